@@ -1,1 +1,1 @@
-"""Passes over TensorFlow graphs: what must share a device, what should, and where it goes."""
+"""Passes over TensorFlow graphs: colocation groups, groups, and writing placements."""

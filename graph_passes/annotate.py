@@ -1,4 +1,4 @@
-"""The passes that write to a graph."""
+"""The passes that write to device and colocation fields."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LOCATION = b"loc:@"
 
 
 class Annotate(GraphPass):
-    """Writes devices into the device fields, and nothing else.
+    """A pass that writes the devices of a placement.
 
-    An operation that came with a device keeps it.
+    Operations that already have a device keep it.
     """
 
     def __init__(self, assignment: Mapping[str, str]) -> None:
         """Makes the pass.
 
         Args:
-            assignment: the devices of operations, by name.
+            assignment: the devices of operations, by the operation's name.
         """
         self._assignment = assignment
 
@@ -33,7 +33,7 @@ class Annotate(GraphPass):
         """Writes devices into a copy of the graph.
 
         Raises:
-            GraphError: there is a device for an operation that the graph does not have.
+            GraphError: the assignment names an operation that the graph does not have.
         """
         nodes = {node.name: i for i, node in enumerate(graph_def.node)}
         for name in self._assignment:
@@ -53,10 +53,10 @@ class Annotate(GraphPass):
 
 
 class ClearDevices(GraphPass):
-    """Clears all device fields, functions included, so that everything can be placed anew."""
+    """A pass that clears all device fields, also in functions, so that all can be placed anew."""
 
     def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-        """Clears the fields of a copy."""
+        """Clears the device fields of a copy."""
         cleared = _copy(graph_def)
         modified = False
         functions = (function.node_def for function in cleared.library.function)
@@ -68,16 +68,16 @@ class ClearDevices(GraphPass):
 
 
 class DropDanglingColocation(GraphPass):
-    """Drops `loc:@` attributes that name operations which are not there.
+    """A pass that drops `loc:@` attributes which name missing operations.
 
-    Copied and pruned graphs keep such names, and TensorFlow then refuses to import them.
+    Copied and pruned graphs keep such attributes, and TensorFlow refuses to import them.
     """
 
     def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-        """Drops the names from a copy."""
+        """Drops the attributes from a copy."""
         names = {node.name.encode() for node in graph_def.node}
 
-        def kept(node: tf.compat.v1.NodeDef) -> list[bytes]:
+        def filter_locations(node: tf.compat.v1.NodeDef) -> list[bytes]:
             return [
                 value
                 for value in node.attr[_CLASS].list.s
@@ -87,14 +87,14 @@ class DropDanglingColocation(GraphPass):
         dangling = [
             i
             for i, node in enumerate(graph_def.node)
-            if _CLASS in node.attr and len(kept(node)) < len(node.attr[_CLASS].list.s)
+            if _CLASS in node.attr and len(filter_locations(node)) < len(node.attr[_CLASS].list.s)
         ]
         if not dangling:
             return graph_def
         result = _copy(graph_def)
         for i in dangling:
             node = result.node[i]
-            values = kept(node)
+            values = filter_locations(node)
             if values:
                 node.attr[_CLASS].list.s[:] = values
             else:

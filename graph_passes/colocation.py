@@ -1,8 +1,8 @@
-"""Hard groups: operations that TensorFlow runs on one device, or only runs correctly so.
+"""Colocation groups: sets of operations that must share a device for correct results.
 
 References:
     The rules of TensorFlow's Placer (colocation constraints, reference and resource edges), and
-    the units that placements by hand have broken: control-flow frames and conditionals.
+    sets that break when they are split by hand: control-flow frames and conditionals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from graph_passes.kernels import KernelTable
-from graph_passes.left_alone import find_feeds, left_alone
+from graph_passes.left_alone import find_feeds, find_pinned
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.races import Race, find_races
@@ -36,42 +36,41 @@ class ColocationGroups:
     Attributes:
         group: int32 [num_operations], the colocation group of every operation.
         first_names: the name of each group's first operation.
-        left_alone: bool [num_groups], true where no device may be written.
-        devices: per group the device that one of its operations came with, or "".
+        pinned: bool [num_groups], true where no device may be written.
+        devices: per group the original device of one of its operations, or "".
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
-        races: the reads of variables that nothing orders with the writes.
+        races: the reads of variables that are not ordered with the writes.
     """
 
     group: np.ndarray
     first_names: tuple[str, ...]
-    left_alone: np.ndarray
+    pinned: np.ndarray
     devices: tuple[str, ...]
     legal: dict[str, np.ndarray]
     races: tuple[Race, ...] = ()
 
     @property
     def num_groups(self) -> int:
-        """How many groups there are."""
-        return len(self.left_alone)
+        """The number of groups."""
+        return len(self.pinned)
 
 
 def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     """Finds the sets of operations that must share a device, and where each may go.
 
     Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
-    edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
-    them, (6) a variable, what reads it in no order with a write, and the little that comes before
-    that write, where all of it may go wherever the variable may, and unless several operations
-    write it in no order, (7) a resource that they look up by the same container and name. A
-    functional While, If or PartitionedCall is one operation.
+    edges, (4) a v1 while loop's frame, (5) a v1 conditional: its Switch, its Merge and the
+    operations between them, (6) a race: a variable, its reader that is not ordered with a write,
+    and the few operations before that write, if all have kernels wherever the variable has, and
+    unless several writes are unordered, (7) a resource that they look up by the same container and
+    name. A functional While, If or PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
 
     Returns:
-        The groups. One that has an operation which is left alone is left alone as a whole, and so
-        is one of feeds only.
+        The groups. A group is pinned if one of its operations is pinned or all of them are feeds.
     """
     sets = UnionFind(graph.num_operations)
     _join_classes(graph, sets)
@@ -82,10 +81,10 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
         sets.union(producer, consumer)
     in_frame = _join_frames(graph, sets)
     _join_conditionals(graph, sets, in_frame)
-    keeps_device = left_alone(graph)
-    _join_resources(graph, sets, keeps_device)
+    is_pinned = find_pinned(graph)
+    _join_resources(graph, sets, is_pinned)
     table = KernelTable(graph.graph_def)
-    races = _join_races(graph, sets, keeps_device, table)
+    races = _join_races(graph, sets, is_pinned, table)
 
     roots = sets.roots()
     # Numbers follow the first member in topological order.
@@ -97,21 +96,21 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     number[used] = np.arange(len(used), dtype=np.int32)
     group = number[roots]
 
-    alone = np.ones(len(used), bool)
-    alone[group[~find_feeds(graph)]] = False
-    alone[group[keeps_device]] = True
+    pinned = np.ones(len(used), bool)
+    pinned[group[~find_feeds(graph)]] = False
+    pinned[group[is_pinned]] = True
     devices = [""] * len(used)
     legal = {device_type: np.ones(len(used), bool) for device_type in table.device_types}
     for g, node in zip(group.tolist(), graph.graph_def.node, strict=True):
         devices[g] = devices[g] or node.device
-        supporting = table.supporting(node)
+        supporting = table.find_device_types(node)
         for device_type, runs in legal.items():
             if device_type not in supporting:
                 runs[g] = False
     names = [""] * len(used)
     for i in graph.order[::-1].tolist():
         names[group[i]] = graph.names[i]
-    return ColocationGroups(group, tuple(names), alone, tuple(devices), legal, races)
+    return ColocationGroups(group, tuple(names), pinned, tuple(devices), legal, races)
 
 
 def _join_classes(graph: OpGraph, sets: UnionFind) -> None:
@@ -124,7 +123,7 @@ def _join_classes(graph: OpGraph, sets: UnionFind) -> None:
 
 
 def _join_frames(graph: OpGraph, sets: UnionFind) -> np.ndarray:
-    """Joins every while loop's operations; returns int32 [num_operations], a frame or -1."""
+    """Joins the operations of each while loop, and returns int32 [num_operations], frames or -1."""
     frames: dict[tuple[bytes, int], int] = {}
     frame_of = np.full(graph.num_operations, -1, np.int32)
     parent: list[int] = []
@@ -132,10 +131,10 @@ def _join_frames(graph: OpGraph, sets: UnionFind) -> np.ndarray:
     is_enter, is_exit = graph.has_type(_ENTER), graph.has_type(_EXIT)
     if not is_enter.any():
         return frame_of
-    producers = _producers(graph)
+    producers = _list_producers(graph)
     for i in graph.order.tolist():
-        # An operation lives in the innermost frame that its inputs come from; loop-closing edges
-        # come from the same frame and may be ignored.
+        # The frame of an operation is the innermost frame of its inputs. Loop-closing edges come
+        # from the same frame, so ignoring them changes nothing.
         inner = -1
         for p in producers[i]:
             frame = int(frame_of[p])
@@ -163,9 +162,9 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
     if not is_switch.any():
         return
     is_merge = graph.has_type(_MERGE)
-    inputs, producers = graph.input_tensors, _producers(graph)
-    # What makes an operation conditional: the innermost switch above it that no merge has closed;
-    # of a switch, the one around it, if any.
+    inputs, producers = graph.input_tensors, _list_producers(graph)
+    # `above` has the innermost switch before each operation that no merge has closed, and `around`
+    # the enclosing switch of each switch, or -1.
     above: list[int] = [-1] * graph.num_operations
     around: dict[int, int] = {}
     depth: dict[int, int] = {-1: 0}
@@ -186,11 +185,11 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
             above[i] = innermost
 
 
-def _join_resources(graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray) -> None:
-    """Joins what shares a resource by name, but what came with other devices.
+def _join_resources(graph: OpGraph, sets: UnionFind, is_pinned: np.ndarray) -> None:
+    """Joins operations that share a resource by name, unless their original devices differ.
 
-    Where some of it came with a device, the others share the resource only if TensorFlow puts them
-    on that device by itself, so they keep theirs, too.
+    Where some of them have an original device, the others share the resource only if TensorFlow
+    puts them on that device by itself, so these are pinned, too.
     """
     is_variable = graph.has_type(VARIABLES)
     for operations in find_resources(graph).values():
@@ -198,24 +197,26 @@ def _join_resources(graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray) -
         for i in operations:
             sets.union(first_on.setdefault(graph.graph_def.node[i].device, i), i)
         if len(first_on) > 1 and "" in first_on:
-            keeps_device[first_on[""]] = True
-        if not keeps_device[operations].any():
+            is_pinned[first_on[""]] = True
+        if not is_pinned[operations].any():
             continue
         for i in operations:
-            # TensorFlow's Placer puts what has no inputs, such as Unstage, with what reads it.
+            # TensorFlow's Placer puts operations without inputs, such as Unstage, on the device of
+            # their consumer.
             if not (graph.graph_def.node[i].device or graph.producers[i] or is_variable[i]):
                 for reader in graph.consumers[i]:
                     sets.union(i, reader)
 
 
 def _join_races(
-    graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray, table: KernelTable
+    graph: OpGraph, sets: UnionFind, is_pinned: np.ndarray, table: KernelTable
 ) -> tuple[Race, ...]:
-    """Joins variables with what reads them in no order with a write, where that can be.
+    """Joins variables with reads that are not ordered with a write, where kernels allow it.
 
-    What little comes before the write is joined, too: all of it runs on one device then, and waits
-    for no other device, so that the order is nearly always that which it has on one. Towers that
-    update variables asynchronously mean to race, and on one device there would be no point in them.
+    The few operations before the write are joined, too: then all of them run on one device and wait
+    for no other, so the order is nearly always the same as when the whole graph is on one device.
+    Towers that update variables asynchronously race on purpose, and would be pointless on one
+    device.
     """
     races = find_races(graph)
     for race in races:
@@ -223,15 +224,15 @@ def _join_races(
             continue
         joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
-        of_variable, *others = (set(table.supporting(node)) for node in nodes)
-        if keeps_device[[*joined]].any() or not all(of_variable <= other for other in others):
+        of_variable, *others = (set(table.find_device_types(node)) for node in nodes)
+        if is_pinned[[*joined]].any() or not all(of_variable <= other for other in others):
             continue
         for i in joined:
             sets.union(race.variable, i)
     return tuple(races)
 
 
-def _producers(graph: OpGraph) -> list[list[int]]:
+def _list_producers(graph: OpGraph) -> list[list[int]]:
     """Lists the operations before each operation, by data and then by control edges."""
     producers: list[list[int]] = [[] for _ in graph.names]
     for before, after in zip(

@@ -1,4 +1,4 @@
-"""Device names: what they say, without a TensorFlow runtime."""
+"""Parsing and matching of device names, without a TensorFlow runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEVICE_REQUEST = re.compile(
 
 
 def is_device_name(name: object) -> bool:
-    """Says whether this names one device in a way that TensorFlow understands.
+    """Returns whether TensorFlow accepts this as the name of one device.
 
     Example:
         >>> names = ["/job:worker/replica:0/task:1/device:CPU:0", "/gpu:0", "/gpu:zero", "CPU:-1"]
@@ -32,7 +32,7 @@ def is_device_name(name: object) -> bool:
 
 
 def is_device_request(name: str) -> bool:
-    """Says whether this names devices, or some of them, in a way that TensorFlow understands.
+    """Returns whether TensorFlow accepts this as a full or partial device name.
 
     Example:
         >>> requests = ["", "/gpu:0", "/job:worker", "/device:CPU:*", "/job:worker/gpu:zero", "gpu"]
@@ -43,23 +43,23 @@ def is_device_request(name: str) -> bool:
 
 
 def _parse(name: str) -> dict[str, str]:
-    """Reads from a name what it says of "job", "replica", "task", "type" and "index"."""
+    """Parses a name into "job", "replica", "task", "type" and "index", as far as it has them."""
     parts = {}
     for part in name.split("/"):
         key, _, value = part.partition(":")
         if key in ("job", "replica", "task"):
             parts[key] = value
         elif key:
-            # Also in the short form, "/gpu:0".
+            # The short form is "/gpu:0".
             device_type, _, index = value.partition(":") if key == "device" else (key, "", value)
             parts["type"] = device_type.upper()
             parts["index"] = index
-    # A star stands for anything, as nothing does.
+    # A star matches everything, just as a missing part does.
     return {key: value for key, value in parts.items() if value not in ("", "*")}
 
 
 def device_type_of(name: str) -> str:
-    """Reads the type out of a device name.
+    """Extracts the device type from a name.
 
     Example:
         >>> device_type_of("/job:worker/replica:0/task:1/device:CPU:0")
@@ -71,49 +71,52 @@ def device_type_of(name: str) -> str:
 
 
 def has_device(requested: str, device_names: Sequence[str], *, soft: bool = False) -> bool:
-    """Says whether TensorFlow finds a device for a request among these.
+    """Returns whether TensorFlow finds a device for a request.
 
     Args:
-        requested: such as "/gpu:0", "/job:worker/task:1" or "".
-        device_names: full names of the devices there are.
-        soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
+        requested: a full or partial name such as "/gpu:0", "/job:worker/task:1" or "".
+        device_names: the full names of all devices.
+        soft: assumes `allow_soft_placement`: only job and task must agree.
 
     Example:
         >>> names = ["/job:worker/replica:0/task:0/device:CPU:0"]
         >>> [has_device("/gpu:0", names), has_device("/gpu:0", names, soft=True)]
         [False, True]
     """
-    return _first_with(_without_type(requested) if soft else _parse(requested), device_names) >= 0
+    return (
+        _find_first(_parse_job_and_task(requested) if soft else _parse(requested), device_names)
+        >= 0
+    )
 
 
 def home_device(requested: str, device_names: Sequence[str]) -> int:
-    """Finds the device that a request, possibly partial, means.
+    """Finds the device for a request.
 
     Args:
-        requested: such as "/cpu:0", "/job:worker/task:1" or "".
-        device_names: full names of the devices there are.
+        requested: a full or partial name such as "/cpu:0", "/job:worker/task:1" or "".
+        device_names: the full names of all devices.
 
     Returns:
-        The first device that agrees with every part of the request; if none does, the first that
-        agrees in job and task, as of TensorFlow's soft placement; and else the first of all.
+        The index of the first device that agrees with every part of the request; if none does,
+        of the first that agrees in job and task, as in TensorFlow's soft placement; else 0.
 
     Example:
         >>> home_device("/gpu:0", ["/job:a/task:0/device:CPU:0", "/job:a/task:0/device:GPU:0"])
         1
     """
-    found = _first_with(_parse(requested), device_names)
+    found = _find_first(_parse(requested), device_names)
     if found < 0:
-        found = _first_with(_without_type(requested), device_names)
+        found = _find_first(_parse_job_and_task(requested), device_names)
     return max(found, 0)
 
 
-def _without_type(requested: str) -> dict[str, str]:
+def _parse_job_and_task(requested: str) -> dict[str, str]:
     parts = _parse(requested)
     return {key: value for key, value in parts.items() if key not in ("type", "index")}
 
 
-def _first_with(wanted: dict[str, str], device_names: Sequence[str]) -> int:
-    """Finds the first device that agrees with all these parts of a name; -1 if none does."""
+def _find_first(wanted: dict[str, str], device_names: Sequence[str]) -> int:
+    """Finds the first device that agrees with all parts of a name; -1 if none does."""
     for i, name in enumerate(device_names):
         parts = _parse(name)
         if all(parts.get(key) == value for key, value in wanted.items()):

@@ -1,4 +1,4 @@
-"""What the passes raise when a graph is not one they can work on."""
+"""The error for graphs that the passes cannot process."""
 
 from graph_passes.util.messages import shortened
 
@@ -6,7 +6,7 @@ __all__ = ["GraphError"]
 
 
 class GraphError(ValueError):
-    """A graph, or a name in it, is not usable; the message names the culprit."""
+    """The error for an unusable graph or name in it; the message names the culprit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))

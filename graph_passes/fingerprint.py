@@ -1,4 +1,4 @@
-"""A name for a graph that does not depend on where it runs."""
+"""Fingerprints of graphs, which do not depend on the device or process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from graph_passes.nested_runs import Nested, run_nested
 
 __all__ = ["graph_fingerprint"]
 
-# Written down for readers, or for building gradients in Python; a graph that is built anew may lack
-# them or have others.
+# Attributes for readers, or for building gradients in Python, which may differ in a rebuilt graph.
 _NOTES = (
     *("_input_shapes", "_output_shapes", "_gradient_op_type"),
     *("forward_function_name", "backward_function_name"),
 )
-# TensorFlow makes up the shared name of a lookup table anew in every process.
+# TensorFlow puts a new UUID into the shared name of a lookup table in every process.
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Arguments of a while loop that its condition ignores bear the name of a function it was made from.
+# Arguments that the condition of a while loop ignores contain the name of a Python function.
 _IGNORED = re.compile(r"\w+(?=___redundant_placeholder)")
 _QUOTED = re.compile(r'"([^"\n]+)"')
 
@@ -34,12 +33,12 @@ class _Message(Protocol):
 
 
 def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
-    """Computes a hash that two equal graphs share.
+    """Computes a hash that equal graphs share.
 
-    Operations, their inputs and attributes, and the function library count; devices, the order of
-    operations, shapes written down for readers, whether attributes that have their default value
-    are there, and the numbers in the names of functions and tables, which are others whenever a
-    graph is built, do not.
+    The hash covers operations, their inputs and attributes, and the function library. It ignores
+    devices, the order of operations, shapes noted for readers, the presence of attributes with
+    their default value, and the numbers in the names of functions and tables, which differ in every
+    build.
 
     Args:
         graph_def: the graph.
@@ -55,42 +54,42 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
         _normalize([plain])
         functions.rename(plain)
         _add(digest, plain)
-    for name in functions.digests():
-        # So that an operation never looks like a function.
+    for name in functions.list_digests():
+        # The empty record separates operations from functions.
         _add(digest, tf.compat.v1.NodeDef())
         digest.update(name.encode())
     return digest.hexdigest()
 
 
 class _Functions:
-    """The functions of a library, known by what they do: their own names hold numbers."""
+    """The functions of a library, identified by digests as their names have numbers."""
 
     def __init__(self, library: tf.compat.v1.GraphDef.library) -> None:
         self._functions = {each.signature.name: each for each in library.function}
         self._gradients = {each.function_name: each.gradient_func for each in library.gradient}
         self._digests: dict[str, str] = {}
 
-    def digests(self) -> list[str]:
+    def list_digests(self) -> list[str]:
         """Computes the digests of all functions, sorted."""
-        return sorted(self._digest(name) for name in self._functions)
+        return sorted(self._compute_digest(name) for name in self._functions)
 
     def rename(self, node: tf.compat.v1.NodeDef) -> None:
-        """Calls the functions that a node calls by their digests."""
+        """Replaces the names of the functions that a node calls by their digests."""
         if not self._functions:
             return
         if node.op in self._functions:
-            node.op = self._digest(node.op)
-        for function in _called(node):
+            node.op = self._compute_digest(node.op)
+        for function in _iterate_calls(node):
             if function.name in self._functions:
-                function.name = self._digest(function.name)
+                function.name = self._compute_digest(function.name)
 
-    def _digest(self, name: str) -> str:
-        return run_nested(self._find_digest(name))
+    def _compute_digest(self, name: str) -> str:
+        return run_nested(self._digest_function(name))
 
-    def _find_digest(self, name: str) -> Nested[str]:
+    def _digest_function(self, name: str) -> Nested[str]:
         if name in self._digests:
             return self._digests[name]
-        # What a function that calls itself finds.
+        # Ends recursion: a recursive function refers to itself by this name.
         self._digests[name] = "itself"
         function = self._functions[name]
         plain = type(function)()
@@ -102,22 +101,22 @@ class _Functions:
         for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
             arg.ClearField("handle_data")
         text = _IGNORED.sub("", text_format.MessageToString(plain))
-        for quoted in _QUOTED.finditer(text):
-            if quoted[1] in self._functions:
-                yield self._find_digest(quoted[1])
-        text = _QUOTED.sub(self._called_in_text, text)
-        # A damaged library lacks it.
+        for match in _QUOTED.finditer(text):
+            if match[1] in self._functions:
+                yield self._digest_function(match[1])
+        text = _QUOTED.sub(self._replace_name, text)
+        # The gradient function is missing in a damaged library.
         if self._gradients.get(name) in self._functions:
-            text += yield self._find_digest(self._gradients[name])
+            text += yield self._digest_function(self._gradients[name])
         self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
         return self._digests[name]
 
-    def _called_in_text(self, quoted: re.Match[str]) -> str:
-        name = quoted[1]
-        return f'"{self._digests[name]}"' if name in self._functions else quoted[0]
+    def _replace_name(self, match: re.Match[str]) -> str:
+        name = match[1]
+        return f'"{self._digests[name]}"' if name in self._functions else match[0]
 
 
-def _called(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:
+def _iterate_calls(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:
     for attribute in node.attr.values():
         if attribute.HasField("func"):
             yield attribute.func
@@ -125,18 +124,18 @@ def _called(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:
 
 
 @functools.cache
-def _defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
+def _find_defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
     op_def = op_def_registry.get(op_type)
     attributes = () if op_def is None else op_def.attr
     return {each.name: each.default_value for each in attributes if each.HasField("default_value")}
 
 
 def _normalize(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
-    """Removes what does not count, and adds the default values that an export has left out."""
+    """Removes fields that the hash ignores, and adds default values that an export left out."""
     for node in nodes:
         node.ClearField("device")
         node.ClearField("experimental_debug_info")
-        for name, value in _defaults(node.op).items():
+        for name, value in _find_defaults(node.op).items():
             if name not in node.attr:
                 node.attr[name].CopyFrom(value)
         for name in _NOTES:
@@ -146,7 +145,7 @@ def _normalize(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
 
 
 def _add(digest: hashlib._Hash, message: _Message) -> None:
-    # With its length, so that no two sequences of records look the same.
+    # The length prefix makes different sequences of records different bytes.
     data = message.SerializeToString(deterministic=True)
     digest.update(len(data).to_bytes(8, "little"))
     digest.update(data)

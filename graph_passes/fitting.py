@@ -1,4 +1,4 @@
-"""A saved placement on a graph that may have been built anew."""
+"""Fitting of a saved placement to a graph, which may have been rebuilt."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["fit"]
 
 
 def fit(graph: OpGraph, placement: Placement) -> FittedPlacement:
-    """Fits a placement to a graph, or says why nothing of it fits.
+    """Fits a placement to a graph.
 
     Args:
         graph: the graph.
         placement: the placement.
 
     Returns:
-        What to write, and what did not match. There is nothing to write on a graph that has these
-        devices already.
+        The devices to write, and the entries that do not match. Its assignment is empty for a
+        graph that already has these devices.
 
     Raises:
-        GraphError: the placement has nothing to do with the graph, or cannot be put on it.
+        GraphError: no entry of the placement fits the graph; the message tells why.
     """
     fitted = fit_placement(graph, find_colocation_groups(graph), placement)
     if fitted.assignment or not placement.assignment:

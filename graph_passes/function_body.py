@@ -1,4 +1,4 @@
-"""The body of a function as a graph of its own, with the shapes that a call gives it."""
+"""Bodies of functions as separate graphs, with the shapes of a call."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from graph_passes.op_graph import OpGraph
 
 __all__ = ["Argument", "Body", "FunctionBodies"]
 
-# What takes a tensor from a list, and the name of the output that this is.
-_TAKES = {"TensorListPopBack": "tensor", "TensorListGetItem": "item"}
+# Operations that read an element of a TensorList, and the name of the output for it.
+_LIST_READS = {"TensorListPopBack": "tensor", "TensorListGetItem": "item"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """What is known of a tensor that a function is called with.
+    """The known properties of an argument of a function call.
 
     Attributes:
-        shape: -1 for an unknown dimension; None for unknown rank. Of a resource, that of the
-            variable behind it; of a list of tensors, that of each of them.
-        behind_dtype: the DataType of the variable that the argument is a handle of, or of the
-            tensors of the list that it is; None for anything else.
-        value: of a list of whole numbers, what each tensor is that is taken from it.
-        constant: the whole number that the argument is, if that is known.
+        shape: the shape, -1 for an unknown dimension; None for unknown rank. For a resource, the
+            shape of its variable; for a TensorList, that of its elements.
+        content_dtype: the DataType of the variable of a resource, or of the elements of a
+            TensorList; None for other arguments.
+        value: the value of every element of a TensorList of integers, if known.
+        constant: the value of an integer argument, if known.
     """
 
     shape: tuple[int, ...] | None
-    behind_dtype: int | None = None
+    content_dtype: int | None = None
     value: tuple[int, ...] | None = None
     constant: int | None = None
 
@@ -43,9 +43,9 @@ class Body:
     """The graph of a function.
 
     Attributes:
-        graph: the graph; `needed` are the operations that a call runs.
-        arguments: the numbers of the tensors that stand for the arguments.
-        results: the numbers of the tensors that a call returns.
+        graph: the graph, with the operations that a call runs marked as `needed`.
+        arguments: the numbers of the tensors for the arguments.
+        results: the numbers of the returned tensors.
     """
 
     graph: OpGraph
@@ -57,26 +57,26 @@ class FunctionBodies:
     """The bodies of the functions of a graph."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
-        """Takes the library of a graph."""
+        """Indexes the function library of a graph."""
         self._functions = {f.signature.name: f for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a function of this name."""
+        """Returns whether the library has a function."""
         return name in self._functions
 
     def body(self, name: str, arguments: Sequence[Argument]) -> Body:
         """Builds the graph of a function, with a placeholder or a variable for each argument.
 
         Args:
-            name: of the function.
-            arguments: what it is called with.
+            name: the name of the function.
+            arguments: the arguments of the call.
 
         Returns:
-            The graph, with what it is given and what it returns.
+            The graph, with its arguments and results.
 
         Raises:
-            GraphError: there is no such function, or TensorFlow refuses its body as a graph.
+            GraphError: there is no such function, or TensorFlow rejects its body as a graph.
         """
         if name not in self._functions:
             raise GraphError(f"the graph has no function {name!r}")
@@ -86,23 +86,23 @@ class FunctionBodies:
             if called in self._functions:
                 graph_def.library.function.add().CopyFrom(self._functions[called])
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
-            graph_def.node.extend(_argument_nodes(arg, argument))
-        tensors = self.tensor_names(function)
+            graph_def.node.extend(_make_argument_nodes(arg, argument))
+        tensors = self.map_tensor_names(function)
         values = {
             arg.name: argument.value
             for arg, argument in zip(function.signature.input_arg, arguments, strict=True)
             if argument.value is not None
         }
         for node in function.node_def:
-            if node.op in _TAKES and node.input[0] in values:
-                value = _constant(
+            if node.op in _LIST_READS and node.input[0] in values:
+                value = _make_constant(
                     f"{node.name}/value", values[node.input[0]], node.attr["element_dtype"].type
                 )
                 graph_def.node.append(value)
-                tensors[f"{node.name}:{_TAKES[node.op]}:0"] = f"{value.name}:0"
+                tensors[f"{node.name}:{_LIST_READS[node.op]}:0"] = f"{value.name}:0"
             copied = graph_def.node.add()
             copied.CopyFrom(node)
-            copied.attr.pop("_class", None)  # what it names may be outside
+            copied.attr.pop("_class", None)  # It may name operations outside.
             del copied.input[:]
             copied.input.extend(tensors.get(text, text) for text in node.input)
         returned = [function.ret[arg.name] for arg in function.signature.output_arg]
@@ -117,8 +117,8 @@ class FunctionBodies:
             tuple(graph.tensor_index(text) for text in results),
         )
 
-    def handed_on(self, name: str) -> list[bool]:
-        """Says for each argument of the body of a loop that it is also the result in its place."""
+    def find_invariant_arguments(self, name: str) -> list[bool]:
+        """Finds the arguments of a loop's body that it returns unchanged at the same position."""
         function = self._functions.get(name)
         if function is None:
             return []
@@ -137,24 +137,24 @@ class FunctionBodies:
             found.append(text == arg.name)
         return found
 
-    def tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
-        """Maps "operation:output:number", as functions name tensors, to "operation:number"."""
+    def map_tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
+        """Maps names of tensors in functions, "operation:output:number", to "operation:number"."""
         names = {}
         for node in function.node_def:
             number = 0
-            for output, count in self._outputs(node):
+            for output, count in self._list_outputs(node):
                 for i in range(count):
                     names[f"{node.name}:{output}:{i}"] = f"{node.name}:{number}"
                     number += 1
         return names
 
-    def _outputs(self, node: tf.compat.v1.NodeDef) -> Iterable[tuple[str, int]]:
+    def _list_outputs(self, node: tf.compat.v1.NodeDef) -> Iterable[tuple[str, int]]:
         """Lists the name and length of each output of an operation."""
         if node.op in self._functions:
             return [(arg.name, 1) for arg in self._functions[node.op].signature.output_arg]
         definition = op_def_registry.get(node.op)
         if definition is None:
-            return []  # reading the graph says so
+            return []  # Reading the graph raises an error about the unknown type.
         return [(arg.name, _length(arg, node)) for arg in definition.output_arg]
 
 
@@ -166,15 +166,17 @@ def _length(arg: op_def_pb2.OpDef.ArgDef, node: tf.compat.v1.NodeDef) -> int:
     return 1
 
 
-def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf.compat.v1.NodeDef]:
+def _make_argument_nodes(
+    arg: op_def_pb2.OpDef.ArgDef, argument: Argument
+) -> list[tf.compat.v1.NodeDef]:
     if argument.constant is not None:
-        return [_constant(arg.name, argument.constant, arg.type)]
+        return [_make_constant(arg.name, argument.constant, arg.type)]
     node = tf.compat.v1.NodeDef(name=arg.name, op="Placeholder")
-    dtype = argument.behind_dtype
+    dtype = argument.content_dtype
     if arg.type == types_pb2.DT_VARIANT and dtype is not None and argument.shape is not None:
-        # What is taken from it is of the shape that it is made with.
-        shape = _constant(f"{arg.name}/shape", argument.shape, types_pb2.DT_INT32)
-        length = _constant(f"{arg.name}/length", 0, types_pb2.DT_INT32)
+        # TensorFlow infers the shapes of elements from the creation of the list.
+        shape = _make_constant(f"{arg.name}/shape", argument.shape, types_pb2.DT_INT32)
+        length = _make_constant(f"{arg.name}/length", 0, types_pb2.DT_INT32)
         node.op = "TensorListReserve"
         node.input.extend([shape.name, length.name])
         node.attr["element_dtype"].type = dtype
@@ -184,21 +186,21 @@ def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf
     if arg.type == types_pb2.DT_RESOURCE:
         if dtype is None:
             return [node]
-        # Its readers learn the shape from it.
+        # TensorFlow infers the shapes of reads from the variable.
         node.op = "VarHandleOp"
         node.attr["dtype"].type = dtype
-    node.attr["shape"].shape.CopyFrom(tf.TensorShape(_dimensions(argument.shape)).as_proto())
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(_to_dimensions(argument.shape)).as_proto())
     return [node]
 
 
-def _constant(name: str, value: int | tuple[int, ...], dtype: int) -> tf.compat.v1.NodeDef:
+def _make_constant(name: str, value: int | tuple[int, ...], dtype: int) -> tf.compat.v1.NodeDef:
     node = tf.compat.v1.NodeDef(name=name, op="Const")
     node.attr["dtype"].type = dtype
     node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.dtypes.as_dtype(dtype)))
     return node
 
 
-def _dimensions(shape: tuple[int, ...] | None) -> list[int | None] | None:
+def _to_dimensions(shape: tuple[int, ...] | None) -> list[int | None] | None:
     return None if shape is None else [None if size < 0 else size for size in shape]
 
 

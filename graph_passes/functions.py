@@ -1,4 +1,4 @@
-"""The functions of a graph, and which of them an operation runs."""
+"""The functions of a graph and their calls."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LOWERED = "_lower_using_switch_merge"
 
 
 class FunctionLibrary:
-    """Follows calls: a function's name used as an operation type, and functions as attributes."""
+    """The functions of a graph; calls are function names as operation types or attributes."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
-        """Takes the library of a graph."""
+        """Indexes the function library of a graph."""
         self._bodies = {f.signature.name: f.node_def for f in graph_def.library.function}
         self._calls: dict[str, tuple[str, ...]] = {}
         self._runs: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a function of this name."""
+        """Returns whether the library has a function."""
         return name in self._bodies
 
     def body(self, name: str) -> Iterable[tf.compat.v1.NodeDef]:
@@ -38,13 +38,13 @@ class FunctionLibrary:
         return self._bodies.get(name, ())
 
     def run_by(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
-        """Names all functions that an operation runs, however indirectly.
+        """Lists the functions that an operation runs, directly or indirectly.
 
         Args:
             node: an operation of the graph or of a function.
 
         Returns:
-            Names, also of functions that the library lacks.
+            Their names, including functions that are not in the library.
         """
         direct = self.called_by(node)
         if direct not in self._runs:
@@ -52,17 +52,17 @@ class FunctionLibrary:
             pending = list(direct)
             while pending:
                 name = pending.pop()
-                for called in self._calls_of(name):
+                for called in self._find_calls(name):
                     if called not in found:
                         found.add(called)
                         pending.append(called)
             self._runs[direct] = frozenset(found)
         return self._runs[direct]
 
-    def recursive(self) -> list[frozenset[str]]:
-        """Finds the functions that call themselves, with those that they do it through."""
+    def find_recursive(self) -> list[frozenset[str]]:
+        """Finds the sets of mutually recursive functions."""
         calls = nx.DiGraph(
-            (name, called) for name in self._bodies for called in self._calls_of(name)
+            (name, called) for name in self._bodies for called in self._find_calls(name)
         )
         return [
             frozenset(component)
@@ -70,18 +70,18 @@ class FunctionLibrary:
             if len(component) > 1 or calls.has_edge(*2 * tuple(component))
         ]
 
-    def _calls_of(self, name: str) -> tuple[str, ...]:
-        """Names the functions that the operations of a function run themselves."""
+    def _find_calls(self, name: str) -> tuple[str, ...]:
+        """Lists the functions that the operations of a function call directly."""
         if name not in self._calls:
             calls = [self.called_by(inner) for inner in self.body(name)]
             self._calls[name] = tuple({n for names in calls for n in names})
         return self._calls[name]
 
     def called_by(self, node: tf.compat.v1.NodeDef) -> tuple[str, ...]:
-        """Names the functions that an operation runs itself."""
+        """Lists the functions that an operation calls directly."""
         if node.op in self._bodies:
             return (node.op,)
-        if not _takes_functions(node.op):
+        if not _has_function_attribute(node.op):
             return ()
         names = []
         for value in node.attr.values():
@@ -93,7 +93,7 @@ class FunctionLibrary:
 
 
 def called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionDefLibrary:
-    """Copies the functions that the operations of a graph run, and the gradients of these."""
+    """Copies the functions that a graph runs, and their gradient functions."""
     library = FunctionLibrary(graph_def)
     gradient_of = {each.function_name: each.gradient_func for each in graph_def.library.gradient}
     called = {name for node in graph_def.node for name in library.run_by(node)}
@@ -111,16 +111,16 @@ def called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionD
 
 
 def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Makes sure that TensorFlow gets to the end of the functions that the graph runs.
+    """Checks that no function of the graph makes TensorFlow inline it without end.
 
-    A function may call itself in a conditional that is run as one operation. Any other that calls
-    itself TensorFlow puts into itself again and again until the process dies.
+    Recursion is allowed in a conditional that runs as one operation. TensorFlow inlines any other
+    recursive function into itself until the process dies.
 
     Raises:
-        GraphError: it does not; the message names a function.
+        GraphError: there is endless recursion; the message names a function.
     """
     library = FunctionLibrary(graph_def)
-    components = library.recursive() if graph_def.library.function else []
+    components = library.find_recursive() if graph_def.library.function else []
     if not components:
         return
     run = {name for node in graph_def.node for name in library.run_by(node)}
@@ -129,13 +129,13 @@ def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
             first, *others = sorted(component)
             through = f", through {', '.join(map(quoted, others[:3]))}" if others else ""
             raise GraphError(
-                f"the function {quoted(first)} calls itself{through}, which TensorFlow never gets "
-                "to the end of: write a loop, with tf.while_loop"
+                f"the function {quoted(first)} calls itself{through}, which TensorFlow would never "
+                "finish: write a loop with tf.while_loop instead"
             )
 
 
 def _may_end(library: FunctionLibrary, component: frozenset[str]) -> bool:
-    """Says whether functions that call each other do so as TensorFlow can run it."""
+    """Returns whether TensorFlow can run a set of mutually recursive functions."""
     always = nx.DiGraph()
     for name in component:
         for node in library.body(name):
@@ -150,6 +150,6 @@ def _may_end(library: FunctionLibrary, component: frozenset[str]) -> bool:
 
 
 @functools.cache
-def _takes_functions(op_type: str) -> bool:
+def _has_function_attribute(op_type: str) -> bool:
     op_def = op_def_registry.get(op_type)
     return op_def is not None and any("func" in attr.type for attr in op_def.attr)

@@ -1,4 +1,4 @@
-"""What a GraphDef says about its operations and edges, checked and as arrays."""
+"""Validation of a GraphDef, and reading of its edges and their order into arrays."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
     "Edges",
     "check_devices",
     "check_operation_types",
-    "handle_edges",
+    "find_handle_edges",
     "order_operations",
     "read_edges",
 ]
 
-# Tensors of these types are handles to state that lives on one device.
+# Types of handles to state, which lives on one device.
 _HANDLE_TYPES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 _LOOP_BACK_EDGES = ("NextIteration", "RefNextIteration")
 
@@ -35,10 +35,10 @@ class Edges:
     """The edges of a graph.
 
     Attributes:
-        producers: int32 [num_edges], the operation that each data edge comes from; edges are
+        producers: int32 [num_edges], the operation at the start of each data edge; edges are
             sorted by consumer, then by input number.
-        ports: int32 [num_edges], which of its outputs.
-        consumers: int32 [num_edges], the operation that reads it.
+        ports: int32 [num_edges], the output number of the producer.
+        consumers: int32 [num_edges], the operation at the end of each data edge.
         control: int32 [num_control_edges, 2], (operation before, operation after).
     """
 
@@ -49,13 +49,13 @@ class Edges:
 
 
 def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Makes sure that TensorFlow knows the type of every operation, those in functions included.
+    """Checks that TensorFlow knows the type of every operation, also in functions.
 
     Raises:
-        GraphError: it does not.
+        GraphError: a type is unknown; the message names the operation.
     """
     known = {function.signature.name for function in graph_def.library.function}
-    for node, where in _all_nodes(graph_def):
+    for node, where in _iterate_nodes(graph_def):
         if node.op in known:
             continue
         if op_def_registry.get(node.op) is None:
@@ -67,13 +67,13 @@ def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def check_devices(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Makes sure that TensorFlow can read the device of every operation, also in functions.
+    """Checks that TensorFlow can parse the device of every operation, also in functions.
 
     Raises:
-        GraphError: it cannot; the message names the operation.
+        GraphError: a device is invalid; the message names the operation.
     """
     known: set[tuple[str, bool]] = set()
-    for node, where in _all_nodes(graph_def):
+    for node, where in _iterate_nodes(graph_def):
         key = node.device, bool(where)
         if key in known:
             continue
@@ -81,7 +81,7 @@ def check_devices(graph_def: tf.compat.v1.GraphDef) -> None:
             raise GraphError(
                 f"operation {quoted(node.name)}{where} is on {quoted(node.device)}, which is no "
                 "device, as '/job:worker/task:1/device:GPU:0' is: clear the graph's devices "
-                "(--clear_devices), or mend it"
+                "(--clear_devices), or correct it"
             )
         known.add(key)
 
@@ -90,7 +90,7 @@ def _can_read_device(device: str, is_in_function: bool) -> bool:
     if not is_device_request(device):
         return False
     try:
-        # TensorFlow's importer reads the devices of operations in Python, more strictly.
+        # For operations outside functions, TensorFlow's importer also uses this stricter parser.
         if not is_in_function:
             tf.DeviceSpec.from_string(device)
     except ValueError:
@@ -98,10 +98,10 @@ def _can_read_device(device: str, is_in_function: bool) -> bool:
     return True
 
 
-def _all_nodes(
+def _iterate_nodes(
     graph_def: tf.compat.v1.GraphDef,
 ) -> Iterator[tuple[tf.compat.v1.NodeDef, str]]:
-    """Lists all operations, those of functions with words that name the function."""
+    """Lists all operations, those of functions with a phrase that names the function."""
     for node in graph_def.node:
         yield node, ""
     for function in graph_def.library.function:
@@ -111,14 +111,14 @@ def _all_nodes(
 
 
 def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Edges:
-    """Reads the edges.
+    """Reads the edges of a graph.
 
     Args:
         graph_def: the graph.
         index: the number of each operation, by name.
 
     Raises:
-        GraphError: an operation reads what does not exist.
+        GraphError: an input does not exist.
     """
     producers, ports, consumers, control = [], [], [], []
     for consumer, node in enumerate(graph_def.node):
@@ -126,7 +126,7 @@ def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Ed
             name, colon, port = text.partition(":")
             is_control = name.startswith("^")
             producer = index.get(name[1:] if is_control else name)
-            # No operation has outputs beyond nine digits.
+            # Output numbers of ten digits may overflow int32.
             if producer is None or (colon and not (port.isdecimal() and len(port) < 10)):
                 raise GraphError(f"operation {node.name!r} reads {text!r}, which does not exist")
             if is_control:
@@ -144,17 +144,17 @@ def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Ed
 
 
 def order_operations(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndarray:
-    """Finds a topological order; the edges that close a while loop do not count.
+    """Sorts operations topologically, ignoring the edges that close a while loop.
 
     Args:
         graph_def: the graph.
         edges: its edges.
 
     Returns:
-        int32 [num_operations], depth first: a path as far as it goes before the next is begun.
+        int32 [num_operations], depth first: each path is followed to its end before the next.
 
     Raises:
-        GraphError: there is none; the message names the operations of a cycle.
+        GraphError: there is a cycle; the message names its operations.
     """
     closes_loop = np.array([node.op in _LOOP_BACK_EDGES for node in graph_def.node], bool)
     forward = ~closes_loop[edges.producers]
@@ -163,18 +163,18 @@ def order_operations(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndarr
     order = topological_order(len(graph_def.node), live, "newest")
     if len(order) < len(graph_def.node):
         cycle = [repr(graph_def.node[i].name) for i in find_cycle(len(graph_def.node), live)]
-        shown = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
-        raise GraphError(f"the graph has a cycle through {' -> '.join([*shown, cycle[0]])}")
+        path = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
+        raise GraphError(f"the graph has a cycle through {' -> '.join([*path, cycle[0]])}")
     return order
 
 
-def handle_edges(
+def find_handle_edges(
     graph_def: tf.compat.v1.GraphDef,
     tensors: Tensors,
     edge_tensor: np.ndarray,
     edge_consumer: np.ndarray,
 ) -> np.ndarray:
-    """Finds the edges that carry state: what they tie cannot be on two devices.
+    """Finds the edges that carry handles to state, whose ends must share a device.
 
     Args:
         graph_def: the graph.
@@ -183,26 +183,26 @@ def handle_edges(
         edge_consumer: int32 [num_edges], the operation that reads it, sorted.
 
     Returns:
-        bool [num_edges], true for resources, variants, and references that are taken as such.
+        bool [num_edges], true for resources, variants, and references passed by reference.
     """
     is_handle = np.isin(tensors.dtypes[edge_tensor], _HANDLE_TYPES)
-    # A reference that the consumer only reads is copied like any tensor; one that it may write
-    # is not.
+    # A consumer that only reads a reference gets a copy, as of any tensor; only a consumer that may
+    # write must be on the same device.
     for consumer in np.unique(edge_consumer[tensors.is_reference[edge_tensor]]).tolist():
-        takes_ref = _reference_inputs(graph_def.node[consumer])
+        is_reference_input = _find_reference_inputs(graph_def.node[consumer])
         first = int(np.searchsorted(edge_consumer, consumer))
-        for number, takes in enumerate(takes_ref):
+        for number, takes in enumerate(is_reference_input):
             if takes:
                 is_handle[first + number] = True
     return is_handle
 
 
-def _reference_inputs(node: tf.compat.v1.NodeDef) -> list[bool]:
-    """Says for each input of an operation whether it wants a reference."""
+def _find_reference_inputs(node: tf.compat.v1.NodeDef) -> list[bool]:
+    """Returns for each input of an operation whether it is a reference."""
     op_def = op_def_registry.get(node.op)
     flags: list[bool] = []
     for arg in op_def.input_arg if op_def is not None else ():
-        # Looking up an attribute that is not there would add it to the node.
+        # The check comes first because looking up a missing attribute would add it to the node.
         attr = arg.number_attr or arg.type_list_attr
         if not attr or attr not in node.attr:
             count = 1

@@ -1,4 +1,4 @@
-"""The one interface of what rewrites graphs."""
+"""The interface of passes that rewrite graphs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ __all__ = ["GraphPass"]
 
 
 class GraphPass(abc.ABC):
-    """A step from one graph to the next; it never changes the one that it was given.
+    """A rewrite of a graph that never changes its input.
 
-    What finds something out about a graph is no pass but a function, such as
-    `find_colocation_groups` and `group_operations`.
+    Analyses, such as `find_colocation_groups` and `group_operations`, are functions, not passes.
     """
 
     @abc.abstractmethod
@@ -24,8 +23,8 @@ class GraphPass(abc.ABC):
             graph_def: the graph; not changed.
 
         Returns:
-            The new graph, or the very one that was given if nothing in it is to change.
+            The new graph, or the same object if nothing changes.
 
         Raises:
-            GraphError: the graph cannot be worked on.
+            GraphError: the graph cannot be processed.
         """

@@ -1,4 +1,4 @@
-"""Calls of functions made part of the graph, and devices put back into the functions."""
+"""Inlining of function calls, and writing devices back into the functions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from graph_passes.nested_runs import Nested, run_nested
 __all__ = ["Call", "InlinedGraph", "inline_calls", "put_devices"]
 
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
-# Functions that TensorFlow runs as they are, compiles, or exchanges for another one.
-_KEPT_WHOLE = ("_noinline", "_XlaMustCompile", "api_implements")
+# Attributes of functions that TensorFlow does not inline, compiles, or replaces by another one.
+_NOT_INLINED = ("_noinline", "_XlaMustCompile", "api_implements")
 _COLOCATION, _LOCATION = "_class", b"loc:@"
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call whose function became part of the graph.
+    """An inlined call.
 
     Attributes:
-        function: name of the function.
-        names: names in the graph of the operations of its body, by their names there; without
-            calls that became part of the graph, too.
-        calls: these, by their names in the body.
+        function: the name of the function.
+        names: the names in the inlined graph of the operations of the body, by their names in the
+            body; without inlined calls.
+        calls: the inlined calls of the body, by their names in the body.
     """
 
     function: str
@@ -37,14 +37,14 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InlinedGraph:
-    """What a step needs of a graph, without the calls in it.
+    """The part of a graph that a step needs, with calls inlined.
 
     Attributes:
-        graph_def: the graph; an operation of a function is called as the operations that call it
-            and itself, joined by "/". What nothing in it needs any more is left out.
-        fetches: what the step fetches: where a call made it, what makes it now, and the operations
-            that such a call runs for their effects, if the other fetches do not run them.
-        calls: the calls that are part of it, by name of the operation that called.
+        graph_def: the graph; the name of an inlined operation is the names of the calls and its
+            own, joined by "/". Operations that nothing needs any more are left out.
+        fetches: the fetches of the step: results of calls are replaced by the tensors that compute
+            them, and side effects of calls are added if the other fetches do not run them.
+        calls: the inlined calls, by the name of the calling operation.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -58,37 +58,37 @@ def inline_calls(
     feeds: Iterable[str] = (),
     others: Iterable[str] = (),
 ) -> InlinedGraph:
-    """Puts the operations of functions where the functions are called, again and again.
+    """Inlines function calls, also nested ones.
 
-    The values of a step are the same, and so is the order of what it changes: what waits for a call
-    waits for everything that the call runs for its effects. Loops and conditionals stay operations.
-    So do calls that have a device of their own, or of a function that calls itself, whose types
-    depend on the call, or that TensorFlow compiles, exchanges, or is told not to put there.
+    The values of a step stay the same, and so does the order of its side effects: operations that
+    wait for a call wait for all side effects of the call. Loops and conditionals are not inlined,
+    nor are calls with a device, and calls of functions that are recursive, whose types depend on
+    the call, or that TensorFlow compiles, replaces, or is told not to inline.
 
     Args:
         graph_def: the graph.
-        fetches: names of the operations ("train") and tensors ("loss:0") that a step runs.
-        feeds: names of the tensors that a step is given.
-        others: operations to keep beside those of the step, with what they need.
+        fetches: the names of the operations ("train") and tensors ("loss:0") that the step fetches.
+        feeds: the names of the fed tensors.
+        others: further operations to keep, with their inputs.
 
     Returns:
-        The graph.
+        The inlined graph.
     """
     inliner = _Inliner(graph_def)
-    step = _needed(graph_def.node, fetches, feeds)
-    nodes = _needed(graph_def.node, [*fetches, *others], feeds)
+    step = _find_needed(graph_def.node, fetches, feeds)
+    nodes = _find_needed(graph_def.node, [*fetches, *others], feeds)
     own_nodes = [node for node in graph_def.node if node.name in nodes]
     calls = run_nested(inliner.add_body(own_nodes, step))
     flat = inliner.finish(graph_def)
-    own = [inliner.resolved(name) if ":" in name else name for name in fetches]
-    runs = _needed(flat.node, own, feeds)
+    own = [inliner.resolve(name) if ":" in name else name for name in fetches]
+    runs = _find_needed(flat.node, own, feeds)
     effects = {
         name
         for node in graph_def.node
         if node.name in calls and node.name in step
-        for name in inliner.effects(node.name)
+        for name in inliner.list_effects(node.name)
     }
-    # Their order in a function is that of no one.
+    # The order of nodes in a function body is arbitrary.
     return InlinedGraph(flat, (*dict.fromkeys(own), *sorted(effects - runs)), calls)
 
 
@@ -97,13 +97,13 @@ def put_devices(
 ) -> tf.compat.v1.GraphDef:
     """Writes the devices of operations into a graph and the functions that it calls.
 
-    A function that is called in several places, and is to be on other devices there, gets a copy
-    for every set of devices but the first, which is written into the function itself: whatever else
-    calls it, too, sees these. An operation that came with a device keeps it.
+    A function with different devices at several calls gets a copy for every set of devices but the
+    first, which is written into the function itself and so also applies to its other callers.
+    Operations keep their original device.
 
     Args:
-        graph_def: the graph as it came.
-        calls: of its `InlinedGraph`.
+        graph_def: the original graph.
+        calls: the calls of its `InlinedGraph`.
         assignment: the device of each operation, by its name in the `InlinedGraph`.
 
     Returns:
@@ -114,22 +114,22 @@ def put_devices(
     writer = _Writer(result, assignment)
     for node in result.node:
         if node.name in calls:
-            _call(node, run_nested(writer.write(calls[node.name])))
+            _set_function(node, run_nested(writer.write(calls[node.name])))
         elif not node.device:
             node.device = assignment.get(node.name, "")
     return result
 
 
 class _Inliner:
-    """Collects the operations of a graph without calls."""
+    """Builds the nodes of the inlined graph."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._bodies = FunctionBodies(graph_def)
         self._nodes: list[tf.compat.v1.NodeDef] = []
-        # What stands for arguments and for results of calls: "call:0" is what makes it.
+        # Maps arguments and call results to the tensors that produce them.
         self._aliases: dict[str, str] = {}
-        # What calls run for their effects, as names of operations or calls, and what they wait for.
+        # The side effects of each call, as names of operations or calls, and its control inputs.
         self._effects: dict[str, list[str]] = {}
         self._waits: dict[str, list[str]] = {}
 
@@ -141,17 +141,17 @@ class _Inliner:
         waits: Sequence[str] = (),
         stack: tuple[str, ...] = (),
     ) -> Nested[dict[str, Call]]:
-        """Adds operations, and in place of calls among them the bodies of the functions.
+        """Adds operations, and the bodies of functions in place of calls.
 
         Args:
-            nodes: with inputs that name tensors as graphs do, within the body.
-            inlined: names of those that may be calls.
-            scope: what goes before the names in the graph.
-            waits: what the body waits for, as inputs.
-            stack: the functions that it is in.
+            nodes: the operations, with inputs named as in graphs, within the body.
+            inlined: the names of the operations that may be inlined.
+            scope: the prefix of names in the inlined graph.
+            waits: the control inputs of the whole body.
+            stack: the enclosing functions.
 
         Returns:
-            The calls.
+            The inlined calls.
         """
         names = {node.name for node in nodes}
         prefixes = {name[:i] for name in names for i, letter in enumerate(name) if letter == "/"}
@@ -163,10 +163,10 @@ class _Inliner:
             flat.ClearField("experimental_debug_info")
             flat.name = scope + node.name
             del flat.input[:]
-            flat.input.extend(_in_scope(text, scope) for text in node.input)
-            if not any(_producer(text) in names for text in node.input):
+            flat.input.extend(_add_scope(text, scope) for text in node.input)
+            if not any(_operation_name(text) in names for text in node.input):
                 flat.input.extend(waits)
-            function = self._inlinable(node, stack) if node.name in may_be_called else None
+            function = self._find_inlinable(node, stack) if node.name in may_be_called else None
             if function is None:
                 _rename_colocated(flat, scope, names)
                 self._nodes.append(flat)
@@ -187,11 +187,11 @@ class _Inliner:
         given = [text for text in node.input if not text.startswith("^")]
         waits = [text for text in node.input if text.startswith("^")]
         for arg, text in zip(function.signature.input_arg, given, strict=True):
-            self._aliases[f"{scope}{arg.name}:0"] = _with_port(text)
-        tensors = self._bodies.tensor_names(function)
+            self._aliases[f"{scope}{arg.name}:0"] = _add_port(text)
+        tensors = self._bodies.map_tensor_names(function)
         for i, arg in enumerate(function.signature.output_arg):
             made = function.ret[arg.name]
-            self._aliases[f"{node.name}:{i}"] = _with_port(scope + tensors.get(made, made))
+            self._aliases[f"{node.name}:{i}"] = _add_port(scope + tensors.get(made, made))
         body = []
         for each in function.node_def:
             copied = tf.compat.v1.NodeDef()
@@ -210,10 +210,10 @@ class _Inliner:
             calls,
         )
 
-    def _inlinable(
+    def _find_inlinable(
         self, node: tf.compat.v1.NodeDef, stack: tuple[str, ...]
     ) -> function_pb2.FunctionDef | None:
-        """Finds the function whose operations can stand in the place of an operation."""
+        """Finds the function of a call that can be inlined; None for other operations."""
         name = node.attr["f"].func.name if node.op in _CALLS else node.op
         function = self._functions.get(name)
         if function is None or name in stack or node.device or function.signature.attr:
@@ -222,22 +222,22 @@ class _Inliner:
         if any(arg.number_attr or arg.type_list_attr or arg.type_attr for arg in args):
             return None
         is_plain = not node.attr["executor_type"].s if "executor_type" in node.attr else True
-        kept = any(
+        is_excluded = any(
             attr in each and (each[attr].b or bool(each[attr].s))
             for each in (node.attr, function.attr)
-            for attr in _KEPT_WHOLE
+            for attr in _NOT_INLINED
         )
-        return function if is_plain and not kept else None
+        return function if is_plain and not is_excluded else None
 
-    def resolved(self, text: str) -> str:
-        """Finds the tensor that an input or a fetch means."""
-        tensor = _with_port(text)
+    def resolve(self, text: str) -> str:
+        """Follows aliases from an input or fetch to the tensor that computes it."""
+        tensor = _add_port(text)
         while tensor in self._aliases:
             tensor = self._aliases[tensor]
         return tensor
 
-    def effects(self, call: str) -> list[str]:
-        """Lists the operations that a call runs for their effects, by their names in the graph."""
+    def list_effects(self, call: str) -> list[str]:
+        """Lists the side effects of a call, by their names in the inlined graph."""
         found = []
         pending = self._effects[call][::-1]
         while pending:
@@ -249,11 +249,13 @@ class _Inliner:
         return found
 
     def finish(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-        """Makes the graph, with the library of another one."""
+        """Builds the inlined graph, with the library of the original one."""
         waited_for: set[str] = set()
         for node in self._nodes:
             inputs = [
-                self._operation(text) if text.startswith("^") else _plain(self.resolved(text))
+                self._resolve_control(text)
+                if text.startswith("^")
+                else _drop_port(self.resolve(text))
                 for text in node.input
             ]
             data = [text for text in inputs if not text.startswith("^")]
@@ -263,23 +265,23 @@ class _Inliner:
             node.input.extend([*data, *control])
         result = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
         result.node.extend(self._nodes)
-        # What waits for a call waits for an operation of the same name.
+        # A NoOp takes the name of a call, so that operations that wait for it need no change.
         pending = [name for name in self._effects if name in waited_for]
         done = set(pending)
         for call in pending:
-            ends = [self._operation(f"^{name}") for name in self._effects[call]]
-            ends += [self._operation(text) for text in self._waits[call]]
+            ends = [self._resolve_control(f"^{name}") for name in self._effects[call]]
+            ends += [self._resolve_control(text) for text in self._waits[call]]
             result.node.add(name=call, op="NoOp", input=list(dict.fromkeys(ends)))
             more = [end[1:] for end in ends if end[1:] in self._effects and end[1:] not in done]
             done.update(more)
             pending += more
         return result
 
-    def _operation(self, control: str) -> str:
-        """Finds what a control input means: of an argument, what makes it."""
+    def _resolve_control(self, control: str) -> str:
+        """Replaces a control input that names an argument by the operation that computes it."""
         alias = f"{control[1:]}:0"
         if control[1:] not in self._effects and alias in self._aliases:
-            return "^" + _producer(self.resolved(alias))
+            return "^" + _operation_name(self.resolve(alias))
         return control
 
 
@@ -294,11 +296,11 @@ class _Writer:
             self._originals[function.signature.name].CopyFrom(function)
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._assignment = assignment
-        # By function the name of what has these devices, and calls these functions.
+        # For each function the name of the copy for a set of devices and called functions.
         self._written: dict[str, dict[tuple[tuple[str, str], ...], str]] = {}
 
     def write(self, call: Call) -> Nested[str]:
-        """Writes the devices of a call; returns the name of the function to be called."""
+        """Writes the devices of a call, and returns the name of the function to call."""
         changes = {
             name: self._assignment[flat]
             for name, flat in call.names.items()
@@ -309,16 +311,16 @@ class _Writer:
         written = self._written.setdefault(call.function, {})
         key = tuple(sorted(changes.items()))
         if key not in written:
-            written[key] = self._new_name(call.function) if written else call.function
-            function = self._function(written[key], call.function)
+            written[key] = self._make_name(call.function) if written else call.function
+            function = self._find_or_copy(written[key], call.function)
             for node in function.node_def:
                 if node.name in call.calls:
-                    _call(node, changes[node.name])
+                    _set_function(node, changes[node.name])
                 elif not node.device:
                     node.device = changes.get(node.name, "")
         return written[key]
 
-    def _function(self, name: str, original: str) -> function_pb2.FunctionDef:
+    def _find_or_copy(self, name: str, original: str) -> function_pb2.FunctionDef:
         if name == original:
             return self._functions[name]
         function = self._library.function.add()
@@ -327,43 +329,45 @@ class _Writer:
         self._functions[name] = function
         return function
 
-    def _new_name(self, function: str) -> str:
-        # TensorFlow takes what comes before the last number for the name that people gave.
+    def _make_name(self, function: str) -> str:
+        # TensorFlow takes the part before the last number for the name in Python.
         number = 1
         while f"{function}_{number}" in self._functions:
             number += 1
         return f"{function}_{number}"
 
 
-def _call(node: tf.compat.v1.NodeDef, function: str) -> None:
-    """Makes a call one of another function."""
+def _set_function(node: tf.compat.v1.NodeDef, function: str) -> None:
+    """Makes a call use another function."""
     if node.op in _CALLS:
         node.attr["f"].func.name = function
     else:
         node.op = function
 
 
-def _needed(
+def _find_needed(
     nodes: Iterable[tf.compat.v1.NodeDef], fetches: Iterable[str], feeds: Iterable[str]
 ) -> set[str]:
-    """Finds the operations that have to run for fetches."""
+    """Finds the operations that fetches need."""
     by_name = {node.name: node for node in nodes}
-    fed = {_with_port(name) for name in feeds}
+    fed = {_add_port(name) for name in feeds}
     found: set[str] = set()
     pending = [
-        _producer(name) for name in fetches if ":" not in name or _with_port(name) not in fed
+        _operation_name(name) for name in fetches if ":" not in name or _add_port(name) not in fed
     ]
     while pending:
         name = pending.pop()
         if name in found or name not in by_name:
             continue
         found.add(name)
-        pending += [_producer(text) for text in by_name[name].input if _with_port(text) not in fed]
+        pending += [
+            _operation_name(text) for text in by_name[name].input if _add_port(text) not in fed
+        ]
     return found
 
 
 def _rename_colocated(node: tf.compat.v1.NodeDef, scope: str, names: Iterable[str]) -> None:
-    """Makes what names operations of the same body name them in the graph."""
+    """Prefixes colocation attributes that name operations of the same body."""
     if not scope or _COLOCATION not in node.attr:
         return
     values = [
@@ -376,17 +380,17 @@ def _rename_colocated(node: tf.compat.v1.NodeDef, scope: str, names: Iterable[st
         node.attr[_COLOCATION].list.s.extend(values)
 
 
-def _in_scope(text: str, scope: str) -> str:
+def _add_scope(text: str, scope: str) -> str:
     return f"^{scope}{text[1:]}" if text.startswith("^") else scope + text
 
 
-def _producer(text: str) -> str:
+def _operation_name(text: str) -> str:
     return text.removeprefix("^").partition(":")[0]
 
 
-def _with_port(text: str) -> str:
+def _add_port(text: str) -> str:
     return text if ":" in text or text.startswith("^") else f"{text}:0"
 
 
-def _plain(tensor: str) -> str:
+def _drop_port(tensor: str) -> str:
     return tensor.removesuffix(":0")

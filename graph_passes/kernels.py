@@ -1,9 +1,8 @@
-"""Which device types have a kernel for an operation.
+"""Lookup of the device types that have a kernel for an operation.
 
-The kernels of the device types that the running TensorFlow was built for come from its own
-registry. Those of GPUs, which a CPU-only TensorFlow does not register, come from a table of the
-CUDA build that ships with this package; `python -m graph_passes.kernels OUTPUT` writes it anew from
-the TensorFlow it runs in.
+Kernels come from the registry of the running TensorFlow. A TensorFlow without GPU support registers
+no GPU kernels, so these come from a table of the CUDA build that ships with this package.
+`python -m graph_passes.kernels OUTPUT` writes this table from the running TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 from graph_passes.functions import FunctionLibrary
 
-__all__ = ["Constraints", "KernelTable", "condense", "registered_kernels", "table_json"]
+__all__ = ["Constraints", "KernelTable", "condense", "format_table", "list_registered_kernels"]
 
-# A kernel: the values that it accepts of each attribute that it does not accept all values of.
-# Types are values by their names, such as "DT_FLOAT".
+# A kernel: the accepted values of each attribute that it constrains. Types are given by name, such
+# as "DT_FLOAT".
 Constraints = dict[str, frozenset[str | int]]
 # The values of an attribute of one operation.
 _Values = tuple[str | int, ...]
 
 _TABLE = "gpu_kernels.json"
-# Kernels of this type serve every device that has no kernel of its own.
+# Kernels of this type serve every device without a more specific kernel.
 _DEFAULT_DEVICE = "DEFAULT"
 _TYPE_NAMES = {number: name for name, number in types_pb2.DataType.items()}
 
 
 class KernelTable:
-    """Answers whether an operation can run on a type of device.
+    """The device types that have kernels for operations.
 
-    A function call, and an operation that takes functions (While, If, PartitionedCall and the
-    like), can run where everything in its functions can.
+    A function call, and an operation with functions (While, If, PartitionedCall and the like), can
+    run on a type of device if all operations of its functions can.
     """
 
     def __init__(
@@ -50,22 +49,22 @@ class KernelTable:
 
         Args:
             graph_def: the graph, for its function library.
-            constraints: per device type and operation type, the kernels; those of the running
-                TensorFlow and, for GPUs if it has none, of the shipped table by default.
+            constraints: the kernels by device type and operation type. By default those of the
+                running TensorFlow and, if it has no GPU support, of the shipped table.
         """
         self._functions = FunctionLibrary(graph_def)
-        self._kernels = constraints if constraints is not None else _all_kernels()
+        self._kernels = constraints if constraints is not None else _find_kernels()
         self._attributes: dict[str, tuple[str, ...]] = {}
-        self._found: dict[tuple[str, tuple[_Values, ...]], frozenset[str]] = {}
-        self._found_for_bodies: dict[str, frozenset[str]] = {}
+        self._types_of_operations: dict[tuple[str, tuple[_Values, ...]], frozenset[str]] = {}
+        self._types_of_functions: dict[str, frozenset[str]] = {}
 
     @property
     def device_types(self) -> tuple[str, ...]:
-        """The device types that the table knows, sorted."""
+        """The device types in the table, sorted."""
         return tuple(sorted(self._kernels))
 
     def supports(self, node: tf.compat.v1.NodeDef, device_type: str) -> bool:
-        """Says whether a device of this type can run the operation.
+        """Returns whether a device of a type can run an operation.
 
         Args:
             node: the operation; only its type and attributes matter.
@@ -74,40 +73,40 @@ class KernelTable:
         Returns:
             True if there is a kernel for it and for everything in the functions it calls.
         """
-        return device_type in self.supporting(node)
+        return device_type in self.find_device_types(node)
 
-    def supporting(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
-        """Finds the device types that can run the operation.
+    def find_device_types(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
+        """Finds the device types that can run an operation.
 
         Args:
             node: the operation; only its type and attributes matter.
 
         Returns:
-            Those of `device_types` that `supports` says yes to.
+            The device types for which `supports` returns true.
         """
-        found = self._with_kernel(node)
+        found = self._find_types_with_kernel(node)
         for name in self._functions.run_by(node):
-            found &= self._with_kernels_for(name)
+            found &= self._find_types_for_function(name)
         return found
 
-    def _with_kernels_for(self, function: str) -> frozenset[str]:
-        if function not in self._found_for_bodies:
+    def _find_types_for_function(self, function: str) -> frozenset[str]:
+        if function not in self._types_of_functions:
             found = frozenset(self._kernels if function in self._functions else ())
             for node in self._functions.body(function):
-                found &= self._with_kernel(node)
-            self._found_for_bodies[function] = found
-        return self._found_for_bodies[function]
+                found &= self._find_types_with_kernel(node)
+            self._types_of_functions[function] = found
+        return self._types_of_functions[function]
 
-    def _with_kernel(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
+    def _find_types_with_kernel(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
         op_type = node.op
         if op_type in self._functions:
             return frozenset(self._kernels)
-        # Many operations are alike.
-        names = self._constrained(op_type)
+        # Many operations have the same type and attributes, so the result is cached.
+        names = self._list_constrained_attributes(op_type)
         key = (op_type, tuple(_attribute_values(node, name) for name in names))
-        if key not in self._found:
+        if key not in self._types_of_operations:
             values = dict(zip(names, key[1], strict=True))
-            self._found[key] = frozenset(
+            self._types_of_operations[key] = frozenset(
                 device_type
                 for device_type, kernels_of in self._kernels.items()
                 if any(
@@ -115,10 +114,10 @@ class KernelTable:
                     for kernel in kernels_of.get(op_type, ())
                 )
             )
-        return self._found[key]
+        return self._types_of_operations[key]
 
-    def _constrained(self, op_type: str) -> tuple[str, ...]:
-        """Names the attributes that the kernels of an operation type are told apart by."""
+    def _list_constrained_attributes(self, op_type: str) -> tuple[str, ...]:
+        """Lists the attributes that the kernels of an operation type constrain."""
         if op_type not in self._attributes:
             of_type = [kernels_of.get(op_type, ()) for kernels_of in self._kernels.values()]
             names = {name for kernels_of in of_type for kernel in kernels_of for name in kernel}
@@ -127,7 +126,7 @@ class KernelTable:
 
 
 def _attribute_values(node: tf.compat.v1.NodeDef, name: str) -> _Values:
-    """Reads the values of an attribute, several for a list; none if a function's caller decides."""
+    """Reads the values of an attribute: several for a list, none if the caller determines it."""
     value = node.attr[name] if name in node.attr else _attribute_defaults(node.op).get(name)
     if value is None:
         return ()
@@ -155,28 +154,28 @@ def _attribute_defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
     }
 
 
-def registered_kernels(device_type: str) -> dict[str, list[Constraints]]:
-    """Lists the kernels that the running TensorFlow has for a type of device.
+def list_registered_kernels(device_type: str) -> dict[str, list[Constraints]]:
+    """Lists the kernels of the running TensorFlow for a type of device.
 
     Args:
         device_type: such as "CPU" or "GPU".
 
     Returns:
-        Per operation type its kernels, kernels for any device included.
+        The kernels by operation type, including kernels for any device.
     """
     found: dict[str, list[Constraints]] = {}
     for kernel in _registry():
-        # A kernel with a label serves only operations that ask for it.
+        # Kernels with a label serve only operations that request this label.
         if kernel.device_type in (device_type, _DEFAULT_DEVICE) and not kernel.label:
             found.setdefault(kernel.op, []).append(
-                {c.name: _allowed_values(c) for c in kernel.constraint}
+                {c.name: _to_constraint(c) for c in kernel.constraint}
             )
     return {
         op_type: condense(found[op_type], _list_attributes(op_type)) for op_type in sorted(found)
     }
 
 
-def _allowed_values(constraint: kernel_def_pb2.KernelDef.AttrConstraint) -> frozenset[str | int]:
+def _to_constraint(constraint: kernel_def_pb2.KernelDef.AttrConstraint) -> frozenset[str | int]:
     values = constraint.allowed_values.list
     types = (_type_name(number) for number in values.type)
     strings = (value.decode(errors="replace") for value in values.s)
@@ -191,12 +190,12 @@ def _list_attributes(op_type: str) -> set[str]:
 def condense(
     constraints: Iterable[Constraints], list_attributes: Collection[str] = ()
 ) -> list[Constraints]:
-    """Merges kernels that differ in one attribute only, so that a few cover them all.
+    """Merges kernels that differ in only one attribute.
 
     Args:
         constraints: the kernels of one operation type.
-        list_attributes: the attributes that hold several values. Kernels that differ in one stay
-            apart: merged, they would accept a list that none of them accepts.
+        list_attributes: the attributes with several values. Kernels that differ in one are not
+            merged, because the result would accept lists that none of them accepts.
 
     Returns:
         Fewer kernels that accept the same operations.
@@ -208,16 +207,18 @@ def condense(
         True
     """
     different = {frozenset(kernel.items()): dict(kernel) for kernel in constraints}
-    left = list(different.values())
-    for name in sorted({name for kernel in left for name in kernel} - set(list_attributes)):
+    merged_kernels = list(different.values())
+    for name in sorted(
+        {name for kernel in merged_kernels for name in kernel} - set(list_attributes)
+    ):
         merged: dict[tuple[object, ...], Constraints] = {}
-        for kernel in left:
+        for kernel in merged_kernels:
             others = frozenset((k, v) for k, v in kernel.items() if k != name)
             same = merged.setdefault((name in kernel, others), kernel)
             if name in kernel:
                 same[name] = same[name] | kernel[name]
-        left = list(merged.values())
-    return left
+        merged_kernels = list(merged.values())
+    return merged_kernels
 
 
 @functools.cache
@@ -226,13 +227,13 @@ def _registry() -> tuple[kernel_def_pb2.KernelDef, ...]:
 
 
 @functools.cache
-def _all_kernels() -> dict[str, dict[str, list[Constraints]]]:
+def _find_kernels() -> dict[str, dict[str, list[Constraints]]]:
     has_gpu = tf.test.is_built_with_gpu_support()
-    gpu = registered_kernels("GPU") if has_gpu else _shipped_gpu_kernels()
-    return {"CPU": registered_kernels("CPU"), "GPU": gpu}
+    gpu = list_registered_kernels("GPU") if has_gpu else _read_gpu_kernels()
+    return {"CPU": list_registered_kernels("CPU"), "GPU": gpu}
 
 
-def _shipped_gpu_kernels() -> dict[str, list[Constraints]]:
+def _read_gpu_kernels() -> dict[str, list[Constraints]]:
     file = importlib.resources.files("graph_passes") / "data" / _TABLE
     table = json.loads(file.read_text(encoding="utf-8"))["kernels"]
     return {
@@ -241,12 +242,12 @@ def _shipped_gpu_kernels() -> dict[str, list[Constraints]]:
     }
 
 
-def table_json(constraints: Mapping[str, Sequence[Constraints]], source: str) -> str:
+def format_table(constraints: Mapping[str, Sequence[Constraints]], source: str) -> str:
     """Formats kernels as the text of a kernel table file.
 
     Args:
-        constraints: per operation type its kernels.
-        source: which TensorFlow they are from.
+        constraints: the kernels by operation type.
+        source: the TensorFlow that they come from.
 
     Returns:
         JSON with one operation type per line.
@@ -261,7 +262,9 @@ def table_json(constraints: Mapping[str, Sequence[Constraints]], source: str) ->
 
 def _write_table(path: str) -> None:
     build = "CUDA" if tf.test.is_built_with_cuda() else "CPU"
-    text = table_json(registered_kernels("GPU"), f"TensorFlow {tf.__version__}, {build} build")
+    text = format_table(
+        list_registered_kernels("GPU"), f"TensorFlow {tf.__version__}, {build} build"
+    )
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 

@@ -1,4 +1,4 @@
-"""Operations whose device is not ours to choose."""
+"""Pinned operations, whose device is never changed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tensorflow.core.framework import types_pb2
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 
-__all__ = ["find_feeds", "left_alone"]
+__all__ = ["find_feeds", "find_pinned"]
 
 _FEEDS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
-# Operations that only exist on the CPU of the process that owns their state.
-_TYPES = frozenset(
+# Types that only run on the CPU of the process that owns their state.
+_PINNED_TYPES = frozenset(
     [
         *("Assert", "Print", "PrintV2", "PyFunc", "PyFuncStateless", "EagerPyFunc"),
         *("Save", "SaveSlices", "SaveV2", "Restore", "RestoreSlice", "RestoreV2"),
@@ -24,21 +24,21 @@ _TYPES = frozenset(
         *("Stage", "Unstage", "MapStage", "MapUnstage", "OrderedMapStage", "OrderedMapUnstage"),
     ]
 )
-# Families of operations, known by a part of their type's name.
-_FAMILIES = (
+# Families of types that share a part of their name.
+_PINNED_FAMILIES = (
     *("Summary", "Queue", "Reader", "Dataset", "Iterator", "Collective", "Nccl"),
     *("HashTable", "LookupTable", "InitializeTable", "Barrier", "TPU"),
 )
 _XLA_ATTRIBUTES = ("_XlaCompile", "_XlaMustCompile", "_xla_compile_id", "_XlaClusterId")
 
 
-def left_alone(graph: OpGraph) -> np.ndarray:
-    """Finds the operations that keep the device they came with, even if that is none.
+def find_pinned(graph: OpGraph) -> np.ndarray:
+    """Finds the operations that keep their original device field, even if it is empty.
 
-    These are operations that the user put on a device, everything that reads or writes strings
-    (save and restore, summaries, file names), assertions and prints, Python functions, queues,
-    readers, tables, data sets and iterators, collectives, the internals of a partitioned graph,
-    what is marked for XLA, and what calls functions with any such types in them.
+    These are operations that the user put on a device, readers and writers of strings (save and
+    restore, summaries, file names), assertions and prints, Python functions, queues, readers,
+    tables, data sets and iterators, collectives, the internals of a partitioned graph, operations
+    marked for XLA, and calls of functions that contain any of these types.
 
     Args:
         graph: the graph.
@@ -46,28 +46,30 @@ def left_alone(graph: OpGraph) -> np.ndarray:
     Returns:
         bool [num_operations].
     """
-    alone = graph.has_type(name for name in graph.type_names if _is_bound(name))
+    pinned = graph.has_type(name for name in graph.type_names if _is_pinned_type(name))
     is_string = graph.tensor_dtypes == types_pb2.DT_STRING
-    alone[graph.tensor_producer[is_string]] = True
-    alone[graph.edge_consumer[is_string[graph.edge_tensor]]] = True
+    pinned[graph.tensor_producer[is_string]] = True
+    pinned[graph.edge_consumer[is_string[graph.edge_tensor]]] = True
     functions = FunctionLibrary(graph.graph_def)
-    holds_bound: dict[str, bool] = {}
+    calls_pinned: dict[str, bool] = {}
     for i, node in enumerate(graph.graph_def.node):
         attr = node.attr
         if node.device or any(_is_set(attr[name]) for name in _XLA_ATTRIBUTES if name in attr):
-            alone[i] = True
+            pinned[i] = True
         for name in functions.run_by(node):
-            if name not in holds_bound:
-                holds_bound[name] = any(_is_bound(inner.op) for inner in functions.body(name))
-            alone[i] |= holds_bound[name]
-    return alone
+            if name not in calls_pinned:
+                calls_pinned[name] = any(
+                    _is_pinned_type(inner.op) for inner in functions.body(name)
+                )
+            pinned[i] |= calls_pinned[name]
+    return pinned
 
 
 def find_feeds(graph: OpGraph) -> np.ndarray:
-    """Finds the operations whose values a step is given.
+    """Finds the operations whose outputs are fed.
 
-    There is nothing to gain from a device for them, but where other operations must share one with
-    them (the switch of a v1 conditional, say, with what it switches), they go along.
+    They gain nothing from a device, but follow operations that must share a device with them (for
+    example, the switch of a v1 conditional, which shares a device with its input).
 
     Args:
         graph: the graph.
@@ -80,8 +82,8 @@ def find_feeds(graph: OpGraph) -> np.ndarray:
     return feeds
 
 
-def _is_bound(op_type: str) -> bool:
-    return op_type in _TYPES or any(family in op_type for family in _FAMILIES)
+def _is_pinned_type(op_type: str) -> bool:
+    return op_type in _PINNED_TYPES or any(family in op_type for family in _PINNED_FAMILIES)
 
 
 def _is_set(value: tf.compat.v1.AttrValue) -> bool:

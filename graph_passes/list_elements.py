@@ -1,4 +1,4 @@
-"""What the loops of a graph put into lists of tensors, told to TensorFlow's shape inference."""
+"""Element shapes of the TensorLists that loops fill, for TensorFlow's shape inference."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, types_pb2
 
-__all__ = ["LOOPS", "ListFacts", "producer", "tell_list_elements"]
+__all__ = ["LOOPS", "TensorListShapes", "add_list_shapes", "parse_tensor_name"]
 
 _Node: TypeAlias = tf.compat.v1.NodeDef
 #: Loops whose bodies are functions.
 LOOPS = ("While", "StatelessWhile")
 
-_MAKES = ("TensorListReserve", "EmptyTensorList")
+_CREATES = ("TensorListReserve", "EmptyTensorList")
 _SPLIT = "TensorListFromTensor"
 _STACK = "TensorListStack"
-# Which input of it goes into the list.
-_PUTS = {"TensorListSetItem": 2, "TensorListPushBack": 1}
+# The number of the input that is written to the list.
+_WRITES = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 _SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
-_OF_SHAPES = (types_pb2.DT_INT32, types_pb2.DT_INT64)
-# No tensor that counts has more dimensions.
-_MAX_DIMENSIONS = 16
+_SHAPE_TYPES = (types_pb2.DT_INT32, types_pb2.DT_INT64)
+# An upper bound of useful ranks.
+_MAX_RANK = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class ListFacts:
-    """What is known of lists of tensors once the shapes of a graph are inferred.
+class TensorListShapes:
+    """Tensors of a graph whose inferred shapes tell the lengths and values of TensorLists.
 
-    A tensor is the name of its operation and a number.
+    A tensor is the name of its operation and an output number.
 
     Attributes:
-        rows: for each operation that stacks a list of a number of tensors known beforehand: its
-            name, and a tensor with as many rows.
-        values: for each list of whole numbers that a loop hands out: the list, and a tensor whose
-            shape are the numbers that the first iteration puts in, at most 16.
+        rows: for each operation that stacks a TensorList of known length: its name, and a tensor
+            with that number of rows.
+        values: for each TensorList of integers that a loop returns: a tensor whose shape are the
+            integers (at most 16) that the first iteration writes.
     """
 
     rows: Sequence[tuple[str, tuple[str, int]]] = ()
     values: Mapping[tuple[str, int], tuple[str, int]] = dataclasses.field(default_factory=dict)
 
 
-def producer(text: str) -> tuple[str, int]:
-    """Reads "name", "name:1" or, in a function, "name:output:1" as a name and a number."""
+def parse_tensor_name(text: str) -> tuple[str, int]:
+    """Parses "name", "name:1" or, in a function, "name:output:1" into a name and a number."""
     name, *rest = text.lstrip("^").split(":")
     return name, int(rest[-1]) if rest else 0
 
 
-def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> ListFacts:
-    """Makes lists be of the shape of what loops put into them.
+def add_list_shapes(graph_def: tf.compat.v1.GraphDef) -> TensorListShapes:
+    """Sets the element shapes of TensorLists to the shapes of the elements that loops write.
 
-    A list is made before anything is put into it, and what is taken from it has the shape that it
-    was made with. Here it is made with the shape of what the first iteration puts in, which a call
-    of the body, added to the graph, hands out.
+    A TensorList is created before its first element, and TensorFlow infers that its elements have
+    the shape given at its creation. This function sets that shape to the shape of the element that
+    the first iteration writes, which is the result of a call of the body added to the graph.
 
     Args:
-        graph_def: the graph, which is changed.
+        graph_def: the graph, changed in place.
 
     Returns:
-        What the changed graph tells of them.
+        The tensors of the changed graph that tell lengths and values.
     """
     if not any(node.op in LOOPS for node in graph_def.node):
-        return ListFacts()
+        return TensorListShapes()
     values: dict[tuple[str, int], tuple[str, int]] = {}
     by_name = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
@@ -71,71 +71,78 @@ def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> ListFacts:
         body = functions.get(loop.attr["body"].func.name)
         if body is None:
             continue
-        made = {}
+        created = {}
         for port, text in enumerate(t for t in loop.input if not t.startswith("^")):
-            maker, _ = _behind(text, by_name)
-            if maker is not None and maker.op in _MAKES:
-                made[port] = maker
-        items = {port: item for port, item in _items(body) if port in made}
+            creator, _ = _skip_identities(text, by_name)
+            if creator is not None and creator.op in _CREATES:
+                created[port] = creator
+        items = {port: item for port, item in _list_written_items(body) if port in created}
         if items:
-            values |= _add_items(graph_def, loop, body, made, items)
+            values |= _add_items(graph_def, loop, body, created, items)
     for node in [node for node in by_name.values() if node.op == _SPLIT]:
         _set_element_shape(graph_def, node)
     stacks = []
     for node in [node for node in by_name.values() if node.op == _STACK]:
-        rows = _rows(graph_def, node.name, node.input[0], by_name)
+        rows = _find_rows(graph_def, node.name, node.input[0], by_name)
         if rows is not None:
             stacks.append((node.name, rows))
-    return ListFacts(stacks, values)
+    return TensorListShapes(stacks, values)
 
 
-def _rows(
+def _find_rows(
     graph_def: tf.compat.v1.GraphDef, name: str, text: str, by_name: Mapping[str, _Node]
 ) -> tuple[str, int] | None:
-    """Names a tensor with as many rows as a list has tensors; adds one where there is none."""
-    node, port = _behind(text, by_name)
+    """Finds or adds a tensor with as many rows as a TensorList has elements."""
+    node, port = _skip_identities(text, by_name)
     while node is not None and node.op in (*LOOPS, "ZerosLike", "TensorListReserve"):
         if node.op == "TensorListReserve":
-            length, _ = _behind(node.input[1], by_name)
+            length, _ = _skip_identities(node.input[1], by_name)
             if length is None or length.op != "TensorListLength":
                 return _add_rows(graph_def, f"{name}/tf_placer_rows", node.input[1]), 0
             node, port = length, 0
-        node, port = _behind(node.input[port], by_name)
+        node, port = _skip_identities(node.input[port], by_name)
     if node is None or node.op != _SPLIT:
         return None
-    return producer(node.input[0])
+    return parse_tensor_name(node.input[0])
 
 
-def _behind(text: str, by_name: Mapping[str, _Node]) -> tuple[_Node | None, int]:
-    """Finds the operation that makes a tensor, through those that hand it on, and which output."""
-    name, port = producer(text)
+def _skip_identities(text: str, by_name: Mapping[str, _Node]) -> tuple[_Node | None, int]:
+    """Follows identities back to the operation and output that compute a tensor."""
+    name, port = parse_tensor_name(text)
     while name in by_name and by_name[name].op == "Identity":
-        name, port = producer(by_name[name].input[0])
+        name, port = parse_tensor_name(by_name[name].input[0])
     return by_name.get(name), port
 
 
-def _items(body: function_pb2.FunctionDef) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Names what the body puts into lists that it hands on: by output, the tensor and its type."""
+def _list_written_items(body: function_pb2.FunctionDef) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Lists the elements that a body writes to TensorLists that it returns.
+
+    Yields:
+        The output number of the list, and the name and type of the element.
+    """
     nodes = {node.name: node for node in body.node_def}
     for port, output in enumerate(body.signature.output_arg):
-        node, _ = _behind(body.ret[output.name], nodes)
-        if node is not None and node.op in _PUTS:
+        node, _ = _skip_identities(body.ret[output.name], nodes)
+        if node is not None and node.op in _WRITES:
             dtype = node.attr["element_dtype"].type
             if dtype not in _SIZELESS:
-                yield port, (node.input[_PUTS[node.op]], dtype)
+                yield port, (node.input[_WRITES[node.op]], dtype)
 
 
 def _add_items(
     graph_def: tf.compat.v1.GraphDef,
     loop: _Node,
     body: function_pb2.FunctionDef,
-    made: Mapping[int, _Node],
+    created: Mapping[int, _Node],
     items: Mapping[int, tuple[str, int]],
 ) -> dict[tuple[str, int], tuple[str, int]]:
-    """Adds a call of the body that hands out what it puts into lists, which are made alike.
+    """Adds a call of the body that returns the elements which it writes to TensorLists.
+
+    The lists are then created with the shapes of these elements.
 
     Returns:
-        Of what the loop hands out, lists of whole numbers, and tensors of these numbers as shape.
+        For each TensorList of integers that the loop returns, a tensor whose shape are these
+        integers.
     """
     function = graph_def.library.function.add()
     function.CopyFrom(body)
@@ -148,10 +155,10 @@ def _add_items(
     call.input.extend(text for text in loop.input if not text.startswith("^"))
     call.attr["Tin"].list.type.extend(loop.attr["T"].list.type)
     call.attr["f"].func.name = function.signature.name
-    for port, maker in made.items():
-        # The list itself is to follow from the call.
+    for port, creator in created.items():
+        # The shape of the list depends on the call, so the call gets a copy of the list.
         empty = graph_def.node.add()
-        empty.CopyFrom(maker)
+        empty.CopyFrom(creator)
         empty.name = f"{loop.name}/tf_placer_list_{port}"
         call.input[port] = empty.name
     for number, (port, (text, dtype)) in enumerate(items.items()):
@@ -161,28 +168,32 @@ def _add_items(
         shape = graph_def.node.add(name=f"{loop.name}/tf_placer_item_{port}", op="Shape")
         shape.input.append(f"{call.name}:{number}")
         shape.attr["T"].type = dtype
-        shape.attr["out_type"].type = made[port].attr["shape_type"].type
-        made[port].input[0] = shape.name
+        shape.attr["out_type"].type = created[port].attr["shape_type"].type
+        created[port].input[0] = shape.name
     values = {}
     for port, (text, dtype) in items.items():
-        if dtype in _OF_SHAPES:
-            # Shapes are what TensorFlow infers; a value is one if something is made of that shape.
+        if dtype in _SHAPE_TYPES:
+            # TensorFlow infers shapes, not values, so the value becomes the shape of a tensor.
             values[loop.name, port] = call.name, len(call.attr["Tout"].list.type)
             function.signature.output_arg.add(name=f"value_{port}", type=types_pb2.DT_INT32)
-            function.ret[f"value_{port}"] = _add_of_shape(function, f"value_{port}", text, dtype)
+            function.ret[f"value_{port}"] = _add_tensor_of_shape(
+                function, f"value_{port}", text, dtype
+            )
             call.attr["Tout"].list.type.append(types_pb2.DT_INT32)
     return values
 
 
-def _add_of_shape(function: function_pb2.FunctionDef, name: str, text: str, dtype: int) -> str:
-    """Adds a tensor to a function whose shape are the values of another; -1 counts as unknown."""
+def _add_tensor_of_shape(
+    function: function_pb2.FunctionDef, name: str, text: str, dtype: int
+) -> str:
+    """Adds a tensor to a function whose shape are the values of another; -1 is an unknown size."""
     with tf.Graph().as_default() as graph:
-        # TensorFlow refuses a shape with what is below -1.
+        # TensorFlow rejects shapes with sizes below -1.
         value = tf.compat.v1.placeholder(dtype, name="value")
-        sizes = tf.reshape(tf.maximum(value, tf.constant(-1, dtype)), [-1])[:_MAX_DIMENSIONS]
+        sizes = tf.reshape(tf.maximum(value, tf.constant(-1, dtype)), [-1])[:_MAX_RANK]
         tf.fill(sizes, 0, name="filled")
     prefix = f"tf_placer_{name}/"
-    # A function names outputs by what they are in the operation's definition.
+    # Functions name outputs by their argument in the op definition.
     names = {
         operation.name: f"{prefix}{operation.name}:{operation.op_def.output_arg[0].name}:0"
         for operation in graph.get_operations()
@@ -198,7 +209,7 @@ def _add_of_shape(function: function_pb2.FunctionDef, name: str, text: str, dtyp
 
 
 def _set_element_shape(graph_def: tf.compat.v1.GraphDef, split: _Node) -> None:
-    """Makes a list of the rows of a tensor be one of tensors of their shape."""
+    """Sets the element shape of a list of rows to the shape of a row."""
     index_type = split.attr["shape_type"].type
     shape = graph_def.node.add(name=f"{split.name}/tf_placer_shape", op="Shape")
     shape.input.append(split.input[0])
@@ -216,7 +227,7 @@ def _set_element_shape(graph_def: tf.compat.v1.GraphDef, split: _Node) -> None:
 
 
 def _add_rows(graph_def: tf.compat.v1.GraphDef, name: str, length: str) -> str:
-    """Adds a tensor with as many rows as a number says; returns its name."""
+    """Adds a tensor with a number of rows, and returns its name."""
     dims = graph_def.node.add(name=f"{name}/dims", op="Pack", input=[length])
     dims.attr["N"].i = 1
     dims.attr["T"].type = types_pb2.DT_INT32

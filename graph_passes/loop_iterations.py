@@ -1,4 +1,4 @@
-"""Iteration counts of loops, as far as constants and shapes tell."""
+"""Iteration counts of loops, as far as they follow from constants and shapes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MIRRORED = {
 
 @dataclasses.dataclass(frozen=True)
 class _Counter:
-    """A loop variable that every iteration adds the same number to."""
+    """A loop variable to which every iteration adds the same number."""
 
     start: int
     step: int
 
-    def iterations(self, comparison: str, limit: int) -> int | None:
-        """Computes how often it is "Less" (or the like) than a limit; None if that never ends."""
+    def count_iterations(self, comparison: str, limit: int) -> int | None:
+        """Counts the iterations while the comparison with a limit holds; None if infinite."""
         distance, step = limit - self.start, self.step
         if comparison.startswith("Greater"):
             distance, step = -distance, -step
@@ -43,24 +43,24 @@ class _Counter:
 
 
 class _Loop:
-    """A loop whose condition is looked at."""
+    """A loop whose iterations are counted from its condition."""
 
-    #: Values of what the condition is computed from.
+    #: The values from which the condition is computed.
     condition_values: SmallValues
 
-    def counter(self, tensor: int) -> _Counter | None:
-        """Finds the counter that a tensor of the condition is; None if it is none."""
+    def find_counter(self, tensor: int) -> _Counter | None:
+        """Finds the counter behind a tensor of the condition; None if it is no counter."""
         raise NotImplementedError
 
-    def iterations(self, condition: int) -> int | None:
-        """Computes how often the body runs, at most, from a tensor of the condition."""
+    def bound_iterations(self, condition: int) -> int | None:
+        """Computes an upper bound of the iterations from a tensor of the condition."""
         values = self.condition_values
         graph = values.graph
-        condition = values.origin(condition)
+        condition = values.find_origin(condition)
         i = int(graph.tensor_producer[condition])
         op_type, inputs = graph.type_of(i), graph.input_tensors[i]
         if op_type == "LogicalAnd":
-            found = [self.iterations(each) for each in inputs]
+            found = [self.bound_iterations(each) for each in inputs]
             return min((each for each in found if each is not None), default=None)
         if op_type not in _MIRRORED:
             return None
@@ -68,15 +68,15 @@ class _Loop:
             (op_type, inputs),
             (_MIRRORED[op_type], inputs[::-1]),
         ):
-            counter, limit = self.counter(one), values.value(other)
+            counter, limit = self.find_counter(one), values.value(other)
             if counter is not None and limit is not None and limit.size == 1:
-                return counter.iterations(comparison, int(limit.reshape(())))
+                return counter.count_iterations(comparison, int(limit.reshape(())))
         return None
 
 
-def _step(values: SmallValues, variable: int, result: int) -> int | None:
-    """Finds what a body adds to a loop variable: 0 where it hands it on; None if not known."""
-    result = values.origin(result)
+def _find_increment(values: SmallValues, variable: int, result: int) -> int | None:
+    """Finds the increment of a loop variable: 0 if it is invariant, None if unknown."""
+    result = values.find_origin(result)
     if result == variable:
         return 0
     graph = values.graph
@@ -86,22 +86,22 @@ def _step(values: SmallValues, variable: int, result: int) -> int | None:
         return None
     for one, other in (inputs, inputs[::-1]) if op_type != "Sub" else (inputs,):
         step = values.value(other)
-        if values.origin(one) == variable and step is not None and step.size == 1:
+        if values.find_origin(one) == variable and step is not None and step.size == 1:
             return -int(step.reshape(())) if op_type == "Sub" else int(step.reshape(()))
     return None
 
 
 class _LoopValues(SmallValues):
-    """Values that may come out of v1 loops."""
+    """Constant folding that also evaluates the results of v1 loops."""
 
     def __init__(self, loops: FrameLoops) -> None:
         super().__init__(loops.graph)
         self._loops = loops
 
-    def origin(self, tensor: int) -> int:
-        """Follows what hands a tensor on, also into the body of a loop."""
+    def find_origin(self, tensor: int) -> int:
+        """Follows identities back, from the body of a loop to the loop variable."""
         while True:
-            found = super().origin(tensor)
+            found = super().find_origin(tensor)
             switch = int(self.graph.tensor_producer[found])
             if switch not in self._loops.merge_of_switch:
                 return found
@@ -114,12 +114,12 @@ class _LoopValues(SmallValues):
         i = int(self.graph.tensor_producer[tensor])
         op_type = self.graph.type_of(i)
         if op_type in _EXITS:
-            return self._loops.last_value(self.graph.input_tensors[i][0])
+            return self._loops.find_last_value(self.graph.input_tensors[i][0])
         if op_type in _MERGES:
-            return self._loops.constant(i)
+            return self._loops.find_constant(i)
         if op_type == "StackPopV2":
-            # Gradients of loops in loops count back from what was counted.
-            stack = self.origin(self.graph.input_tensors[i][0])
+            # Gradients of nested loops pop the iteration count of the inner loop from a stack.
+            stack = self.find_origin(self.graph.input_tensors[i][0])
             pushed = self._loops.pushed.get(stack)
             return None if pushed is None else self.value(pushed, depth + 1)
         return super()._compute(tensor, depth)
@@ -129,12 +129,12 @@ class FrameLoops(_Loop):
     """The v1 loops of a graph: `Enter`, `Merge`, `Switch`, `NextIteration`, `Exit`, `LoopCond`."""
 
     def __init__(self, graph: OpGraph) -> None:
-        """Takes a graph."""
+        """Finds the loops of a graph."""
         self.graph = graph
-        #: The merge that is the loop variable of each switch of a loop.
+        #: The merge of the loop variable of each switch of a loop.
         self.merge_of_switch: dict[int, int] = {}
         self._condition_of: dict[str, int] = {}
-        self._known: dict[str, int | None] = {}
+        self._iterations_by_frame: dict[str, int | None] = {}
         self._entering: dict[int, int] = {}
         self._back: dict[int, int] = {}
         for i in np.flatnonzero(graph.has_type(_MERGES)).tolist():
@@ -149,49 +149,49 @@ class FrameLoops(_Loop):
             merge, condition = (int(graph.tensor_producer[t]) for t in (data, predicate))
             if merge in self._back and graph.type_of(condition) == "LoopCond":
                 self.merge_of_switch[i] = merge
-                self._condition_of[self._frame(merge)] = graph.input_tensors[condition][0]
+                self._condition_of[self._find_frame(merge)] = graph.input_tensors[condition][0]
         self.condition_values = _LoopValues(self)
-        #: By stack the tensor that is put on it.
+        #: The tensor that is pushed on each stack.
         self.pushed: dict[int, int] = {}
         for i in np.flatnonzero(graph.has_type(["StackPushV2"])).tolist():
             stack, pushed = graph.input_tensors[i][:2]
-            self.pushed[self.condition_values.origin(stack)] = pushed
+            self.pushed[self.condition_values.find_origin(stack)] = pushed
 
-    def _frame(self, merge: int) -> str:
+    def _find_frame(self, merge: int) -> str:
         if merge not in self._entering:
             return ""
         enter = int(self.graph.tensor_producer[self._entering[merge]])
         return self.graph.graph_def.node[enter].attr["frame_name"].s.decode(errors="replace")
 
     def is_body_side(self, tensor: int) -> bool:
-        """Says whether a tensor of a switch is the one that the body of the loop reads."""
+        """Returns whether an output of a switch leads into the body of the loop."""
         switch = int(self.graph.tensor_producer[tensor])
         return tensor - int(self.graph.output_start[switch]) == 1
 
-    def of_operations(self) -> tuple[np.ndarray, list[str]]:
-        """Computes how often each operation runs, for all loops that it is in.
+    def count_runs(self) -> tuple[np.ndarray, list[str]]:
+        """Computes how often each operation runs in a step, given all enclosing loops.
 
         Returns:
             float64 [num_operations], 1 for operations outside of loops; and the names of the frames
-            whose iterations are not known, which count once.
+            with an unknown number of iterations, which count as one.
         """
         graph = self.graph
         repeats = np.ones(graph.num_operations)
         if not self._condition_of:
             return repeats, []
-        frames = self._frames_of_operations()
+        frames = self._find_frames()
         unknown: dict[str, None] = {}
         for i in np.flatnonzero(graph.needed).tolist():
             for frame in frames[i]:
-                iterations = self.iterations_of(frame)
+                iterations = self.count_iterations(frame)
                 if iterations is None:
                     unknown[frame] = None
                 else:
                     repeats[i] *= iterations
         return repeats, list(unknown)
 
-    def _frames_of_operations(self) -> list[tuple[str, ...]]:
-        """Lists for each operation the frames that it is in, from the outermost."""
+    def _find_frames(self) -> list[tuple[str, ...]]:
+        """Lists the enclosing frames of each operation, from the outermost."""
         graph = self.graph
         frames: list[tuple[str, ...]] = [() for _ in graph.names]
         control: dict[int, list[int]] = {}
@@ -211,38 +211,40 @@ class FrameLoops(_Loop):
             frames[i] = inside
         return frames
 
-    def iterations_of(self, frame: str) -> int | None:
-        """Computes how often the body of a loop runs, at most; None if that is not known."""
-        if frame not in self._known:
-            self._known[frame] = None
+    def count_iterations(self, frame: str) -> int | None:
+        """Computes an upper bound of the iterations of a frame; None if unknown."""
+        if frame not in self._iterations_by_frame:
+            self._iterations_by_frame[frame] = None
             condition = self._condition_of.get(frame)
-            self._known[frame] = None if condition is None else self.iterations(condition)
-        return self._known[frame]
+            self._iterations_by_frame[frame] = (
+                None if condition is None else self.bound_iterations(condition)
+            )
+        return self._iterations_by_frame[frame]
 
-    def counter(self, tensor: int) -> _Counter | None:
-        """Finds the counter that a tensor of the condition is; None if it is none."""
-        merge = int(self.graph.tensor_producer[self.condition_values.origin(tensor)])
-        return self._counter(merge)
+    def find_counter(self, tensor: int) -> _Counter | None:
+        """Finds the counter behind a tensor of the condition; None if it is no counter."""
+        merge = int(self.graph.tensor_producer[self.condition_values.find_origin(tensor)])
+        return self._find_counter(merge)
 
-    def _counter(self, merge: int) -> _Counter | None:
+    def _find_counter(self, merge: int) -> _Counter | None:
         if merge not in self._back or merge not in self._entering:
             return None
         back = int(self.graph.tensor_producer[self._back[merge]])
         variable = int(self.graph.output_start[merge])
         values = self.condition_values
-        step = _step(values, variable, self.graph.input_tensors[back][0])
+        step = _find_increment(values, variable, self.graph.input_tensors[back][0])
         start = values.value(self._entering[merge])
         if step is None or start is None or start.size != 1:
             return None
         return _Counter(int(start.reshape(())), step)
 
-    def constant(self, merge: int) -> int | None:
-        """Finds the value of a loop variable that no iteration changes."""
-        counter = self._counter(merge)
+    def find_constant(self, merge: int) -> int | None:
+        """Finds the value of a loop-invariant variable; None for other variables."""
+        counter = self._find_counter(merge)
         return counter.start if counter is not None and counter.step == 0 else None
 
-    def last_value(self, switched: int) -> int | None:
-        """Finds what a loop variable is behind the loop.
+    def find_last_value(self, switched: int) -> int | None:
+        """Computes the value of a loop variable after the loop; None if unknown.
 
         Args:
             switched: the tensor that leaves the loop.
@@ -250,7 +252,10 @@ class FrameLoops(_Loop):
         merge = self.merge_of_switch.get(int(self.graph.tensor_producer[switched]))
         if merge is None:
             return None
-        counter, iterations = self._counter(merge), self.iterations_of(self._frame(merge))
+        counter, iterations = (
+            self._find_counter(merge),
+            self.count_iterations(self._find_frame(merge)),
+        )
         if counter is None or iterations is None:
             return None
         return counter.start + iterations * counter.step
@@ -260,18 +265,18 @@ class FunctionalLoop(_Loop):
     """A `While` operation, whose condition and body are functions."""
 
     def __init__(self, inputs: Sequence[np.ndarray | None], condition: Body, body: Body) -> None:
-        """Takes what is known of a loop.
+        """Analyzes a loop.
 
         Args:
-            inputs: the values of the loop variables before it.
-            condition: what the loop runs before each iteration.
-            body: what an iteration runs.
+            inputs: the initial values of the loop variables, as far as known.
+            condition: the function that the loop runs before each iteration.
+            body: the function that the loop runs in each iteration.
         """
         self._number = {tensor: number for number, tensor in enumerate(condition.arguments)}
         values = SmallValues(body.graph)
         self._counters: list[_Counter | None] = []
         for start, variable, result in zip(inputs, body.arguments, body.results, strict=True):
-            step = _step(values, variable, result)
+            step = _find_increment(values, variable, result)
             if step is None or start is None or start.size != 1:
                 self._counters.append(None)
             else:
@@ -282,16 +287,16 @@ class FunctionalLoop(_Loop):
             if counter is not None and counter.step == 0
         }
         self.condition_values = SmallValues(condition.graph, given)
-        #: The most iterations of the body; None if that is not known.
-        self.num_iterations = self.iterations(condition.results[0])
+        #: An upper bound of the iterations; None if unknown.
+        self.num_iterations = self.bound_iterations(condition.results[0])
 
-    def counter(self, tensor: int) -> _Counter | None:
-        """Finds the counter that a tensor of the condition is; None if it is none."""
-        number = self._number.get(self.condition_values.origin(tensor))
+    def find_counter(self, tensor: int) -> _Counter | None:
+        """Finds the counter behind a tensor of the condition; None if it is no counter."""
+        number = self._number.get(self.condition_values.find_origin(tensor))
         return None if number is None else self._counters[number]
 
-    def last_value(self, number: int) -> int | None:
-        """Computes what a loop variable is behind the loop; None if that is not known."""
+    def find_last_value(self, number: int) -> int | None:
+        """Computes the value of a loop variable after the loop; None if unknown."""
         counter = self._counters[number]
         if counter is None or (self.num_iterations is None and counter.step):
             return None

@@ -1,4 +1,4 @@
-"""Recursion without Python's limit on nested calls."""
+"""Recursion beyond Python's limit on nested calls."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ __all__ = ["Nested", "run_nested"]
 
 _Result = TypeVar("_Result")
 
-#: A recursive computation: it yields every computation that it needs the result of.
+#: A recursive computation, which yields each computation whose result it needs.
 Nested = Generator["Nested[Any]", Any, _Result]
 
 
 def run_nested(computation: Nested[_Result]) -> _Result:
-    """Runs a recursive computation on a stack of its own.
+    """Runs a recursive computation on an explicit stack.
 
-    Functions may call each other hundreds of levels deep, and Python ends at a thousand calls.
+    Functions of a graph may call each other hundreds of levels deep, and Python's limit is a
+    thousand calls.
 
     Args:
-        computation: a generator; in it `yield inner(x)` stands for the call `inner(x)` of another
-            such generator, and gives its result.
+        computation: a generator in which `yield inner(x)` evaluates the computation `inner(x)` and
+            returns its result.
 
     Returns:
         The result of the computation.

@@ -15,7 +15,7 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.functions import check_calls_end
-from graph_passes.tensors import ListElement, read_tensors
+from graph_passes.tensors import TensorListElement, read_tensors
 from graph_passes.util.garbage_collection import paused_garbage_collection
 from graph_passes.util.messages import quoted
 
@@ -26,32 +26,32 @@ _PORT = re.compile("[0-9]{1,9}")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OpGraph:
-    """The operations, tensors and edges of a graph, in the order of its GraphDef.
+    """The operations, tensors and edges of a graph in columns, in the order of its GraphDef.
 
     Tensors are numbered operation by operation: operation i produces the tensors
     `output_start[i]` to `output_start[i + 1] - 1`.
 
     Attributes:
-        graph_def: the graph itself; never changed.
+        graph_def: the original graph, never changed.
         names: the name of every operation.
-        type_names: the operation types that occur, sorted.
+        type_names: the operation types in the graph, sorted.
         types: int32 [num_operations], index into `type_names`.
         output_start: int32 [num_operations + 1], see above.
         tensor_dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
         tensor_shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         tensor_bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
-        list_elements: of lists of tensors, by their number, what they hold, as far as known.
+        tensor_list_elements: the known elements of TensorLists, by the number of the list's tensor.
         edge_tensor: int32 [num_edges], the tensor that a data edge carries.
         edge_consumer: int32 [num_edges], the operation that reads it; edges are sorted by
             consumer, then by input number.
         edge_is_handle: bool [num_edges], true where the tensor is a reference, a resource or a
-            variant: state that producer and consumer must share a device for.
+            variant: a handle to state, for which producer and consumer must share a device.
         control_edges: int32 [num_control_edges, 2], (operation before, operation after).
-        order: int32 [num_operations], the operations in a topological order that follows a path
-            as far as it goes before it starts on the next; edges that close a loop are left out.
-        needed: bool [num_operations], true where a step runs the operation.
-        fetched: bool [num_operations], true where a step returns a tensor of the operation.
-        fed: bool [num_tensors], true where a step is given the tensor.
+        order: int32 [num_operations], the operations in a topological order that follows each path
+            to its end before it starts the next; edges that close a loop are ignored.
+        needed: bool [num_operations], true where the step runs the operation.
+        fetched: bool [num_operations], true where the step returns a tensor of the operation.
+        fed: bool [num_tensors], true where the step is fed the tensor.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -62,7 +62,7 @@ class OpGraph:
     tensor_dtypes: np.ndarray
     tensor_shapes: tuple[tuple[int, ...] | None, ...]
     tensor_bytes: np.ndarray
-    list_elements: Mapping[int, ListElement]
+    tensor_list_elements: Mapping[int, TensorListElement]
     edge_tensor: np.ndarray
     edge_consumer: np.ndarray
     edge_is_handle: np.ndarray
@@ -80,31 +80,30 @@ class OpGraph:
         fetches: Sequence[str] = (),
         feeds: Sequence[str] | Mapping[str, np.ndarray] = (),
     ) -> OpGraph:
-        """Reads a graph; time and memory are linear in its size.
+        """Reads a graph, in time and memory linear in its size.
 
         Args:
             graph_def: the graph, with its function library.
-            fetches: names of the operations ("train") and tensors ("loss:0") that a step runs;
-                without any, every operation counts as needed.
-            feeds: names of the tensors that a step is given; or their values by name, from which
-                the shapes of the other tensors follow; placeholders with a default that is not
-                among them are that.
+            fetches: the names of the operations ("train") and tensors ("loss:0") that the step
+                fetches; without any, every operation counts as needed.
+            feeds: the names of the fed tensors; or their values by name, from which the shapes of
+                other tensors follow. With values, placeholders that are not fed have their default.
 
         Returns:
             The graph in columns.
 
         Raises:
-            GraphError: the graph is empty, names an operation twice, has an unknown operation
-                type, a device that is none, a function that calls itself without end, a missing
-                input or a cycle, is refused by TensorFlow, or lacks a fetch or feed.
+            GraphError: the graph is empty, has two operations of one name, an unknown operation
+                type, an invalid device, infinite recursion, a missing input or a cycle, is rejected
+                by TensorFlow, or lacks a fetch or feed.
         """
         if not graph_def.node:
             raise GraphError("the graph is empty: it has no operations")
         names = tuple(node.name for node in graph_def.node)
         index = {name: i for i, name in enumerate(names)}
         if len(index) != len(names):
-            twice = next(name for i, name in enumerate(names) if index[name] != i)
-            raise GraphError(f"the graph has two operations called {twice!r}")
+            duplicate = next(name for i, name in enumerate(names) if index[name] != i)
+            raise GraphError(f"the graph has two operations called {duplicate!r}")
         reader.check_operation_types(graph_def)
         reader.check_devices(graph_def)
         check_calls_end(graph_def)
@@ -115,7 +114,7 @@ class OpGraph:
         except GraphError:
             if not isinstance(feeds, Mapping) or not feeds:
                 raise
-            # It may be what the step does not run that refuses the values.
+            # The values may be invalid only outside the step: retry with the step's operations.
             return cls.from_graph_def(graph_def, fetches, list(feeds)).with_fed_values(feeds)
         edge_tensor = tensors.output_start[edges.producers] + edges.ports
         op_types = [node.op for node in graph_def.node]
@@ -130,10 +129,12 @@ class OpGraph:
             tensor_dtypes=tensors.dtypes,
             tensor_shapes=tensors.shapes,
             tensor_bytes=tensors.bytes,
-            list_elements=tensors.elements,
+            tensor_list_elements=tensors.elements,
             edge_tensor=edge_tensor,
             edge_consumer=edges.consumers,
-            edge_is_handle=reader.handle_edges(graph_def, tensors, edge_tensor, edges.consumers),
+            edge_is_handle=reader.find_handle_edges(
+                graph_def, tensors, edge_tensor, edges.consumers
+            ),
             control_edges=edges.control,
             order=order,
             needed=np.ones(len(names), bool),
@@ -144,7 +145,7 @@ class OpGraph:
 
     @property
     def num_operations(self) -> int:
-        """How many operations the graph has."""
+        """The number of operations."""
         return len(self.names)
 
     @functools.cached_property
@@ -165,7 +166,7 @@ class OpGraph:
 
     @functools.cached_property
     def position(self) -> np.ndarray:
-        """int32 [num_operations], the place of each operation in `order`."""
+        """int32 [num_operations], the position of each operation in `order`."""
         position = np.empty(self.num_operations, np.int32)
         position[self.order] = np.arange(self.num_operations, dtype=np.int32)
         return position
@@ -176,7 +177,7 @@ class OpGraph:
         lists: list[list[int]] = [[] for _ in self.names]
         pairs = zip(self.edge_producer.tolist(), self.edge_consumer.tolist(), strict=True)
         for producer, consumer in pairs:
-            # Edges are sorted by consumer, so a repeat follows at once.
+            # Edges are sorted by consumer, so repeats are adjacent.
             if not lists[producer] or lists[producer][-1] != consumer:
                 lists[producer].append(consumer)
         return lists
@@ -184,17 +185,17 @@ class OpGraph:
     @functools.cached_property
     def input_tensors(self) -> list[list[int]]:
         """The tensors that each operation reads, in the order of its inputs."""
-        return self._by_consumer(self.edge_tensor)
+        return self._split_by_consumer(self.edge_tensor)
 
     @functools.cached_property
     def producers(self) -> list[list[int]]:
         """The operations that each operation reads from, in the order of its inputs."""
-        return self._by_consumer(self.edge_producer)
+        return self._split_by_consumer(self.edge_producer)
 
-    def _by_consumer(self, of_edges: np.ndarray) -> list[list[int]]:
-        """Splits what there is one of per data edge into what each operation reads."""
+    def _split_by_consumer(self, edge_values: np.ndarray) -> list[list[int]]:
+        """Splits values of data edges by consumer."""
         start = np.searchsorted(self.edge_consumer, np.arange(self.num_operations + 1)).tolist()
-        values = of_edges.tolist()
+        values = edge_values.tolist()
         return [values[first:end] for first, end in itertools.pairwise(start)]
 
     def type_of(self, operation: int) -> str:
@@ -202,12 +203,12 @@ class OpGraph:
         return self.type_names[self.types[operation]]
 
     def has_type(self, type_names: Iterable[str]) -> np.ndarray:
-        """Says which operations are of any of these types: bool [num_operations]."""
+        """Finds the operations of any of these types: bool [num_operations]."""
         wanted = set(type_names)
         return np.array([name in wanted for name in self.type_names], bool)[self.types]
 
     def tensor_index(self, name: str) -> int:
-        """Finds the number of a tensor given as "operation:port" or, for port 0, "operation".
+        """Finds the number of a tensor by its name, "operation:port" or, for port 0, "operation".
 
         Raises:
             GraphError: there is no such tensor.
@@ -222,43 +223,43 @@ class OpGraph:
         return tensor
 
     def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
-        """Copies the graph with the shapes that follow from what a step is fed.
+        """Copies the graph with the shapes that follow from fed values.
 
-        Where what the step does not run cannot take these values, its shapes stay as they are.
+        Shapes outside the step stay the same if the values are invalid there.
 
         Args:
-            feeds: values by tensor name.
+            feeds: the values, by tensor name.
 
         Raises:
-            GraphError: TensorFlow refuses the step with these values.
+            GraphError: TensorFlow rejects the step with these values.
         """
         try:
             tensors = read_tensors(self.graph_def, feeds)
         except GraphError:
             if self.needed.all():
                 raise
-            return self._with_fed_values_of_step(feeds)
+            return self._infer_step_shapes(feeds)
         return dataclasses.replace(
             self,
             tensor_shapes=tensors.shapes,
             tensor_bytes=tensors.bytes,
-            list_elements=tensors.elements,
+            tensor_list_elements=tensors.elements,
         )
 
-    def _with_fed_values_of_step(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
+    def _infer_step_shapes(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
         fetched = [self.names[i] for i in np.flatnonzero(self.needed)]
-        # Also what is behind tensors that are fed.
-        whole = np.flatnonzero(self.restricted(fetched).needed)
+        # The import needs the producers of fed tensors, too.
+        step_operations = np.flatnonzero(self.restricted(fetched).needed)
         part = tf.compat.v1.GraphDef(
             versions=self.graph_def.versions, library=self.graph_def.library
         )
-        part.node.extend(self.graph_def.node[i] for i in whole)
+        part.node.extend(self.graph_def.node[i] for i in step_operations)
         part = DropDanglingColocation().run(part)
         names = {node.name for node in part.node}
         read = read_tensors(part, {n: v for n, v in feeds.items() if n.partition(":")[0] in names})
         shapes, sizes = list(self.tensor_shapes), self.tensor_bytes.copy()
-        elements = dict(self.list_elements)
-        for number, i in enumerate(whole):
+        elements = dict(self.tensor_list_elements)
+        for number, i in enumerate(step_operations):
             for port in range(self.output_start[i + 1] - self.output_start[i]):
                 here, there = (
                     int(self.output_start[i]) + port,
@@ -268,15 +269,15 @@ class OpGraph:
                 if there in read.elements:
                     elements[here] = read.elements[there]
         return dataclasses.replace(
-            self, tensor_shapes=tuple(shapes), tensor_bytes=sizes, list_elements=elements
+            self, tensor_shapes=tuple(shapes), tensor_bytes=sizes, tensor_list_elements=elements
         )
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
-        """Copies the graph, marked as a step with these fetches and feeds needs it.
+        """Copies the graph, with the operations that a step needs marked as `needed`.
 
         Args:
-            fetches: as of `from_graph_def`.
-            feeds: as of `from_graph_def`.
+            fetches: as in `from_graph_def`.
+            feeds: the names of the fed tensors.
 
         Raises:
             GraphError: a fetch or a feed is not in the graph.

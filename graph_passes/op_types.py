@@ -1,4 +1,4 @@
-"""Sets of operation types that several modules need."""
+"""Sets of operation types that several modules use."""
 
 __all__ = ["LOOKUPS", "VARIABLES"]
 

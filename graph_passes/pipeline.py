@@ -1,4 +1,4 @@
-"""The analysis of every graph before it is placed."""
+"""Analysis of a graph before placement: colocation groups, groups and their graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.grouping.build_group_graph import build_group_graph
 from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.grouping import PINNED, Grouping
 from graph_passes.grouping.model_rules import seal_blocks
 from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.grouping.single_groups import single_groups
@@ -35,10 +35,10 @@ class GroupedGraph:
         op_graph: the graph in columns.
         colocation: its colocation groups.
         grouping: its groups.
-        group_graph: what placers see of the groups.
+        group_graph: the graph between the groups, which placers see.
         operation_groups: int32 [num_operations], the group whose device each operation gets, -1
-            for the operations that stay as they are.
-        coarse: the same with the groups of the heuristic rules, if these are finer; else None.
+            for operations whose device field is not written.
+        coarse: the graph with coarse groups, if these groups are fine; else None.
     """
 
     op_graph: OpGraph
@@ -50,20 +50,20 @@ class GroupedGraph:
 
     @functools.cached_property
     def clusters(self) -> np.ndarray | None:
-        """int32 [num_groups], the group of `coarse` that each group is in; None without these."""
-        return None if self.coarse is None else _clusters(self.grouping, self.coarse.grouping)
+        """int32 [num_groups], the coarse group of each fine group; None without `coarse`."""
+        return None if self.coarse is None else _find_clusters(self.grouping, self.coarse.grouping)
 
     @property
     def num_decisions(self) -> int:
-        """How many groups there is something to decide about."""
-        return sum(kind != LEFT_ALONE for kind in self.grouping.kinds)
+        """The number of groups that are not pinned."""
+        return sum(kind != PINNED for kind in self.grouping.kinds)
 
     def assignment(self, placement: np.ndarray, device_names: tuple[str, ...]) -> dict[str, str]:
-        """Finds the device of each operation whose device field a placement writes.
+        """Finds the device of each operation whose device field the placement writes.
 
         Args:
             placement: int32 [num_groups], a device index per group.
-            device_names: the devices that it indexes.
+            device_names: the names of the devices.
         """
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
@@ -73,9 +73,9 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     """Finds the colocation groups of a graph and groups them.
 
     Args:
-        op_graph: the graph, with what a step needs marked.
-        granularity: "coarse", by the three rules of the papers; "fine", every colocation group
-            that the step needs by itself, and the groups of the rules as `coarse`.
+        op_graph: the graph, with the operations of the step marked as needed.
+        granularity: "coarse": groups by the three rules of the papers; "fine": each needed
+            colocation group is a group, and `coarse` has the groups by the rules.
 
     Returns:
         The graph with its groups.
@@ -90,30 +90,32 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
         known = ", ".join(GRANULARITIES)
         raise ValueError(f"unknown granularity {quoted(granularity)}: it is one of {known}")
     colocation = find_colocation_groups(op_graph)
-    coarse = _grouped(op_graph, colocation, _coarse_groups(op_graph, colocation))
+    coarse = _build_grouped_graph(op_graph, colocation, _find_coarse_groups(op_graph, colocation))
     if granularity == _COARSE:
         return coarse
     grouping = single_groups(op_graph, colocation)
-    # The rules find groups that share variables.
-    layers = coarse.group_graph.layers[_clusters(grouping, coarse.grouping)]
-    return dataclasses.replace(_grouped(op_graph, colocation, grouping, layers), coarse=coarse)
+    # Layers come from the rules, which find groups that share variables.
+    layers = coarse.group_graph.layers[_find_clusters(grouping, coarse.grouping)]
+    return dataclasses.replace(
+        _build_grouped_graph(op_graph, colocation, grouping, layers), coarse=coarse
+    )
 
 
-def _coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
-    """Groups the colocation groups of a graph by the rules of the papers."""
+def _find_coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
+    """Merges colocation groups by the rules of the papers."""
     grouping = seal_blocks(op_graph, colocation, default_groups(op_graph, colocation))
     return merge_single_consumers(op_graph, colocation, grouping)
 
 
-def _clusters(grouping: Grouping, coarse: Grouping) -> np.ndarray:
-    """Finds the coarse group that each group is in, int32 [num_groups]."""
+def _find_clusters(grouping: Grouping, coarse: Grouping) -> np.ndarray:
+    """Finds the coarse group of each fine group: int32 [num_groups]."""
     clusters = np.full(grouping.num_groups, -1, np.int32)
     placed = grouping.group >= 0
     clusters[grouping.group[placed]] = coarse.group[placed]
     return clusters
 
 
-def _grouped(
+def _build_grouped_graph(
     op_graph: OpGraph,
     colocation: ColocationGroups,
     grouping: Grouping,

@@ -1,4 +1,4 @@
-"""Placements: which operation goes to which device, and their file."""
+"""Placements of operations on devices, and their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.grouping import PINNED, Grouping
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.json_records import check_format, read_record
 from graph_passes.util.json_text import parse_json, shown
@@ -38,11 +38,11 @@ class Placement:
     """Devices for the operations of one graph.
 
     Attributes:
-        graph_fingerprint: of the graph it was made for (see `graph_fingerprint`).
-        devices: full names of all devices of the machine it was made for.
+        graph_fingerprint: the fingerprint of the graph (see `graph_fingerprint`).
+        devices: the full names of all devices of the machine.
         assignment: the device of each operation whose device field is to be written.
-        measurement: what was measured of it; anything that JSON can hold.
-        provenance: how it was found: placer, seed, versions and the like.
+        measurement: measurements of the placement, in any form that JSON can hold.
+        provenance: the origin of the placement: placer, seed, versions and the like.
     """
 
     graph_fingerprint: str
@@ -60,7 +60,7 @@ class Placement:
         """Reads the text of a placement file.
 
         Raises:
-            GraphError: it is not one, or an operation's device is not among the devices.
+            GraphError: the text is no placement, or an operation's device is not listed.
         """
         try:
             value = parse_json(text)
@@ -75,16 +75,16 @@ class Placement:
 
 
 def _check_devices(placement: Placement) -> None:
-    """Makes sure that a placement names devices as TensorFlow does, each of them once.
+    """Checks that devices are valid and listed once, and that the assignment uses only these.
 
     Raises:
-        ValueError: it does not.
+        ValueError: a device is invalid, repeated or not listed.
     """
     for index, device in enumerate(placement.devices):
         if not is_device_name(device):
             raise ValueError(
-                f"devices[{index}] is {shown(device)}: it must be the name of a device, such as "
-                "'/job:localhost/replica:0/task:0/device:GPU:0'"
+                f"devices[{index}] is {shown(device)}: it must be the name of a device, "
+                "such as '/job:localhost/replica:0/task:0/device:GPU:0'"
             )
         if device in placement.devices[:index]:
             raise ValueError(f"devices[{index}] is {shown(device)}, which stands there before")
@@ -99,7 +99,7 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
 
     Raises:
         GraphError: the file cannot be read or is not a placement; the message names it.
-        ValueError: this is no path.
+        ValueError: the path is invalid.
     """
     check_path(path, "a placement", "file")
     try:
@@ -115,7 +115,7 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
 
 
 def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
-    """Writes a placement file, whole or not at all.
+    """Writes a placement file atomically.
 
     Raises:
         OSError: the file cannot be written.
@@ -128,9 +128,9 @@ def operation_groups(
 ) -> np.ndarray:
     """Finds the group whose device each operation gets.
 
-    Beside the operations of the step these are the rest of their colocation groups (initializers
-    of variables, say) and, outside the step, what only one group reads: an initial value is made
-    where its variable lives.
+    Beside the operations of the step, the rest of their colocation groups (for example,
+    initializers of variables) has a group, and so have colocation groups outside the step which
+    only one group reads: an initial value is computed on the device of its variable.
 
     Args:
         graph: the graph.
@@ -138,43 +138,49 @@ def operation_groups(
         grouping: the groups that are placed.
 
     Returns:
-        int32 [num_operations], -1 for the operations whose device field stays as it is.
+        int32 [num_operations], -1 for operations whose device field is not written.
     """
-    free = ~colocation.left_alone
+    free = ~colocation.pinned
     types = grouping.legal_types(colocation)
     colocated_types = np.zeros(colocation.num_groups, np.int64)
     for bit, device_type in enumerate(sorted(colocation.legal)):
         colocated_types |= colocation.legal[device_type].astype(np.int64) << bit
-    of_colocated = grouping.group.copy()
+    group_of_colocated = grouping.group.copy()
     colocated = colocation.group
     producer, consumer = colocated[graph.edge_producer], colocated[graph.edge_consumer]
-    # Of what the grouping leaves open.
-    counts = (of_colocated[producer] < 0) & (producer != consumer) & free[producer] & free[consumer]
+    # Only edges from colocation groups without a group matter.
+    is_relevant = (
+        (group_of_colocated[producer] < 0)
+        & (producer != consumer)
+        & free[producer]
+        & free[consumer]
+    )
     readers: dict[int, set[int]] = {}
-    for p, c in zip(producer[counts].tolist(), consumer[counts].tolist(), strict=True):
+    for p, c in zip(producer[is_relevant].tolist(), consumer[is_relevant].tolist(), strict=True):
         readers.setdefault(p, set()).add(c)
-    # Groups are numbered in topological order of their first operation, so most readers come
-    # before what they read; what a cycle of groups hides from this order stays unplaced.
+    # Colocation groups are numbered in topological order of their first operation, so the reversed
+    # order visits most readers before the group that they read. Groups on a cycle, which has no
+    # such order, may stay without a device.
     for h in sorted(readers, reverse=True):
-        groups = {int(of_colocated[r]) for r in readers[h]}
+        groups = {int(group_of_colocated[r]) for r in readers[h]}
         if len(groups) == 1:
             (group,) = groups
             if group >= 0 and types[group] & ~colocated_types[h] == 0:
-                of_colocated[h] = group
-    alone = [group for group, kind in enumerate(grouping.kinds) if kind == LEFT_ALONE]
-    of_colocated[np.isin(of_colocated, alone)] = -1
-    return of_colocated[colocated]
+                group_of_colocated[h] = group
+    pinned = [group for group, kind in enumerate(grouping.kinds) if kind == PINNED]
+    group_of_colocated[np.isin(group_of_colocated, pinned)] = -1
+    return group_of_colocated[colocated]
 
 
 @dataclasses.dataclass(frozen=True)
 class FittedPlacement:
-    """What of a placement can be put on a graph.
+    """The result of fitting a placement to a graph.
 
     Attributes:
         assignment: the device of each operation whose device field is to be written.
         missing: operations of the placement that the graph does not have.
-        unplaced: operations that a step needs, and that may be placed, without a device.
-        refused: per colocation group (by its first operation) why it cannot be placed as asked.
+        unplaced: needed operations that are not pinned and get no device.
+        refused: per colocation group (by its first operation) the reason why it cannot be placed.
     """
 
     assignment: Mapping[str, str]
@@ -186,39 +192,39 @@ class FittedPlacement:
 def fit_placement(
     graph: OpGraph, colocation: ColocationGroups, placement: Placement
 ) -> FittedPlacement:
-    """Fits a placement to a graph that may differ from the one it was made for.
+    """Fits a placement to a graph that may differ from the graph it was made for.
 
-    Every colocation group gets one device that it may go to, or none: a member that the placement
-    does not name goes with the others, and a group that the placement tears apart stays as it is.
-    Where a step is marked, its operations decide: names of others may mean something else now, and
-    a group of these that is torn apart is passed over.
+    Every colocation group gets one legal device or none: operations that the placement does not
+    name follow the rest of their group, and a group that the placement splits gets no device.
+    Needed operations take precedence: the names of others may have changed their meaning, and a
+    split group of only such operations is ignored.
 
     Args:
-        graph: the graph, with what the step needs marked, if that is known.
+        graph: the graph, with the operations of the step marked as needed, if they are known.
         colocation: its colocation groups.
         placement: the placement.
 
     Returns:
-        What to write, and what did not match.
+        The devices to write, and the entries that do not match.
     """
     by_step: dict[int, set[str]] = {}
     by_others: dict[int, set[str]] = {}
     for name, device in placement.assignment.items():
         i = graph.index.get(name)
         if i is not None:
-            asking = by_step if graph.needed[i] else by_others
-            asking.setdefault(int(colocation.group[i]), set()).add(device)
+            devices_of = by_step if graph.needed[i] else by_others
+            devices_of.setdefault(int(colocation.group[i]), set()).add(device)
     by_others = {group: devices for group, devices in by_others.items() if len(devices) == 1}
-    asked = by_others | by_step
+    requested = by_others | by_step
     refused: dict[str, str] = {}
     device_of: dict[int, str] = {}
-    for colocated, devices in asked.items():
+    for colocated, devices in requested.items():
         name = colocation.first_names[colocated]
         device = min(devices)
         runs = colocation.legal.get(device_type_of(device))
-        if colocation.left_alone[colocated]:
+        if colocation.pinned[colocated]:
             if colocation.devices[colocated] not in devices:
-                refused[name] = "it is left where it is"
+                refused[name] = "it is pinned, so its device is not changed"
         elif len(devices) > 1:
             refused[name] = f"it must be on one device, not on {' and '.join(sorted(devices))}"
         elif runs is None or not runs[colocated]:
@@ -229,7 +235,7 @@ def fit_placement(
     for i, colocated in enumerate(colocation.group.tolist()):
         if colocated in device_of:
             assignment[graph.names[i]] = device_of[colocated]
-        elif graph.needed[i] and not colocation.left_alone[colocated]:
+        elif graph.needed[i] and not colocation.pinned[colocated]:
             unplaced.append(graph.names[i])
     missing = tuple(name for name in placement.assignment if name not in graph.index)
     return FittedPlacement(assignment, missing, tuple(unplaced), refused)
@@ -238,12 +244,12 @@ def fit_placement(
 def assignment_of(
     names: Sequence[str], groups: np.ndarray, devices: Sequence[str], row: np.ndarray
 ) -> dict[str, str]:
-    """Finds the devices that a placement of groups means for operations.
+    """Converts a placement of groups into devices of operations.
 
     Args:
         names: the name of every operation.
         groups: int32 [num_operations], from `operation_groups`.
-        devices: full names of the devices.
+        devices: the full names of the devices.
         row: int32 [num_groups], a device per group.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reads of variables that nothing orders with the writes."""
+"""Races: reads of variables that are not ordered with the writes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from graph_passes.shared_resources import find_variables
 __all__ = ["Race", "asynchronous_values", "find_races"]
 
 _RESOURCE = "VarHandleOp"
-# To count up takes a few operations.
-_MOST_BEFORE = 24
-# They hand on a reference or a handle and write nothing.
-_HANDS_ON = frozenset(
+# Computing the new value of a counter takes a few operations.
+_MAX_OPERATIONS_BEFORE_WRITER = 24
+# Operations that forward a reference or handle and do not write.
+_FORWARDS = frozenset(
     [
         *("RefIdentity", "RefSwitch", "RefEnter", "RefMerge", "RefNextIteration", "RefExit"),
         *("RefSelect", "Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit"),
     ]
 )
 _SWITCHES = frozenset(["Switch", "RefSwitch"])
-_ASKS = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "VariableShape"])
+_QUERIES = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "VariableShape"])
 _READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
-# TensorFlow marks by it which variables the functions of an operation only read, and goes by it
-# where it orders reads and writes.
-_ONLY_READ = "_read_only_resource_inputs"
-# Their outputs are in the memory of the variable that they read, so what reads them reads that.
+# In this attribute TensorFlow lists the variables that the functions of an operation only read; it
+# uses the list to order reads and writes.
+_READ_ONLY_INPUTS = "_read_only_resource_inputs"
+# Operations whose output shares memory with the variable that they read.
 _ALIASES = frozenset(
     [
         *("Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "PreventGradient"),
@@ -42,20 +42,21 @@ _ALIASES = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-    """A read and a write of a variable, either of which may come first.
+    """A read and a write of a variable, which may run in either order.
 
     Attributes:
         variable: the operation that holds the variable; the first, if several share it by name.
         reader: the operation that reads its value.
-        aliases: the operations through which the value of a reference variable reaches the reader
-            without being copied.
-        writer: the operation that writes it.
-        before_writer: all that has to run before the writer, where that is little: on one device
-            the order of the two is nearly always the same then. None where it is much.
-        is_asynchronous: whether several operations write the variable in no order with each other,
-            as towers do that share variables and wait for nobody: chance is meant to decide.
-        is_ordered: whether the reader waits for the writer, and only the alias that it reads does
-            not: on the device of the variable it reads what was written, elsewhere perhaps not.
+        aliases: the operations that forward the value of a reference variable to the reader without
+            a copy.
+        writer: the operation that writes the variable.
+        before_writer: all operations that must run before the writer, if they are few: then the
+            order on one device is nearly always the same. None if they are many.
+        is_asynchronous: true if several writes of the variable are not ordered with each other, as
+            in towers that share variables without synchronization. Such races are intended.
+        is_ordered: true if the reader waits for the writer, but the alias that it reads does not:
+            the reader sees the written value on the device of the variable, and possibly an older
+            one elsewhere.
     """
 
     variable: int
@@ -68,40 +69,42 @@ class Race:
 
 
 def find_races(graph: OpGraph) -> list[Race]:
-    """Finds the reads of variables that nothing orders with the writes.
+    """Finds the reads of variables that are not ordered with the writes.
 
-    The value depends on which of the two runs first. On its own device a read of a reference
-    variable shares memory with it, so that whatever reads on is part of the race; on another device
-    the value depends on when it is sent. So it does where only what reads on waits for the write,
-    as a moving average does that is updated behind a training step. A fetched tensor that shares
-    memory with a reference variable is read at any time until the step ends, so that it races with
-    every write that it does not follow. Left out are reads and writes that are both in v1
-    conditionals.
+    The value read depends on the order of the two. On the device of a reference variable, a read
+    shares memory with it, so consumers of the read are part of the race; on another device, the
+    value depends on the time of the transfer. The same holds if only a consumer of the read waits
+    for the write, as in a moving average that is updated after a training step. A fetched tensor
+    that shares memory with a reference variable is read at any time until the end of the step, so
+    it races with every write that it does not follow. Pairs of reads and writes that are both in v1
+    conditionals are ignored.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked as needed.
 
     Returns:
-        A race per such read, with the first of the writes, in the order of the graph. Time is
+        A race for each such read, with the first of the writes, in the order of the graph. Time is
         linear in the size of the graph, times its writes divided by the bits of a word.
     """
     if graph.needed.all():
-        return []  # No step is known: one that needs its variables' initializers makes no sense.
+        return []  # The step is unknown: no step needs the initializers of its variables.
     needed = graph.needed[graph.edge_consumer]
     of_variants = graph.tensor_dtypes[graph.edge_tensor] == types_pb2.DT_VARIANT
-    takers = _readers(graph, graph.edge_is_handle & ~of_variants & needed)
-    readers = _readers(graph, ~graph.edge_is_handle & needed)
+    handle_consumers = _list_consumers(graph, graph.edge_is_handle & ~of_variants & needed)
+    readers = _list_consumers(graph, ~graph.edge_is_handle & needed)
     is_held = graph.has_type(VARIABLES) & graph.needed
     held = ([i for i in handles if is_held[i]] for handles in find_variables(graph))
-    uses = {handles[0]: _uses(graph, handles, takers) for handles in held if handles}
+    uses = {
+        handles[0]: _classify_uses(graph, handles, handle_consumers) for handles in held if handles
+    }
     uses = {variable: found for variable, found in uses.items() if found.writers}
     writers = [writer for found in uses.values() for writer in found.writers]
     bit = {writer: 1 << k for k, writer in enumerate(dict.fromkeys(writers))}
-    before, after = _ordered_with(graph, bit)
+    before, after = _find_ordered_writers(graph, bit)
     races = []
-    inputs = _inputs(graph)
+    inputs = _list_inputs(graph)
     for variable, found in uses.items():
-        # Writes that all follow each other do so in topological order, too.
+        # If all writes are ordered, then each precedes the next in topological order.
         in_order = sorted(found.writers, key=lambda writer: graph.position[writer])
         is_asynchronous = any(
             not {one, other} <= found.conditional and not before[one] & bit[other]
@@ -109,17 +112,19 @@ def find_races(graph: OpGraph) -> list[Race]:
         )
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
         if graph.type_of(variable) != _RESOURCE:
-            reads = _reads(graph, found, readers)
+            reads = _find_reads(graph, found, readers)
         for reader, aliases in reads:
             for writer in found.writers:
-                # Of two branches only one runs, and which of them these are in is not looked at.
+                # They may be in different branches, of which only one runs.
                 if {reader, writer} <= found.conditional:
                     continue
                 is_returned = bool(aliases) and aliases[-1] == reader
                 ordered = after[reader] if is_returned else before[reader] | after[reader]
                 if not ordered & bit[writer]:
-                    little = _before(writer, inputs)
-                    races.append(Race(variable, reader, aliases, writer, little, is_asynchronous))
+                    few_before = _list_predecessors(writer, inputs)
+                    races.append(
+                        Race(variable, reader, aliases, writer, few_before, is_asynchronous)
+                    )
                     break
                 if aliases and after[reader] & bit[writer] and not after[aliases[-1]] & bit[writer]:
                     races.append(
@@ -132,14 +137,14 @@ def find_races(graph: OpGraph) -> list[Race]:
 
 
 def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]:
-    """Lists the operations whose values hang on the order of asynchronous updates.
+    """Lists the operations whose values depend on the order of asynchronous updates.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        races: of the graph.
+        graph: the graph, with the operations of the step marked as needed.
+        races: the races of the graph.
 
     Returns:
-        The names of the variables, and of all that is computed from them.
+        The names of the variables and of all operations that are computed from them.
     """
     variables = {race.variable for race in races if race.is_asynchronous}
     if not variables:
@@ -153,8 +158,8 @@ def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]
     return frozenset(graph.names[i] for i in np.flatnonzero(found).tolist())
 
 
-def _readers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:
-    """Lists by operation what reads it by these edges."""
+def _list_consumers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:
+    """Lists the consumers of each operation along some edges."""
     readers: dict[int, list[int]] = {}
     pairs = zip(
         graph.edge_producer[edges].tolist(), graph.edge_consumer[edges].tolist(), strict=True
@@ -166,13 +171,13 @@ def _readers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Uses:
-    """Who uses a variable.
+    """The operations that use a variable.
 
     Attributes:
-        sources: what hands on its handle or a reference to it, what holds it included.
-        readers: what reads it by its handle.
-        writers: what writes it.
-        conditional: which of all these run in a branch of a v1 conditional only.
+        sources: the operations that hold the variable or forward a handle or reference to it.
+        readers: the operations that read it by its handle.
+        writers: the operations that write it.
+        conditional: those of all these operations that are in a branch of a v1 conditional.
     """
 
     sources: list[int]
@@ -181,45 +186,47 @@ class _Uses:
     conditional: set[int]
 
 
-def _uses(graph: OpGraph, handles: Iterable[int], takers: dict[int, list[int]]) -> _Uses:
-    """Finds who takes a handle of a variable, or a reference to it, and what for."""
+def _classify_uses(
+    graph: OpGraph, handles: Iterable[int], handle_consumers: dict[int, list[int]]
+) -> _Uses:
+    """Classifies the operations that use a handle or reference of a variable."""
     found = _Uses([*handles], [], [], set())
     sources = set(found.sources)
     for source in found.sources:
-        for taker in takers.get(source, ()):
-            op_type = graph.type_of(taker)
-            if op_type in _ASKS or taker in sources:
+        for consumer in handle_consumers.get(source, ()):
+            op_type = graph.type_of(consumer)
+            if op_type in _QUERIES or consumer in sources:
                 continue
             if source in found.conditional or op_type in _SWITCHES:
-                found.conditional.add(taker)
-            if op_type in _READS or _only_reads(graph, taker, source):
-                found.readers.append(taker)
+                found.conditional.add(consumer)
+            if op_type in _READS or _only_reads(graph, consumer, source):
+                found.readers.append(consumer)
                 continue
-            found.sources.append(taker)
-            sources.add(taker)
-            if op_type not in _HANDS_ON:
-                found.writers.append(taker)
+            found.sources.append(consumer)
+            sources.add(consumer)
+            if op_type not in _FORWARDS:
+                found.writers.append(consumer)
     return found
 
 
-def _only_reads(graph: OpGraph, taker: int, source: int) -> bool:
-    """Says whether an operation runs functions that read what the source gives it, and write none.
+def _only_reads(graph: OpGraph, consumer: int, source: int) -> bool:
+    """Returns whether the functions that an operation runs only read the variable of a source.
 
-    A handle that is given twice is marked twice where it is only read.
+    TensorFlow marks every input separately, also if the same handle is passed twice.
     """
-    node = graph.graph_def.node[taker]
-    if _ONLY_READ not in node.attr:
+    node = graph.graph_def.node[consumer]
+    if _READ_ONLY_INPUTS not in node.attr:
         return False
     given = {i for i, text in enumerate(node.input) if text.split(":")[0] == graph.names[source]}
-    return given <= set(node.attr[_ONLY_READ].list.i)
+    return given <= set(node.attr[_READ_ONLY_INPUTS].list.i)
 
 
-def _reads(
+def _find_reads(
     graph: OpGraph, found: _Uses, readers: dict[int, list[int]]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yields the operations that read what is in the memory of a variable, and through what.
+    """Yields the operations that read the memory of a variable, with the aliases on the way.
 
-    An operation through which it is fetched stands for its own reader.
+    A fetched alias counts as its own reader.
     """
     seen = set()
     stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in found.sources]
@@ -239,40 +246,40 @@ def _reads(
                 yield reader, aliases
 
 
-def _inputs(graph: OpGraph) -> dict[int, list[int]]:
-    """Lists what each operation waits for."""
+def _list_inputs(graph: OpGraph) -> dict[int, list[int]]:
+    """Lists the direct predecessors of each operation."""
     inputs: dict[int, list[int]] = {}
-    for before, after in _edges(graph):
+    for before, after in _list_edges(graph):
         inputs.setdefault(after, []).append(before)
     return inputs
 
 
-def _before(operation: int, inputs: dict[int, list[int]]) -> tuple[int, ...] | None:
-    """Lists all that has to run before an operation; None if that is much."""
+def _list_predecessors(operation: int, inputs: dict[int, list[int]]) -> tuple[int, ...] | None:
+    """Lists all predecessors of an operation; None if they are many."""
     found = [operation]
     for i in found:
         found += [before for before in dict.fromkeys(inputs.get(i, ())) if before not in found]
-        if len(found) > _MOST_BEFORE:
+        if len(found) > _MAX_OPERATIONS_BEFORE_WRITER:
             return None
     return tuple(found[1:])
 
 
-def _edges(graph: OpGraph) -> list[tuple[int, int]]:
+def _list_edges(graph: OpGraph) -> list[tuple[int, int]]:
     data = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
     return [*data, *((before, after) for before, after in graph.control_edges.tolist())]
 
 
-def _ordered_with(graph: OpGraph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Computes for every operation the set of writers that it precedes, and that it follows."""
-    edges = _edges(graph)
+def _find_ordered_writers(graph: OpGraph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
+    """Computes the sets of writers that each operation precedes and follows, as bit masks."""
+    edges = _list_edges(graph)
     position = graph.position.tolist()
     edges.sort(key=lambda edge: position[edge[0]])
     backwards = sorted(edges, key=lambda edge: -position[edge[1]])
     before, after = [0] * graph.num_operations, [0] * graph.num_operations
     for writer, mask in bit.items():
         before[writer] = after[writer] = mask
-    # Of an iteration all comes before the end of its loop, to which an edge leads that goes back:
-    # each nested loop takes another turn.
+    # All operations of an iteration precede the end of their loop, to which a backward edge leads,
+    # so each nesting level of loops needs another round.
     has_changed = True
     while has_changed:
         has_changed = False

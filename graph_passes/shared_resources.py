@@ -1,4 +1,4 @@
-"""Operations that TensorFlow gives one and the same resource, because they name it alike."""
+"""Operations that share a resource by its container and name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["Resource", "find_resources", "find_variables"]
 
 _CONTAINER, _SHARED_NAME = "container", "shared_name"
 _DEFAULT_CONTAINER = b"localhost"
-# TensorFlow makes a new resource for each operation that names it by this
+# TensorFlow makes a new resource for each operation with this name
 # (`ResourceHandle::ANONYMOUS_NAME`).
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-# Resources that TensorFlow keeps apart whatever they are called, by a part of the types' names of
-# the operations that look them up.
+# Parts of operation types. TensorFlow keeps resources of different kinds separate even if their
+# names are equal.
 _KINDS = ("VarHandleOp", "Variable", "HashTable", "Iterator", "Queue", "Reader", "Accumulator")
-# Kernels of operations called so (`ResourceHandleOp`) take an empty name as it is; those of others
-# take the name of the operation instead.
+# Kernels of types with this suffix (`ResourceHandleOp`) use an empty name; other kernels replace it
+# by the name of the operation.
 _TAKES_EMPTY_NAME = "HandleOp"
 
 
 class Resource(NamedTuple):
-    """The key of a resource among those of its device.
+    """The key of a resource on a device.
 
     Attributes:
-        container: the container that it is in.
-        name: its name there.
-        kind: what kind of resource it is, as far as the type of an operation says: resources of
-            different kinds never meet.
+        container: the container of the resource.
+        name: the name in the container.
+        kind: the kind of the resource, as far as the type of the operation tells: resources of
+            different kinds are never shared.
     """
 
     container: bytes
@@ -45,25 +45,25 @@ class Resource(NamedTuple):
 
 
 def find_resources(graph: OpGraph) -> dict[Resource, list[int]]:
-    """Finds the operations that look a resource up by its container and name.
+    """Finds the operations that look up a resource by its container and name.
 
-    On one device all of them get the same resource, on several devices one each. An operation that
-    runs functions looks up what the operations in these do.
+    All operations on one device get the same resource, and operations on different devices get
+    different ones. Operations that run functions look up the resources of these functions.
 
     Args:
         graph: the graph.
 
     Returns:
-        By resource its operations, in the order of the graph.
+        The operations of each resource, in the order of the graph.
     """
     functions = FunctionLibrary(graph.graph_def)
     found: dict[Resource, list[int]] = {}
     in_function: dict[str, frozenset[Resource]] = {}
     for i, node in enumerate(graph.graph_def.node):
-        resources = set(_resources((node,)))
+        resources = set(_list_resources((node,)))
         for name in functions.run_by(node):
             if name not in in_function:
-                in_function[name] = frozenset(_resources(functions.body(name)))
+                in_function[name] = frozenset(_list_resources(functions.body(name)))
             resources |= in_function[name]
         for resource in resources:
             found.setdefault(resource, []).append(i)
@@ -71,7 +71,7 @@ def find_resources(graph: OpGraph) -> dict[Resource, list[int]]:
 
 
 def find_variables(graph: OpGraph) -> list[tuple[int, ...]]:
-    """Lists for each variable the operations that hold it, in the order of the first ones."""
+    """Lists the operations that hold each variable, in the order of the first of them."""
     is_variable = graph.has_type(VARIABLES)
     found = [[i for i in each if is_variable[i]] for each in find_resources(graph).values()]
     named = {i for handles in found for i in handles}
@@ -79,8 +79,8 @@ def find_variables(graph: OpGraph) -> list[tuple[int, ...]]:
     return sorted(tuple(handles) for handles in (*found, *anonymous) if handles)
 
 
-def _resources(nodes: Iterable[tf.compat.v1.NodeDef]) -> Iterator[Resource]:
-    """Yields what operations look up by name."""
+def _list_resources(nodes: Iterable[tf.compat.v1.NodeDef]) -> Iterator[Resource]:
+    """Yields the resources that operations look up by name."""
     for node in nodes:
         if not _looks_up(node.op):
             continue
@@ -96,10 +96,9 @@ def _resources(nodes: Iterable[tf.compat.v1.NodeDef]) -> Iterator[Resource]:
 
 @functools.cache
 def _looks_up(op_type: str) -> bool:
-    """Returns true for operations with a resource that has a name in a container.
+    """Returns whether operations of a type look up a resource by container and name.
 
-    The shared name of NCCL's operations, which have no container, is that of what several devices
-    do together.
+    NCCL's operations, which have no container, use the shared name for a collective operation.
     """
     op_def = op_def_registry.get(op_type)
     attributes = {attr.name for attr in op_def.attr} if op_def is not None else set()

@@ -1,4 +1,4 @@
-"""The whole numbers that a graph computes sizes and numbers of iterations from."""
+"""Constant folding of the small integer tensors that determine sizes and iteration counts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 
-__all__ = ["HANDS_ON", "SmallValues"]
+__all__ = ["IDENTITIES", "SmallValues"]
 
-#: Operations whose result is their first input.
-HANDS_ON = frozenset(["Identity", "RefIdentity", "Enter", "RefEnter", "StopGradient", "Snapshot"])
-# Sizes are computed from small tensors that are not far away.
-_MOST_ELEMENTS = 1024
-_MOST_STEPS = 40
+#: Operations whose output is their first input.
+IDENTITIES = frozenset(["Identity", "RefIdentity", "Enter", "RefEnter", "StopGradient", "Snapshot"])
+# Sizes are computed from small tensors, a few operations away.
+_MAX_ELEMENTS = 1024
+_MAX_DEPTH = 40
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "Add": np.add,
     "AddV2": np.add,
@@ -36,53 +36,53 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 class SmallValues:
-    """Values of tensors, as far as constants and shapes tell."""
+    """Values of tensors, as far as they follow from constants and shapes."""
 
     def __init__(self, graph: OpGraph, given: Mapping[int, np.ndarray] | None = None) -> None:
-        """Takes a graph.
+        """Starts without any computed value.
 
         Args:
-            graph: the graph; what it is fed is not known.
+            graph: the graph; fed values are unknown.
             given: values of some of its tensors.
         """
         self.graph = graph
         self._known: dict[int, np.ndarray | None] = dict(given or {})
 
-    def give(self, tensor: int, value: np.ndarray) -> None:
-        """Takes the value of a tensor."""
+    def set_value(self, tensor: int, value: np.ndarray) -> None:
+        """Sets the value of a tensor."""
         self._known[tensor] = value
 
     def value(self, tensor: int, depth: int = 0) -> np.ndarray | None:
-        """Finds the whole numbers that a tensor holds, at most where a minimum is partly known.
+        """Computes the integers in a tensor; upper bounds where a minimum is partly known.
 
         Args:
-            tensor: its number.
-            depth: how many operations were followed to it.
+            tensor: the number of the tensor.
+            depth: the number of operations between the first request and this tensor.
 
         Returns:
-            int64 or bool, of the shape of the tensor; None if they are not known.
+            An int64 or bool array of the shape of the tensor; None if the values are unknown.
         """
         if tensor not in self._known:
-            if depth > _MOST_STEPS or self.graph.fed[tensor]:
+            if depth > _MAX_DEPTH or self.graph.fed[tensor]:
                 return None
-            self._known[tensor] = None  # What depends on itself is not known.
+            self._known[tensor] = None  # Ends cycles: values in a loop are unknown.
             try:
                 found = self._compute(tensor, depth)
-            except (IndexError, TypeError, ValueError):  # What TensorFlow would refuse, too.
+            except (IndexError, TypeError, ValueError):  # TensorFlow would fail, too.
                 found = None
             if found is not None:
                 found = np.asarray(found)
-                if found.dtype.kind not in "iub" or found.size > _MOST_ELEMENTS:
+                if found.dtype.kind not in "iub" or found.size > _MAX_ELEMENTS:
                     found = None
             self._known[tensor] = found
         return self._known[tensor]
 
-    def origin(self, tensor: int) -> int:
-        """Follows what only hands a tensor on, back to where it is made."""
+    def find_origin(self, tensor: int) -> int:
+        """Follows identities back to the tensor that is computed."""
         graph = self.graph
         while True:
             producer = int(graph.tensor_producer[tensor])
-            if graph.fed[tensor] or graph.type_of(producer) not in HANDS_ON:
+            if graph.fed[tensor] or graph.type_of(producer) not in IDENTITIES:
                 return tensor
             tensor = graph.input_tensors[producer][0]
 
@@ -93,16 +93,16 @@ class SmallValues:
         node = graph.graph_def.node[i]
         if op_type == "Const":
             shape = node.attr["value"].tensor.tensor_shape
-            if math.prod(dim.size for dim in shape.dim) > _MOST_ELEMENTS:
+            if math.prod(dim.size for dim in shape.dim) > _MAX_ELEMENTS:
                 return None
             return tf.make_ndarray(node.attr["value"].tensor)
         if op_type in ("Shape", "ShapeN", "Size", "Rank"):
-            return self._of_shape(op_type, inputs[tensor - int(graph.output_start[i])])
+            return self._evaluate_shape(op_type, inputs[tensor - int(graph.output_start[i])])
         if op_type == "TensorArraySizeV3":
-            array = int(graph.tensor_producer[self.origin(inputs[0])])
+            array = int(graph.tensor_producer[self.find_origin(inputs[0])])
             is_made = graph.type_of(array) == "TensorArrayV3"
             return self.value(graph.input_tensors[array][0], depth + 1) if is_made else None
-        if op_type in HANDS_ON or op_type in ("PlaceholderWithDefault", "Cast", "Switch"):
+        if op_type in IDENTITIES or op_type in ("PlaceholderWithDefault", "Cast", "Switch"):
             return self.value(inputs[0], depth + 1)
         values = [self.value(each, depth + 1) for each in inputs]
         known = [each for each in values if each is not None]
@@ -110,17 +110,17 @@ class SmallValues:
             return known[0]
         if len(known) < len(values) or not values:
             return None
-        return _computed(op_type, node, known)
+        return _evaluate(op_type, node, known)
 
-    def _of_shape(self, op_type: str, tensor: int) -> Any:
+    def _evaluate_shape(self, op_type: str, tensor: int) -> Any:
         shape = self.graph.tensor_shapes[tensor]
         if shape is None or (op_type != "Rank" and -1 in shape):
             return None
         return {"Size": math.prod(shape), "Rank": len(shape)}.get(op_type, np.array(shape))
 
 
-def _computed(op_type: str, node: tf.compat.v1.NodeDef, values: list[np.ndarray]) -> Any:
-    """Computes the result of an operation whose inputs are known; None for most operations."""
+def _evaluate(op_type: str, node: tf.compat.v1.NodeDef, values: list[np.ndarray]) -> Any:
+    """Computes the result of an operation with known inputs; None for unsupported types."""
     if op_type in _BINARY:
         return _BINARY[op_type](*values)
     if op_type in _REDUCTIONS:

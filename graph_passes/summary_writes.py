@@ -1,4 +1,4 @@
-"""Graphs that run without writing summaries."""
+"""Removal of writes of summaries."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import tensorflow as tf
 
 __all__ = ["drop_summary_writes"]
 
-# None of them has a result.
+# None of these types has an output, so a NoOp can replace them.
 _WRITES = re.compile(
     r"Write\w*Summary|ImportEvent|(?:Flush|Close)SummaryWriter|CreateSummary(?:File|Db)Writer"
 )
 
 
 def drop_summary_writes(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Has a graph compute what it writes as summaries, but write nothing.
+    """Replaces writes of summaries by NoOps, and keeps the computation of their inputs.
 
-    The files of the writers that `tf.summary.create_file_writer` makes belong to the user's
-    training, and no step that is tried may add to them.
+    The files of `tf.summary.create_file_writer` belong to the user's training, and no trial may
+    add to them.
 
     Args:
-        graph_def: changed in place: what makes, writes to, flushes or closes such a file does
-            nothing but wait for its inputs.
+        graph_def: the graph, changed in place: operations that open, write, flush or close such a
+            file only wait for their inputs.
     """
     _drop(graph_def.node, ())
     for function in graph_def.library.function:
@@ -33,7 +33,7 @@ def drop_summary_writes(graph_def: tf.compat.v1.GraphDef) -> None:
 def _drop(nodes: Sequence[tf.compat.v1.NodeDef], arguments: Sequence[str]) -> None:
     for node in nodes:
         if _WRITES.fullmatch(node.op):
-            # Nothing can wait for an argument of a function.
+            # A control input cannot name an argument of a function.
             before = [text.removeprefix("^").partition(":")[0] for text in node.input]
             waits = dict.fromkeys(f"^{name}" for name in before if name not in arguments)
             node.op = "NoOp"

@@ -1,4 +1,4 @@
-"""The tensors of a graph: their types and shapes, as far as TensorFlow can infer them."""
+"""Types and shapes of the tensors of a graph, as far as TensorFlow can infer them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import handle_data_util
 
 from graph_passes.errors import GraphError
-from graph_passes.list_elements import producer
+from graph_passes.list_elements import parse_tensor_name
 from graph_passes.op_types import VARIABLES
-from graph_passes.straight_graph import Shape, StraightGraph
+from graph_passes.straight_graph import FlattenedGraph, Shape
 
-__all__ = ["SIZELESS", "ListElement", "Tensors", "read_tensors"]
+__all__ = ["SIZELESS", "TensorListElement", "Tensors", "read_tensors"]
 
-# DataType values of reference tensors are those of their base type plus this.
+# The DataType of a reference is that of its base type plus this offset.
 _REF_OFFSET = 100
-#: DataTypes whose elements have no bytes of their own: handles, and texts of unknown length.
+#: DataTypes whose elements have no fixed size: handles and strings.
 SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 _CLASS = "_class"
-# What a graph computes shapes from is small.
-_LARGEST_SHAPE_VALUE = 1024
-# What is known of one loop's results may tell the shapes in the next loop.
-_MAX_ROUNDS = 12
+# Fed values are used for shape inference up to this size: shapes follow from small tensors.
+_MAX_SHAPE_INPUT_ELEMENTS = 1024
+# The corrected results of one loop may determine the shapes in the next loop.
+_MAX_CORRECTION_ROUNDS = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class ListElement:
-    """What a list of tensors holds.
+class TensorListElement:
+    """The element type of a TensorList.
 
     Attributes:
-        shape: of each of them, -1 for an unknown dimension; None for unknown rank.
-        dtype: their DataType.
-        value: the whole numbers that each is, as far as known of the first.
+        shape: the shape of each element, -1 for an unknown dimension; None for unknown rank.
+        dtype: the DataType of the elements.
+        value: the integers in each element, taken from the first; None if they are unknown.
     """
 
     shape: Shape
@@ -56,7 +56,7 @@ class Tensors:
         shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
         is_reference: bool [num_tensors].
-        elements: of each list of tensors of which that is known, what it holds.
+        elements: the elements of TensorLists, by the number of the list's tensor, where known.
     """
 
     output_start: np.ndarray
@@ -64,28 +64,28 @@ class Tensors:
     shapes: tuple[Shape, ...]
     bytes: np.ndarray
     is_reference: np.ndarray
-    elements: Mapping[int, ListElement]
+    elements: Mapping[int, TensorListElement]
 
 
 def read_tensors(
     graph_def: tf.compat.v1.GraphDef, fed: Mapping[str, np.ndarray] | None = None
 ) -> Tensors:
-    """Has TensorFlow import the graph and infer the shapes of its tensors.
+    """Infers the types and shapes of all tensors by importing the graph into TensorFlow.
 
-    Shapes are those of the first iteration of a loop, but for sizes that the loop changes, which
-    are unknown. So are sizes that differ between the branches of a conditional. What selects from a
-    tensor counts as selecting all of it.
+    Shapes in a loop are those of its first iteration; sizes that the loop changes are unknown, and
+    so are sizes that differ between the branches of a conditional. Operations that select a subset
+    of a tensor count as selecting all of it.
 
     Args:
         graph_def: the graph.
-        fed: values by tensor name ("x:0"), which shapes follow from: a placeholder with a default
-            that is not among them is its default. None if it is not known what is fed.
+        fed: the fed values by tensor name ("x:0"), from which shapes follow; placeholders that are
+            not among them have their default. None if the feeds are unknown.
 
     Raises:
-        GraphError: TensorFlow refuses the graph, or refuses it with these values.
+        GraphError: TensorFlow rejects the graph, or rejects it with these values.
     """
-    inference, list_values = _inferred(
-        graph_def, _stand_ins(graph_def, fed or {}), take_defaults=fed is not None
+    inference, list_values = _infer_shapes(
+        graph_def, _make_stand_ins(graph_def, fed or {}), take_defaults=fed is not None
     )
     outputs = [inference.outputs(node.name) for node in graph_def.node]
     output_start = np.zeros(len(outputs) + 1, np.int32)
@@ -95,33 +95,33 @@ def read_tensors(
     is_reference = codes > _REF_OFFSET
     codes = np.where(is_reference, codes - _REF_OFFSET, codes)
     shapes = [
-        inference.shape_of(node.name, port)
-        for node, of_node in zip(graph_def.node, outputs, strict=True)
-        for port in range(len(of_node))
+        inference.find_shape(node.name, port)
+        for node, node_outputs in zip(graph_def.node, outputs, strict=True)
+        for port in range(len(node_outputs))
     ]
     lists = {
         number: element
         for number in np.flatnonzero(codes == types_pb2.DT_VARIANT).tolist()
-        if (element := _element(tensors[number])) is not None
+        if (element := _read_element(tensors[number])) is not None
     }
     numbers = {node.name: number for number, node in enumerate(graph_def.node)}
     for (name, port), filled in list_values.items():
         number = int(output_start[numbers[name]]) + port
-        value = inference.shape_of(*filled)
+        value = inference.find_shape(*filled)
         if number in lists and value is not None and lists[number].shape == (len(value),):
             lists[number] = dataclasses.replace(lists[number], value=value)
-    sizes = _tensor_bytes(shapes, codes)
+    sizes = _count_tensor_bytes(shapes, codes)
     return Tensors(output_start, codes, tuple(shapes), sizes, is_reference, lists)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _StandIn:
-    """What is read instead of a tensor.
+    """A constant or placeholder that replaces a tensor during shape inference.
 
     Attributes:
-        dtype: of the tensor.
-        shape: of the tensor.
-        value: its value where shapes may follow from that, else None.
+        dtype: the type of the tensor.
+        shape: the shape of the tensor.
+        value: the value of the tensor if shapes may follow from it, else None.
     """
 
     dtype: tf.DType
@@ -136,16 +136,16 @@ class _StandIn:
         return tf.compat.v1.placeholder(self.dtype, sizes)
 
 
-def _stand_ins(
+def _make_stand_ins(
     graph_def: tf.compat.v1.GraphDef, fed: Mapping[str, np.ndarray]
 ) -> dict[str, _StandIn]:
-    """Makes stand-ins for what is fed, but for references, which no value can take the place of."""
+    """Makes stand-ins for fed tensors, except references, which a value cannot replace."""
     references = {node.name for node in graph_def.node if node.op in VARIABLES} if fed else set()
     return {
         name: _StandIn(
             tf.dtypes.as_dtype(value.dtype),
             value.shape,
-            value if value.dtype.kind in "iu" and value.size <= _LARGEST_SHAPE_VALUE else None,
+            value if value.dtype.kind in "iu" and value.size <= _MAX_SHAPE_INPUT_ELEMENTS else None,
         )
         for name, value in fed.items()
         if name.partition(":")[0] not in references
@@ -153,68 +153,69 @@ def _stand_ins(
 
 
 class _Inference:
-    """The shapes of a graph's tensors, as far as TensorFlow's import has inferred them."""
+    """The shapes of tensors that TensorFlow's import infers."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]) -> None:
-        """Has TensorFlow import a graph, reading stand-ins instead of some tensors.
+        """Imports a graph into TensorFlow, with stand-ins for some tensors.
 
         Raises:
-            GraphError: TensorFlow refuses it.
+            GraphError: TensorFlow rejects the graph.
         """
         self._graph_def = graph_def
         self._graph = tf.Graph()
-        self._scopes = _unused_scopes(graph_def)
+        self._scopes = _find_unused_scopes(graph_def)
         self._operations: dict[str, tf.Operation] = {}
-        self._instead = self._made(stand_ins)
-        self._import(graph_def, "", self._instead)
+        self._stand_in_tensors = self._make_tensors(stand_ins)
+        self._import(graph_def, "", self._stand_in_tensors)
 
     def outputs(self, name: str) -> Sequence[tf.Tensor]:
         """Returns the outputs of an operation."""
         return self._operations[name].outputs
 
-    def shape_of(self, name: str, port: int) -> Shape:
-        """Returns the shape of a tensor, or of what is read instead."""
-        tensor = self._instead.get((name, port))
-        return _sizes((self.outputs(name)[port] if tensor is None else tensor).shape)
+    def find_shape(self, name: str, port: int) -> Shape:
+        """Returns the shape of a tensor or its stand-in."""
+        tensor = self._stand_in_tensors.get((name, port))
+        return _to_sizes((self.outputs(name)[port] if tensor is None else tensor).shape)
 
     def correct(self, corrections: Mapping[str, Shape]) -> None:
-        """Infers again what follows from tensors of these shapes, and only that.
+        """Repeats the inference for the successors of tensors whose shapes are corrected.
 
         Raises:
-            GraphError: TensorFlow refuses it; then what was known stays.
+            GraphError: TensorFlow rejects these shapes; then the known shapes stay.
         """
         dtypes = {}
         for tensor in corrections:
-            name, port = producer(tensor)
+            name, port = parse_tensor_name(tensor)
             dtypes[tensor] = self.outputs(name)[port].dtype.base_dtype
-        instead = self._instead | self._made(
+        stand_in_tensors = self._stand_in_tensors | self._make_tensors(
             {tensor: _StandIn(dtypes[tensor], shape) for tensor, shape in corrections.items()}
         )
-        follows = self._following(producer(tensor)[0] for tensor in corrections)
+        affected = self._find_consumers(parse_tensor_name(tensor)[0] for tensor in corrections)
         part = tf.compat.v1.GraphDef(versions=self._graph_def.versions)
-        part.node.extend(node for node in self._graph_def.node if node.name in follows)
+        part.node.extend(node for node in self._graph_def.node if node.name in affected)
         read = {}
         for node in part.node:
-            # No shape depends on these, and their other ends may not be in this part.
+            # Shapes do not depend on colocation and control inputs, which may name operations
+            # outside this part.
             node.attr[_CLASS].Clear()
             data = [text for text in node.input if not text.startswith("^")]
             del node.input[:]
             node.input.extend(data)
-            for name, port in map(producer, data):
-                if (name, port) in instead:
-                    read[name, port] = instead[name, port]
-                elif name not in follows:
+            for name, port in map(parse_tensor_name, data):
+                if (name, port) in stand_in_tensors:
+                    read[name, port] = stand_in_tensors[name, port]
+                elif name not in affected:
                     read[name, port] = self.outputs(name)[port]
         self._import(part, next(self._scopes), read)
-        self._instead = instead
+        self._stand_in_tensors = stand_in_tensors
 
-    def _following(self, names: Iterable[str]) -> set[str]:
-        """Finds the operations that read, directly or not, what these operations make."""
+    def _find_consumers(self, names: Iterable[str]) -> set[str]:
+        """Finds the direct and indirect consumers of operations."""
         consumers: dict[str, list[str]] = {}
         for node in self._graph_def.node:
             for text in node.input:
                 if not text.startswith("^"):
-                    consumers.setdefault(producer(text)[0], []).append(node.name)
+                    consumers.setdefault(parse_tensor_name(text)[0], []).append(node.name)
         stack, found = list(names), set()
         while stack:
             for consumer in consumers.get(stack.pop(), ()):
@@ -223,9 +224,11 @@ class _Inference:
                     stack.append(consumer)
         return found
 
-    def _made(self, stand_ins: Mapping[str, _StandIn]) -> dict[tuple[str, int], tf.Tensor]:
+    def _make_tensors(self, stand_ins: Mapping[str, _StandIn]) -> dict[tuple[str, int], tf.Tensor]:
         with self._graph.as_default(), tf.name_scope(next(self._scopes)):
-            return {producer(tensor): stand_in.make() for tensor, stand_in in stand_ins.items()}
+            return {
+                parse_tensor_name(tensor): stand_in.make() for tensor, stand_in in stand_ins.items()
+            }
 
     def _import(
         self,
@@ -237,7 +240,7 @@ class _Inference:
         try:
             with self._graph.as_default():
                 tf.graph_util.import_graph_def(graph_def, name=scope, input_map=read_instead)
-        except (TypeError, ValueError, tf.errors.OpError) as error:  # the first of an unknown dtype
+        except (TypeError, ValueError, tf.errors.OpError) as error:  # TypeError: an unknown dtype.
             raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
         operations = {operation.name: operation for operation in self._graph.get_operations()}
         prefix = f"{scope}/" if scope else ""
@@ -245,52 +248,54 @@ class _Inference:
             self._operations[node.name] = operations[prefix + node.name]
 
 
-def _inferred(
+def _infer_shapes(
     graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn], *, take_defaults: bool
 ) -> tuple[_Inference, Mapping[tuple[str, int], tuple[str, int]]]:
-    """Imports the graph, and then, as long as that tells more, what follows from corrections.
+    """Infers shapes, and applies corrections until they change nothing.
 
     Returns:
-        What is inferred; and for lists, tensors whose shape are the numbers in them.
+        The inferred shapes, and for TensorLists of integers the tensors whose shapes are these
+        integers.
     """
-    straight = StraightGraph(graph_def, take_defaults=take_defaults)
+    flattened = FlattenedGraph(graph_def, take_defaults=take_defaults)
     try:
-        inference = _Inference(straight.graph_def, stand_ins)
+        inference = _Inference(flattened.graph_def, stand_ins)
     except GraphError as error:
-        # TensorFlow's words are to be about the graph as it is.
+        # The error message must describe the original graph, not the flattened one.
         inference = _Inference(graph_def, {})
         if not stand_ins:
             return inference, {}
         raise GraphError(f"with the values that are fed, {error}") from None
-    for _ in range(_MAX_ROUNDS):
-        found = straight.corrections(inference.shape_of)
+    for _ in range(_MAX_CORRECTION_ROUNDS):
+        found = flattened.find_corrections(inference.find_shape)
         corrections = {tensor: shape for tensor, shape in found.items() if tensor not in stand_ins}
         if not corrections:
             break
         try:
             inference.correct(corrections)
         except GraphError as error:
-            # A size that a step makes less of, say: what is known without it has to do.
+            # The correction contradicts the graph: keep the shapes inferred without it. For
+            # example, a selection is smaller in a step than its upper bound.
             logging.debug("the shapes %s do not fit: %s", list(corrections), error)
             break
-    return inference, straight.list_values
+    return inference, flattened.list_values
 
 
-def _unused_scopes(graph_def: tf.compat.v1.GraphDef) -> Iterator[str]:
+def _find_unused_scopes(graph_def: tf.compat.v1.GraphDef) -> Iterator[str]:
     taken = {node.name.partition("/")[0] for node in graph_def.node}
     return (name for n in itertools.count() if (name := f"tf_placer_{n}") not in taken)
 
 
-def _element(tensor: tf.Tensor) -> ListElement | None:
-    """Says what a list of tensors holds, if TensorFlow has found that out."""
+def _read_element(tensor: tf.Tensor) -> TensorListElement | None:
+    """Reads the element type of a TensorList, if TensorFlow has inferred it."""
     data = handle_data_util.get_handle_data(tensor)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     [held] = data.shape_and_type
-    return ListElement(_sizes(tf.TensorShape(held.shape)), held.dtype)
+    return TensorListElement(_to_sizes(tf.TensorShape(held.shape)), held.dtype)
 
 
-def _sizes(shape: tf.TensorShape) -> Shape:
+def _to_sizes(shape: tf.TensorShape) -> Shape:
     if shape.rank is None:
         return None
     sizes = shape.as_list()
@@ -302,23 +307,23 @@ def _first_line(error: Exception) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
-def _tensor_bytes(shapes: Sequence[tuple[int, ...] | None], dtypes: np.ndarray) -> np.ndarray:
-    # Few of them are different.
+def _count_tensor_bytes(shapes: Sequence[tuple[int, ...] | None], dtypes: np.ndarray) -> np.ndarray:
+    # Few pairs of shape and type are distinct.
     kinds = list(zip(shapes, dtypes.tolist(), strict=True))
-    counts = {(shape, code): _bytes_of(shape, code) for shape, code in set(kinds)}
+    counts = {(shape, code): _count_bytes(shape, code) for shape, code in set(kinds)}
     return np.array([counts[kind] for kind in kinds], np.int64)
 
 
-def _bytes_of(shape: tuple[int, ...] | None, code: int) -> int:
-    of_element = _element_bytes(code)
+def _count_bytes(shape: tuple[int, ...] | None, code: int) -> int:
+    of_element = _count_element_bytes(code)
     if of_element < 0 or shape is None or any(size < 0 for size in shape):
         return -1
-    # No memory holds more, and no 64 bits count it.
+    # The product may exceed int64.
     return min(of_element * math.prod(shape), 2**62)
 
 
-def _element_bytes(code: int) -> int:
-    """Bytes of one element of a DataType; -1 where elements have no fixed size."""
+def _count_element_bytes(code: int) -> int:
+    """Returns the bytes of one element of a DataType; -1 where elements have no fixed size."""
     if code in SIZELESS:
         return -1
     return max(1, tf.dtypes.as_dtype(code).size)

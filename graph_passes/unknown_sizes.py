@@ -1,4 +1,4 @@
-"""Which tensors have sizes that nobody knows before a step runs."""
+"""Tensors whose size is unknown before a step runs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from graph_passes.tensors import SIZELESS
 
 __all__ = ["unknown_sizes"]
 
-# Lists of axes are short, and what a kernel keeps for its gradient is its own.
-_SMALL = ("BroadcastGradientArgs", "BroadcastArgs")
-_KEEPS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+# The outputs of the first are short lists of axes; the last outputs of the others are reserved for
+# the gradient kernel.
+_AXES = ("BroadcastGradientArgs", "BroadcastArgs")
+_RESERVES_SPACE = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def unknown_sizes(graph: OpGraph) -> list[str]:
-    """Lists the tensors of unknown size that a step makes.
+    """Lists the tensors of unknown size that a step computes.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked as needed.
 
     Returns:
         Descriptions such as "'pool:0' [?, 10]", in topological order.
     """
     has_size = ~np.isin(graph.tensor_dtypes, SIZELESS)
     unknown = (graph.tensor_bytes < 0) & has_size & graph.needed[graph.tensor_producer]
-    unknown &= ~graph.fed & ~graph.has_type([*_SMALL, *_KEEPS])[graph.tensor_producer]
+    unknown &= ~graph.fed & ~graph.has_type([*_AXES, *_RESERVES_SPACE])[graph.tensor_producer]
     tensors = np.flatnonzero(unknown)
     tensors = tensors[np.argsort(graph.position[graph.tensor_producer[tensors]], kind="stable")]
     return [_describe(graph, tensor) for tensor in tensors.tolist()]

@@ -1,4 +1,4 @@
-"""How much work an operation is, told from shapes alone."""
+"""Estimates of the work of operations from shapes alone."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = [
     "FREE",
     "PICKS",
     "ROW_UPDATES",
-    "contraction_flops",
+    "count_contraction_flops",
+    "count_elements",
     "estimate_work",
     "has_prefix",
-    "tensor_elements",
     "work_rule",
 ]
 
-# An operation without a contraction is bound by memory: per element of its largest tensor it moves
-# a few values, in the time of about this many floating point operations.
+# Operations other than contractions are bound by memory: per element of the largest tensor they
+# move a few values, which takes about as long as this number of floating point operations.
 _FLOPS_PER_ELEMENT = 16.0
 
-#: Operations that hand tensors on, or make them once and for all.
+#: Operations without work in a step: they forward tensors, or hold or create them once.
 FREE = frozenset(
     [
         *VARIABLES,
@@ -38,15 +38,15 @@ FREE = frozenset(
         *("Switch", "RefSwitch", "Merge", "RefMerge", "LoopCond"),
     ]
 )
-#: Operations that touch only the part of their input that they hand out.
+#: Operations that touch only the part of their input that they return.
 PICKS = LOOKUPS | frozenset(["Slice", "StridedSlice"])
-#: Operations that touch only the rows of their reference that they are given: their types begin so.
+#: Prefixes of the types of operations that touch only the given rows of a reference.
 ROW_UPDATES = ("SparseApply", "Scatter")
 
 _MATMULS = frozenset(
     ["MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul", "_FusedMatMul"]
 )
-# Forward convolutions, with the filter as the second input.
+# The second input of forward convolutions is the filter.
 _FORWARD_CONVOLUTIONS = frozenset(["Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"])
 _INPUT_GRADIENTS = frozenset(
     ["Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput"]
@@ -54,7 +54,7 @@ _INPUT_GRADIENTS = frozenset(
 _FILTER_GRADIENTS = frozenset(
     ["Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"]
 )
-# Whole recurrent cells in one operation: the inputs that hold the data and the weights.
+# Types with a whole recurrent cell: the numbers of the data input and the weight inputs.
 _CELLS = {
     "LSTMBlockCell": (0, (3,)),
     "BlockLSTM": (1, (4,)),
@@ -64,7 +64,7 @@ _CELLS = {
     "CudnnRNNV2": (0, (3,)),
     "CudnnRNNV3": (0, (3,)),
 }
-# Their gradients have the same first inputs, and multiply with the weights and with the data.
+# Gradients of cells have the same first inputs, and multiply with both the weights and the data.
 _CELL_GRADIENTS = {
     "BlockLSTMGrad": "BlockLSTM",
     "BlockLSTMGradV2": "BlockLSTMV2",
@@ -76,7 +76,7 @@ _CELL_GRADIENTS = {
 #: Convolutions and their gradients.
 CONVOLUTIONS = _FORWARD_CONVOLUTIONS | _INPUT_GRADIENTS | _FILTER_GRADIENTS
 
-#: Operation types that combine inputs and weights: where the work of a model is.
+#: Operation types that multiply inputs and weights, which is most of the work of a model.
 CONTRACTIONS = _MATMULS | _FORWARD_CONVOLUTIONS | frozenset(_CELLS) | frozenset(["Einsum"])
 
 
@@ -84,8 +84,8 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     """Estimates the floating point operations of each operation in one step.
 
     A dimension of unknown size counts as 1, a tensor of unknown rank as one element. Contractions
-    count two operations per multiply-and-add; what only hands a tensor on counts nothing, and
-    everything else counts by its largest tensor.
+    count two operations per multiply-and-add, operations that only forward a tensor count 0, and
+    all others count by their largest tensor.
 
     Args:
         graph: the graph.
@@ -93,7 +93,7 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     Returns:
         float64 [num_operations], at least 0.
     """
-    elements = tensor_elements(graph)
+    elements = count_elements(graph)
     written, read = np.zeros(graph.num_operations), np.zeros(graph.num_operations)
     np.maximum.at(written, graph.tensor_producer, elements)
     by_value = ~graph.edge_is_handle
@@ -102,20 +102,20 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     written[has_prefix(graph, ROW_UPDATES)] = 0
     work = _FLOPS_PER_ELEMENT * np.maximum(written, read)
     work[graph.has_type(FREE)] = 0
-    return work + contraction_flops(graph)
+    return work + count_contraction_flops(graph)
 
 
 def work_rule(op_type: str) -> str | None:
-    """Names the rule by which a contraction counts its work, with the numbers that the rule needs.
+    """Returns the rule that counts the work of a contraction, with its parameters.
 
     Args:
         op_type: the type of an operation.
 
     Returns:
         "matmul"; "einsum"; "convolution:N", "convolution_input_gradient:N" or
-        "convolution_filter_gradient:N", where all but the last N sizes of the filter are summed
-        over; "cell:PRODUCTS:DATA:WEIGHTS:..." for whole recurrent cells, with the number of
-        products and of the inputs that hold data and weights; None for all that is no contraction.
+        "convolution_filter_gradient:N", which sum over all but the last N dimensions of the filter;
+        "cell:PRODUCTS:DATA:WEIGHTS:..." for whole recurrent cells, with the number of products and
+        the numbers of the data and weight inputs; None for types that are no contraction.
 
     Example:
         >>> work_rule("DepthwiseConv2dNative"), work_rule("BlockLSTMGrad"), work_rule("Add")
@@ -125,14 +125,14 @@ def work_rule(op_type: str) -> str | None:
         return "matmul"
     if op_type == "Einsum":
         return "einsum"
-    kept = 2 if op_type.startswith("Depthwise") else 1
+    num_channel_dims = 2 if op_type.startswith("Depthwise") else 1
     for name, types in (
         ("convolution", _FORWARD_CONVOLUTIONS),
         ("convolution_input_gradient", _INPUT_GRADIENTS),
         ("convolution_filter_gradient", _FILTER_GRADIENTS),
     ):
         if op_type in types:
-            return f"{name}:{kept}"
+            return f"{name}:{num_channel_dims}"
     cell = _CELL_GRADIENTS.get(op_type, op_type)
     if cell not in _CELLS:
         return None
@@ -141,12 +141,12 @@ def work_rule(op_type: str) -> str | None:
     return ":".join(map(str, ("cell", products, data, *weights)))
 
 
-def tensor_elements(graph: OpGraph) -> np.ndarray:
+def count_elements(graph: OpGraph) -> np.ndarray:
     """Counts the elements of each tensor: float64 [num_tensors].
 
     A dimension of unknown size counts as 1, a tensor of unknown rank as one element.
     """
-    # Few of the shapes are different.
+    # Few shapes are distinct.
     elements = {
         shape: 1 if shape is None else math.prod(max(size, 1) for size in shape)
         for shape in set(graph.tensor_shapes)
@@ -154,24 +154,24 @@ def tensor_elements(graph: OpGraph) -> np.ndarray:
     return np.array([elements[shape] for shape in graph.tensor_shapes], np.float64)
 
 
-def contraction_flops(graph: OpGraph) -> np.ndarray:
+def count_contraction_flops(graph: OpGraph) -> np.ndarray:
     """Counts the floating point operations of contractions: two for each multiply-and-add.
 
     Args:
         graph: the graph; unknown sizes count as 1.
 
     Returns:
-        float64 [num_operations], 0 for everything that is no contraction.
+        float64 [num_operations], 0 for other operations.
     """
-    elements = tensor_elements(graph)
+    elements = count_elements(graph)
     flops = np.zeros(graph.num_operations)
     for i in np.flatnonzero(_contracts(graph)).tolist():
-        flops[i] = _contraction_flops(graph, i, elements)
+        flops[i] = _count_flops(graph, i, elements)
     return flops
 
 
 def has_prefix(graph: OpGraph, prefixes: tuple[str, ...]) -> np.ndarray:
-    """Says which operations have a type that begins with one of these: bool [num_operations]."""
+    """Finds the operations whose type begins with one of the prefixes: bool [num_operations]."""
     return graph.has_type(name for name in graph.type_names if name.startswith(prefixes))
 
 
@@ -179,7 +179,7 @@ def _contracts(graph: OpGraph) -> np.ndarray:
     return graph.has_type(CONTRACTIONS | CONVOLUTIONS | frozenset(_CELL_GRADIENTS))
 
 
-def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
+def _count_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
     op_type, inputs = graph.type_of(i), graph.input_tensors[i]
     shapes = [graph.tensor_shapes[t] for t in inputs]
     output = int(graph.output_start[i])
@@ -189,13 +189,15 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
         inner = shapes[0][-2 if transposed else -1] if shapes[0] and len(shapes[0]) > 1 else 1
         return 2.0 * elements[output] * max(inner, 1)
     if op_type in _FORWARD_CONVOLUTIONS:
-        return 2.0 * elements[output] * _multiplications(op_type, shapes[1])
+        return 2.0 * elements[output] * _count_multiplications(op_type, shapes[1])
     if op_type in _INPUT_GRADIENTS:
-        return 2.0 * elements[inputs[2]] * _multiplications(op_type, shapes[1])
+        return 2.0 * elements[inputs[2]] * _count_multiplications(op_type, shapes[1])
     if op_type in _FILTER_GRADIENTS:
-        return 2.0 * elements[inputs[2]] * _multiplications(op_type, graph.tensor_shapes[output])
+        return (
+            2.0 * elements[inputs[2]] * _count_multiplications(op_type, graph.tensor_shapes[output])
+        )
     if op_type == "Einsum":
-        return 2.0 * _einsum_multiplications(attr["equation"].s.decode(), shapes)
+        return 2.0 * _count_einsum_multiplications(attr["equation"].s.decode(), shapes)
     data, weights = _CELLS[_CELL_GRADIENTS.get(op_type, op_type)]
     *_, width = shapes[data] or (1,)
     rows = elements[inputs[data]] / max(width, 1)
@@ -203,20 +205,20 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
     return 2.0 * products * rows * sum(elements[inputs[w]] for w in weights)
 
 
-def _multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
-    """Counts the values that each output element of a convolution sums up."""
+def _count_multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
+    """Counts the products that each output element of a convolution adds up."""
     sizes = [max(size, 1) for size in filter_shape or ()]
-    # The last dimension is the output channel; of a depthwise filter, the last two are.
+    # Output channels are the last dimension, or the last two of a depthwise filter.
     return math.prod(sizes[: -2 if op_type.startswith("Depthwise") else -1])
 
 
-def _einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
+def _count_einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
     """Multiplies the sizes of all subscripts."""
     sizes: dict[str, int] = {}
     operands = equation.split("->")[0].split(",")
     for subscripts, shape in zip(operands, shapes, strict=True):
         before, dots, after = subscripts.partition("...")
-        # What the dots stand for is matched from the right.
+        # Einsum aligns the dimensions of the ellipsis from the right.
         num_dots = len(shape or ()) - len(before) - len(after) if dots else 0
         labels = [*before, *(f".{k}" for k in range(num_dots, 0, -1)), *after]
         for label, size in zip(labels, shape or (), strict=False):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph_passes.grouping.blocks import BRANCH, LAYER, Blocks
+from graph_passes.grouping.blocks import BRANCH, LAYER, RegionSets
 from graph_passes.grouping.regions import Regions, carries_data
 from graph_passes.op_graph import OpGraph
 
@@ -15,65 +15,68 @@ __all__ = ["join_branches"]
 
 
 def join_branches(
-    graph: OpGraph, regions: Regions, blocks: Blocks, work: np.ndarray, max_work: float
+    graph: OpGraph, regions: Regions, region_sets: RegionSets, work: np.ndarray, max_work: float
 ) -> None:
     """Joins the layers of each branch.
 
     Args:
         graph: the graph.
         regions: its regions.
-        blocks: its blocks; chains of layers between a fork and a join become branches.
-        work: float64 [num_operations], the work of each.
-        max_work: what one branch may hold; a heavier one is cut into several.
+        region_sets: its sets of regions, in which chains of layers between a fork and a
+            join become branches.
+        work: float64 [num_operations], the work of each operation.
+        max_work: the maximum work of one branch; heavier branches are split.
     """
     count = len(regions.anchors)
-    readers, sources = _block_graph(graph, regions, blocks)
+    readers, sources = _build_graph(graph, regions, region_sets)
     load = [0.0] * count
     in_region = np.flatnonzero(regions.region >= 0)
     for r, flops in zip(regions.region[in_region].tolist(), work[in_region].tolist(), strict=True):
-        load[blocks.find(r)] += flops
-    is_layer = [blocks.find(b) == b and blocks.kind(b) == LAYER for b in range(count)]
+        load[region_sets.find(r)] += flops
+    is_layer = [region_sets.find(b) == b and region_sets.kind(b) == LAYER for b in range(count)]
 
-    def follower(b: int) -> int | None:
-        """Finds the next layer of a chain, if there is just one way on and one way in."""
+    def find_next(b: int) -> int | None:
+        """Finds the next layer of a chain, if it is the only reader and has no other source."""
         if len(readers.get(b, ())) == 1:
             (n,) = readers[b]
             if n < count and is_layer[n] and len(sources[n]) == 1:
                 return n
         return None
 
-    followed = {follower(b) for b in range(count) if is_layer[b]}
+    continuations = {find_next(b) for b in range(count) if is_layer[b]}
     chains = []
     for head in range(count):
-        if is_layer[head] and head not in followed:
+        if is_layer[head] and head not in continuations:
             chain = [head]
-            while (n := follower(chain[-1])) is not None:
+            while (n := find_next(chain[-1])) is not None:
                 chain.append(n)
             if _is_branch(chain, readers, sources):
                 chains.append(chain)
     for chain in chains:
-        part, held = chain[0], 0.0
+        first, held_work = chain[0], 0.0
         for b in chain:
-            if held and held + load[b] > max_work:
-                part, held = b, 0.0
-            held += load[b]
-            blocks.join(part, b, BRANCH)
+            if held_work and held_work + load[b] > max_work:
+                first, held_work = b, 0.0
+            held_work += load[b]
+            region_sets.join(first, b, BRANCH)
 
 
-def _block_graph(
-    graph: OpGraph, regions: Regions, blocks: Blocks
+def _build_graph(
+    graph: OpGraph, regions: Regions, region_sets: RegionSets
 ) -> tuple[Mapping[int, Sequence[int]], Mapping[int, Sequence[int]]]:
-    """Finds who reads from each block and whom it reads from.
+    """Builds the graph of sets of regions and the forward operations outside of them.
 
-    Nodes are blocks and, with numbers above theirs, forward operations outside all of them.
+    Returns:
+        The readers and the sources of each node. The nodes are sets of regions and, with higher
+        numbers, operations.
     """
     count = len(regions.anchors)
-    block = np.array([blocks.find(r) for r in range(count)], np.int64)
+    set_of_region = np.array([region_sets.find(r) for r in range(count)], np.int64)
     outside = count + np.arange(graph.num_operations)
-    node = np.where(regions.region >= 0, block[regions.region], outside)
-    # Weights say nothing about where data flows, and neither do updates of running averages.
-    flows = regions.forward & regions.free & carries_data(graph, regions.region)
-    live = flows[graph.edge_producer] & flows[graph.edge_consumer]
+    node = np.where(regions.region >= 0, set_of_region[regions.region], outside)
+    # Edges from weights and to updates of moving averages are no flow of data.
+    is_data_flow = regions.forward & regions.free & carries_data(graph, regions.region)
+    live = is_data_flow[graph.edge_producer] & is_data_flow[graph.edge_consumer]
     pairs = np.stack([node[graph.edge_producer[live]], node[graph.edge_consumer[live]]], axis=1)
     readers: dict[int, list[int]] = collections.defaultdict(list)
     sources: dict[int, list[int]] = collections.defaultdict(list)

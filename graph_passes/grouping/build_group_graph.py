@@ -1,4 +1,4 @@
-"""From a grouping to what placers see of it."""
+"""Construction of the group graph, which placers see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build_group_graph(
     grouping: Grouping,
     layers: np.ndarray | None = None,
 ) -> GroupGraph:
-    """Sums up the needed operations of each group and the tensors between groups.
+    """Builds the group graph from the needed operations and the tensors between groups.
 
     Args:
         graph: the graph.
@@ -29,27 +29,29 @@ def build_group_graph(
         layers: int32 [num_groups], the layers; by default those that `number_layers` finds.
     """
     count = grouping.num_groups
-    of_operation = grouping.of_operations(colocation)
-    of_operation = np.where(graph.needed, of_operation, -1)
-    operations = np.flatnonzero(of_operation >= 0)
-    groups = of_operation[operations]
+    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = np.where(graph.needed, group_of_operation, -1)
+    operations = np.flatnonzero(group_of_operation >= 0)
+    groups = group_of_operation[operations]
 
     names = [""] * count
     for i in graph.order[::-1].tolist():
-        if of_operation[i] >= 0:
-            names[of_operation[i]] = graph.names[i]
+        if group_of_operation[i] >= 0:
+            names[group_of_operation[i]] = graph.names[i]
     type_counts = np.zeros((count, len(graph.type_names)), np.int32)
     np.add.at(type_counts, (groups, graph.types[operations]), 1)
     occurs = type_counts.sum(axis=0) > 0
     work = np.bincount(groups, estimate_work(graph)[operations], minlength=count)
 
-    makers = of_operation[graph.tensor_producer]
-    readers = of_operation[graph.edge_consumer]
-    counts = (makers[graph.edge_tensor] >= 0) & (readers >= 0) & ~graph.fed[graph.edge_tensor]
+    producers = group_of_operation[graph.tensor_producer]
+    consumers = group_of_operation[graph.edge_consumer]
+    is_crossing = (
+        (producers[graph.edge_tensor] >= 0) & (consumers >= 0) & ~graph.fed[graph.edge_tensor]
+    )
     crossings = find_crossings(
         count,
-        np.stack([graph.edge_tensor, readers], axis=1)[counts],
-        makers,
+        np.stack([graph.edge_tensor, consumers], axis=1)[is_crossing],
+        producers,
         graph.tensor_bytes,
         graph.position[graph.tensor_producer],
     )

@@ -1,4 +1,4 @@
-"""Rule 1: TensorFlow's own colocation groups, and every operation with its gradients."""
+"""Rule 1: TensorFlow's colocation groups, joined with their gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from graph_passes.colocation import ColocationGroups
 from graph_passes.grouping.grouping import Grouping, merge_groups
-from graph_passes.grouping.regions import forward_operation
+from graph_passes.grouping.regions import find_forward_operation
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
@@ -16,10 +16,10 @@ __all__ = ["default_groups"]
 
 
 def default_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
-    """Makes one group per colocation group that a step needs, joined with its gradients.
+    """Makes one group for each needed colocation group and its gradients.
 
-    The gradients of an operation go where it goes, as `colocate_gradients_with_ops` has it. What
-    is left alone needs no decision: it becomes one sealed group per device it came with.
+    The gradients of an operation share its device, as with `colocate_gradients_with_ops`. Pinned
+    colocation groups need no decision: they become one sealed group per original device.
 
     Args:
         graph: the graph.
@@ -31,7 +31,7 @@ def default_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     grouping = single_groups(graph, colocation)
     sets = UnionFind(grouping.num_groups)
     first_on: dict[str, int] = {}
-    for colocated in np.flatnonzero((grouping.group >= 0) & colocation.left_alone).tolist():
+    for colocated in np.flatnonzero((grouping.group >= 0) & colocation.pinned).tolist():
         group = int(grouping.group[colocated])
         sets.union(first_on.setdefault(colocation.devices[colocated], group), group)
     legal_types = grouping.legal_types(colocation)
@@ -46,21 +46,22 @@ def _join_gradients(
     legal_types: np.ndarray,
     sets: UnionFind,
 ) -> None:
-    """Joins each operation with the operations of its gradient that may go where it may.
+    """Joins each operation with the operations of its gradient that have the same legal devices.
 
-    A colocation group may hold gradients of many operations, because TensorFlow keeps what hands a
-    gradient on (through an addition, say) with what made it. It goes with one operation only, that
-    of its heaviest member: going with all of them would join the layers of a residual network.
+    A colocation group may hold gradients of many operations, because TensorFlow colocates
+    operations that forward a gradient (for example, through an addition) with its producer. Such a
+    group joins only the operation of its heaviest member: joining all of them would join the layers
+    of a residual network.
     """
-    free = graph.needed & ~colocation.left_alone[colocation.group]
+    free = graph.needed & ~colocation.pinned[colocation.group]
     work = estimate_work(graph)
     heaviest: dict[int, tuple[float, int]] = {}
     for i in graph.order[free[graph.order]].tolist():
-        forward = forward_operation(graph, i)
+        forward = find_forward_operation(graph, i)
         own = int(group[colocation.group[i]])
         if forward is not None and (own not in heaviest or work[i] > heaviest[own][0]):
             heaviest[own] = (work[i], forward)
-    # Gradients may be needed where the operation itself is not.
+    # The step may need gradients of operations that it does not need.
     first: dict[tuple[int, int], int] = {}
     for own, (_, forward) in heaviest.items():
         types = int(legal_types[own])

@@ -1,4 +1,4 @@
-"""Groups of groups by fluid communities: parts that grow from seeds and push each other."""
+"""Clusters of groups by the algorithm of fluid communities."""
 
 from __future__ import annotations
 
@@ -12,82 +12,82 @@ import networkx as nx
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.grouping.merged_groups import in_order
-from graph_passes.grouping.undirected import UndirectedGraph, undirected_graph
+from graph_passes.grouping.merged_groups import number_clusters
+from graph_passes.grouping.undirected import UndirectedGraph, build_undirected_graph
 from graph_passes.util.union_find import UnionFind
 
 __all__ = ["fluid_groups"]
 
-# Sweeps over all groups at most, as in networkx.
+# The maximum number of sweeps over all groups, as in networkx.
 _MAX_SWEEPS = 100
-# Relative to the density that is compared: sums of the same numbers in another order are equal.
-_ROUNDING = 1e-9
+# The relative tolerance for equal densities, which are sums in arbitrary order.
+_RELATIVE_TOLERANCE = 1e-9
 
 
 def fluid_groups(
-    groups: GroupGraph, num_parts: int, seed: int, weighted: bool = True
+    groups: GroupGraph, num_clusters: int, seed: int, weighted: bool = True
 ) -> np.ndarray:
-    """Finds communities in the graph of groups by asynchronous fluid communities.
+    """Clusters the group graph by asynchronous fluid communities.
 
     A community has density 1, shared evenly by its members. In random order, each group joins the
-    community that is densest around it, itself included; this is repeated until nothing moves.
-    Weighted, a neighbor counts in proportion to the bytes that the two send each other (at least
-    1), the group itself like an average neighbor, and the last member of a community stays. With
-    equal weights the result is that of networkx, and so is the unweighted one.
+    densest community among itself and its neighbors; this is repeated until nothing changes. With
+    weights, a neighbor counts in proportion to the bytes between the two (at least 1), the group
+    itself counts as an average neighbor, and the last member of a community stays. With equal
+    weights, or without weights, the result is that of networkx.
 
-    Communities lie within connected components, which get parts in proportion to their size.
-    Components that are smaller than an average part are packed together. What 100 sweeps do not
-    reach joins a community beside it.
+    Communities lie within connected components, which get clusters in proportion to their size.
+    Components that are smaller than an average cluster are packed together. Groups that 100 sweeps
+    do not reach join a neighboring community.
 
     Args:
-        groups: the graph of groups. It need not be connected.
-        num_parts: how many parts there shall be; with as many groups or fewer, each is a part.
-        seed: of all random choices.
-        weighted: whether bytes count.
+        groups: the group graph. It need not be connected.
+        num_clusters: the number of clusters; if there are not more groups, each is a cluster.
+        seed: the seed of all random choices.
+        weighted: weights neighbors by bytes.
 
     Returns:
-        int32 [num_groups], the part of each group, numbered by their first member; none is empty.
+        int32 [num_groups], the cluster of each group, numbered by first member; none is empty.
 
     Raises:
-        ValueError: num_parts is not positive.
+        ValueError: the number of clusters is not positive.
 
     References:
         Fluid Communities: A Competitive, Scalable and Diverse Community Detection Algorithm (Parés
         et al., 2017).
         EAGLE: Expedited Device Placement with Automatic Grouping for Large Models (Lan et al.).
     """
-    if num_parts < 1:
-        raise ValueError(f"num_parts must be at least 1, not {num_parts}")
-    if num_parts >= groups.num_groups:
+    if num_clusters < 1:
+        raise ValueError(f"num_clusters must be at least 1, not {num_clusters}")
+    if num_clusters >= groups.num_groups:
         return np.arange(groups.num_groups, dtype=np.int32)
-    graph = undirected_graph(groups)
-    neighbors = _rows(graph, graph.neighbors)
-    weights = _rows(graph, np.maximum(graph.pair_bytes, 1)) if weighted else None
+    graph = build_undirected_graph(groups)
+    neighbors = _split_rows(graph, graph.neighbors)
+    weights = _split_rows(graph, np.maximum(graph.pair_bytes, 1)) if weighted else None
     source = random.Random(seed)
-    part = [-1] * groups.num_groups
-    next_part = 0
-    for vertices, share in _shared_out(_components(groups), num_parts):
+    cluster = [-1] * groups.num_groups
+    next_cluster = 0
+    for vertices, share in _distribute_clusters(_find_components(groups), num_clusters):
         if share == 1:
             found = [0] * len(vertices)
         elif weights is None:
-            found = _networkx_communities(neighbors, vertices, share, source)
+            found = _find_networkx_communities(neighbors, vertices, share, source)
         else:
-            found = _weighted_communities(neighbors, weights, vertices, share, source)
+            found = _find_weighted_communities(neighbors, weights, vertices, share, source)
         for vertex, community in zip(vertices, found, strict=True):
-            part[vertex] = next_part + community if community >= 0 else -1
-        next_part += share
-        _fill(part, neighbors, vertices)
-    return in_order(np.array(part))
+            cluster[vertex] = next_cluster + community if community >= 0 else -1
+        next_cluster += share
+        _assign_unreached(cluster, neighbors, vertices)
+    return number_clusters(np.array(cluster))
 
 
-def _rows(graph: UndirectedGraph, values: np.ndarray) -> list[list[int]]:
+def _split_rows(graph: UndirectedGraph, values: np.ndarray) -> list[list[int]]:
     """Splits values into one list per group."""
     starts, all_values = graph.start.tolist(), values.tolist()
     return [all_values[a:b] for a, b in itertools.pairwise(starts)]
 
 
-def _components(groups: GroupGraph) -> list[list[int]]:
-    """Finds the connected components, in the order of their first groups."""
+def _find_components(groups: GroupGraph) -> list[list[int]]:
+    """Finds the connected components, in the order of their first group."""
     sets = UnionFind(groups.num_groups)
     for a, b in groups.edges.tolist():
         sets.union(a, b)
@@ -97,18 +97,24 @@ def _components(groups: GroupGraph) -> list[list[int]]:
     return list(members.values())
 
 
-def _shared_out(components: list[list[int]], num_parts: int) -> list[tuple[list[int], int]]:
-    """Decides what is divided into how many parts: whole components, or several as one part.
+def _distribute_clusters(
+    components: list[list[int]], num_clusters: int
+) -> list[tuple[list[int], int]]:
+    """Distributes clusters over components; small components are packed into one cluster.
 
     Args:
-        components: of more groups than parts.
-        num_parts: the sum of all shares.
+        components: the components, with more groups than clusters in all.
+        num_clusters: the total number of clusters.
+
+    Returns:
+        Sets of groups, and the number of clusters of each.
     """
     num_groups = sum(map(len, components))
-    # Of an average part's size or more; there are never more of these than parts left for them.
-    large = [c for c in components if len(c) * num_parts >= num_groups]
-    small = [c for c in components if len(c) * num_parts < num_groups]
-    num_packs = sum(map(len, small)) * num_parts // num_groups
+    # Components of at least the average size of a cluster; they are never more than the clusters
+    # left for them.
+    large = [c for c in components if len(c) * num_clusters >= num_groups]
+    small = [c for c in components if len(c) * num_clusters < num_groups]
+    num_packs = sum(map(len, small)) * num_clusters // num_groups
     packs: list[list[int]] = [[] for _ in range(max(num_packs, 1))] if small else []
     sizes = [(0, number) for number in range(len(packs))]
     for component in sorted(small, key=len, reverse=True):
@@ -117,23 +123,24 @@ def _shared_out(components: list[list[int]], num_parts: int) -> list[tuple[list[
         heapq.heapreplace(sizes, (size + len(component), number))
 
     shares = [1] * len(large)
-    # The component with the largest parts gets the next one, so none gets more than it has groups.
+    # The component with the largest clusters gets the next one, so that none gets more clusters
+    # than it has groups.
     waiting = [(-float(len(component)), number) for number, component in enumerate(large)]
     heapq.heapify(waiting)
-    for _ in range(num_parts - len(packs) - len(large)):
+    for _ in range(num_clusters - len(packs) - len(large)):
         number = waiting[0][1]
         shares[number] += 1
         heapq.heapreplace(waiting, (-len(large[number]) / shares[number], number))
     return [*zip(large, shares, strict=True), *((sorted(pack), 1) for pack in packs)]
 
 
-def _networkx_communities(
+def _find_networkx_communities(
     neighbors: Sequence[Sequence[int]],
     vertices: Sequence[int],
     count: int,
     source: random.Random,
 ) -> list[int]:
-    """Finds a community per vertex with networkx; -1 where none has reached it."""
+    """Finds the community of each vertex with networkx; -1 for vertices that none has reached."""
     graph = nx.Graph()
     graph.add_nodes_from(vertices)
     graph.add_edges_from((v, n) for v in vertices for n in neighbors[v] if v < n)
@@ -142,16 +149,16 @@ def _networkx_communities(
     return [found.get(vertex, -1) for vertex in vertices]
 
 
-def _weighted_communities(
+def _find_weighted_communities(
     neighbors: Sequence[Sequence[int]],
     weights: Sequence[Sequence[int]],
     vertices: Sequence[int],
     count: int,
     source: random.Random,
 ) -> list[int]:
-    """Finds a community per vertex by weighted edges; -1 where none has reached it.
+    """Finds the community of each vertex by weighted edges; -1 if none has reached it.
 
-    Draws the random numbers that networkx draws.
+    Draws the same random numbers as networkx.
     """
     relative = {}
     for vertex in vertices:
@@ -178,7 +185,7 @@ def _weighted_communities(
                     density[other] = density.get(other, 0.0) + weight / sizes[other]
             if not density:
                 continue
-            enough = max(density.values()) * (1.0 - _ROUNDING)
+            enough = max(density.values()) * (1.0 - _RELATIVE_TOLERANCE)
             if density.get(own, 0.0) >= enough:
                 continue
             moved = True
@@ -192,12 +199,14 @@ def _weighted_communities(
     return [community[vertex] for vertex in vertices]
 
 
-def _fill(part: list[int], neighbors: Sequence[Sequence[int]], vertices: Sequence[int]) -> None:
-    """Lets the vertices without a part join that of the nearest vertex that has one."""
-    reached = collections.deque(vertex for vertex in vertices if part[vertex] >= 0)
+def _assign_unreached(
+    cluster: list[int], neighbors: Sequence[Sequence[int]], vertices: Sequence[int]
+) -> None:
+    """Assigns vertices without a cluster to that of the nearest vertex with one."""
+    reached = collections.deque(vertex for vertex in vertices if cluster[vertex] >= 0)
     while reached:
         vertex = reached.popleft()
         for neighbor in neighbors[vertex]:
-            if part[neighbor] < 0:
-                part[neighbor] = part[vertex]
+            if cluster[neighbor] < 0:
+                cluster[neighbor] = cluster[vertex]
                 reached.append(neighbor)

@@ -1,4 +1,4 @@
-"""The graph of groups: what a placer knows about what it places."""
+"""The group graph, the input of placers."""
 
 from __future__ import annotations
 
@@ -13,33 +13,31 @@ __all__ = ["Crossings", "GroupGraph", "find_crossings"]
 class GroupGraph:
     """Groups of operations and the tensors between them, free of TensorFlow.
 
-    Whoever makes one, of a graph or of a placement problem, says the same of the same groups where
-    both know it: only operations count that a step runs, and no tensors that it is fed.
+    Group graphs of TensorFlow graphs and of placement problems agree on the same groups, as far as
+    both have the data. They cover only the operations of the step, and no fed tensors.
 
-    Placements index groups by their numbers. Groups of a graph, and of a problem that was made of
-    one, are in topological order of their earliest operation; those of other problems have any
-    numbers, and some of them perhaps no operations. So what looks for an order takes that of the
-    layers.
+    Placements index groups by their numbers. Groups of a graph, or of a problem made from a graph,
+    are in topological order of their earliest operation. Groups of other problems have arbitrary
+    numbers, and may have no operations, so use the order of the layers where an order is needed.
 
     Attributes:
-        names: a name per group (its topologically first operation's).
-        kinds: what each group is, such as "rnn_cell" or "embedding_lookup"; "operations" where
-            nothing else is known, as in problems.
-        type_names: the operation types that occur, sorted; "operation" alone where none is known.
+        names: the name of each group, which is that of its topologically first operation.
+        kinds: the kind of each group, such as "rnn_cell" or "embedding_lookup"; "operations" if it
+            is unknown, as in problems.
+        type_names: the operation types in the graph, sorted; only "operation" if they are unknown.
         type_counts: int32 [num_groups, num_types], operations of each type in each group.
-        output_shapes: per group, the shapes of the tensors that leave it, most bytes first, of
-            equal ones the topologically first; a dimension of unknown size is -1, a tensor of
-            unknown rank is the empty shape. Where bytes alone are known, as in problems, the one
-            dimension is how many elements of 4 bytes they are.
+        output_shapes: per group, the shapes of the tensors that leave it, most bytes first, then in
+            topological order; a dimension of unknown size is -1, a tensor of unknown rank has the
+            empty shape. If only bytes are known, as in problems, the single dimension is the number
+            of 4-byte elements.
         edges: int32 [num_edges, 2], (producer group, consumer group), unique, sorted, no loops.
-        edge_bytes: int64 [num_edges], bytes of the distinct tensors that cross the edge; those of
-            unknown size count none.
-        work: float64 [num_groups], what each group has to do in a step. Only ratios mean something:
-            of a graph, these are floating point operations; of a problem, the seconds that
-            operations take where they are fastest.
-        layers: int32 [num_groups], the layer each group belongs to, counted from the inputs. The
-            groups of one layer share its variables. Where nothing is known of layers, each group
-            is one.
+        edge_bytes: int64 [num_edges], bytes of the distinct tensors that cross the edge; tensors of
+            unknown size count as 0.
+        work: float64 [num_groups], the work of each group in a step. Only ratios are meaningful:
+            the unit is floating point operations for graphs, and for problems seconds on the
+            fastest device.
+        layers: int32 [num_groups], the layer of each group, counted from the inputs. The groups of
+            a layer share its variables. If layers are unknown, each group is its own layer.
     """
 
     names: tuple[str, ...]
@@ -54,18 +52,18 @@ class GroupGraph:
 
     @property
     def num_groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.names)
 
 
 @dataclasses.dataclass(frozen=True)
 class Crossings:
-    """The tensors that cross from group to group.
+    """The tensors between groups.
 
     Attributes:
-        edges: as of a `GroupGraph`.
-        edge_bytes: as of a `GroupGraph`.
-        leaving: for each group the tensors that leave it, in the order of `output_shapes`.
+        edges: as in `GroupGraph`.
+        edge_bytes: as in `GroupGraph`.
+        leaving: the tensors that leave each group, in the order of `output_shapes`.
     """
 
     edges: np.ndarray
@@ -76,30 +74,30 @@ class Crossings:
 def find_crossings(
     num_groups: int,
     reads: np.ndarray,
-    makers: np.ndarray,
+    producers: np.ndarray,
     tensor_bytes: np.ndarray,
     positions: np.ndarray,
 ) -> Crossings:
-    """Finds what crosses from group to group.
+    """Finds the tensors between groups.
 
     Args:
-        num_groups: how many groups there are.
-        reads: int [num_reads, 2], (tensor, group that reads it); a group may read one again and
-            again, but it crosses once.
-        makers: int [num_tensors], the group that makes each tensor.
-        tensor_bytes: int64 [num_tensors], the size of each; negative where it is not known.
-        positions: int [num_tensors], the topological place of the operation that makes each.
+        num_groups: the number of groups.
+        reads: int [num_reads, 2], (tensor, group that reads it); a tensor crosses only once,
+            however often a group reads it.
+        producers: int [num_tensors], the group that computes each tensor.
+        tensor_bytes: int64 [num_tensors], the size of each tensor; negative if unknown.
+        positions: int [num_tensors], the topological position of the producer of each tensor.
     """
-    reads, makers = reads.astype(np.int64), makers.astype(np.int64)
-    reads = reads[makers[reads[:, 0]] != reads[:, 1]]
+    reads, producers = reads.astype(np.int64), producers.astype(np.int64)
+    reads = reads[producers[reads[:, 0]] != reads[:, 1]]
     tensors, readers = np.divmod(np.unique(reads @ [num_groups, 1]), max(num_groups, 1))
-    edges, edge_of = np.unique(makers[tensors] * num_groups + readers, return_inverse=True)
+    edges, edge_of = np.unique(producers[tensors] * num_groups + readers, return_inverse=True)
     edge_bytes = np.zeros(len(edges), np.int64)
     np.add.at(edge_bytes, edge_of, np.maximum(tensor_bytes[tensors], 0))
     sent = np.unique(tensors)
     leaving: list[list[int]] = [[] for _ in range(num_groups)]
     for tensor in sent[np.lexsort([positions[sent], -tensor_bytes[sent]])].tolist():
-        leaving[makers[tensor]].append(tensor)
+        leaving[producers[tensor]].append(tensor)
     return Crossings(
         np.stack(np.divmod(edges, max(num_groups, 1)), axis=1).astype(np.int32),
         edge_bytes,

@@ -1,4 +1,4 @@
-"""Soft groups: which colocation groups a placer decides as one."""
+"""Groupings: sets of colocation groups that a placer places as one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 
-__all__ = ["LEFT_ALONE", "OPERATIONS", "Grouping", "merge_groups"]
+__all__ = ["OPERATIONS", "PINNED", "Grouping", "merge_groups"]
 
-#: Kind of the groups that no rule made.
+#: The kind of groups without a special rule.
 OPERATIONS = "operations"
-#: Kind of the groups whose operations keep the device they came with.
-LEFT_ALONE = "left_alone"
+#: The kind of groups whose operations keep their original device; the value is stored in files.
+PINNED = "left_alone"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Grouping:
-    """Groups of the colocation groups that a step needs.
+    """The groups of the colocation groups that a step needs.
 
     Groups are numbered in topological order of their first needed operation.
 
     Attributes:
-        group: int32 [num_colocation_groups], the group of each, -1 if the step needs none of it.
-        kinds: what each group is: "operations", "left_alone", or the name of the rule that made
-            it.
-        sealed: bool [num_groups], true where a group may absorb others but never joins one.
+        group: int32 [num_colocation_groups], the group of each colocation group, -1 if the step
+            needs none of its operations.
+        kinds: the kind of each group: `OPERATIONS`, `PINNED`, or a kind of rule 3, such as
+            "rnn_cell".
+        sealed: bool [num_groups], true for groups that may absorb others but never join one.
     """
 
     group: np.ndarray
@@ -40,7 +41,7 @@ class Grouping:
 
     @property
     def num_groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.kinds)
 
     def of_operations(self, colocation: ColocationGroups) -> np.ndarray:
@@ -48,15 +49,15 @@ class Grouping:
         return self.group[colocation.group]
 
     def legal_types(self, colocation: ColocationGroups) -> np.ndarray:
-        """Says where each group may go, as a set of device types.
+        """Finds the device types that are legal for each group, as a bit set.
 
         Args:
-            colocation: the colocation groups that these are groups of.
+            colocation: the colocation groups.
 
         Returns:
-            int64 [num_groups], bit t set if everything in the group has a kernel for the t-th
-            device type of `sorted(colocation.legal)`. Only groups with equal sets should be
-            joined: a light operation without a GPU kernel must not keep others off the GPU.
+            int64 [num_groups], bit t set if all operations of the group have a kernel for the t-th
+            device type of `sorted(colocation.legal)`. Only groups with equal bits should be joined:
+            a light operation without a GPU kernel must not bar others from the GPU.
         """
         masks = np.zeros(self.num_groups, np.int64)
         placed = self.group >= 0
@@ -69,18 +70,18 @@ class Grouping:
     def legal_devices(
         self, colocation: ColocationGroups, device_names: Sequence[str]
     ) -> np.ndarray:
-        """Says where each group may go on a machine.
+        """Finds the devices of a machine that are legal for each group.
 
         Args:
-            colocation: the colocation groups that these are groups of.
-            device_names: full names, such as "/job:worker/replica:0/task:1/device:CPU:0". What is
-                left alone without a device of its own counts as on the first.
+            colocation: the colocation groups.
+            device_names: the full names, such as "/job:worker/replica:0/task:1/device:CPU:0". A
+                pinned group without a device counts as on the first one.
 
         Returns:
             bool [num_groups, num_devices].
 
         Raises:
-            GraphError: a group may go nowhere.
+            GraphError: no device is legal for a group.
         """
         masks = self.legal_types(colocation)
         types = sorted(colocation.legal)
@@ -91,7 +92,7 @@ class Grouping:
                 legal[:, d] = masks >> types.index(device_type) & 1
         for colocated in np.flatnonzero(self.group >= 0).tolist():
             group = self.group[colocated]
-            if self.kinds[group] == LEFT_ALONE:
+            if self.kinds[group] == PINNED:
                 legal[group] = False
                 legal[group, home_device(colocation.devices[colocated], device_names)] = True
         for group in np.flatnonzero(~legal.any(axis=1)).tolist():
@@ -110,23 +111,23 @@ def merge_groups(
     sets: UnionFind,
     kinds: dict[int, str] | None = None,
 ) -> Grouping:
-    """Joins groups and numbers the result anew.
+    """Joins groups and renumbers the result.
 
     Args:
         graph: the graph.
         colocation: its colocation groups.
         grouping: the groups to join.
         sets: disjoint sets over the groups.
-        kinds: the kind of some groups; their sets become sealed groups of that kind.
+        kinds: new kinds of some groups; their sets become sealed groups of that kind.
 
     Returns:
-        The joined groups. A set that holds a sealed group is sealed and of its kind.
+        The joined groups. A set that contains a sealed group is sealed and has its kind.
     """
     roots = sets.roots()
-    of_operation = grouping.of_operations(colocation)
-    needed = np.flatnonzero((of_operation >= 0) & graph.needed)
+    group_of_operation = grouping.of_operations(colocation)
+    needed = np.flatnonzero((group_of_operation >= 0) & graph.needed)
     first = np.full(grouping.num_groups, graph.num_operations, np.int64)
-    np.minimum.at(first, roots[of_operation[needed]], graph.position[needed])
+    np.minimum.at(first, roots[group_of_operation[needed]], graph.position[needed])
     used = np.unique(roots)
     used = used[np.argsort(first[used], kind="stable")]
     number = np.full(grouping.num_groups, -1, np.int32)

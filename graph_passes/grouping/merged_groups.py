@@ -1,4 +1,4 @@
-"""Groups of groups, for placers that decide about fewer things than there are groups."""
+"""Merging of groups into clusters, for placers that decide about clusters."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 
-__all__ = ["in_order", "merge_group_graph"]
+__all__ = ["merge_group_graph", "number_clusters"]
 
-# Kind of a group that more than one group was merged into.
+# The kind of a cluster of several groups.
 _OPERATIONS = "operations"
 
 
-def in_order(membership: np.ndarray) -> np.ndarray:
-    """Numbers parts by their first member.
+def number_clusters(membership: np.ndarray) -> np.ndarray:
+    """Renumbers clusters by their first member.
 
     Args:
-        membership: integers [num_groups], the part of each group, under whatever numbers.
+        membership: integers [num_groups], the cluster of each group, with arbitrary numbers.
 
     Returns:
-        int32 [num_groups], the same parts numbered 0, 1, ... in the order in which they occur.
+        int32 [num_groups], the same clusters, numbered 0, 1, ... in order of first occurrence.
     """
-    _, first, part = np.unique(membership, return_index=True, return_inverse=True)
+    _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
     number = np.empty(len(first), np.int32)
     number[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return number[part]
+    return number[cluster]
 
 
 def merge_group_graph(groups: GroupGraph, membership: np.ndarray) -> GroupGraph:
-    """Merges groups.
+    """Merges groups into clusters.
 
-    What a group sends to two members of another part counts twice, because it is not known which
-    tensors are the same; so do the shapes of what leaves a member that sends out of its part, of
-    which some may stay in it.
+    The result is an upper bound where tensors cannot be identified: bytes that a group sends to two
+    members of another cluster count twice, and the output shapes of a member that sends to another
+    cluster all count, although some tensors may stay inside.
 
     Args:
-        groups: the graph of groups.
-        membership: int32 [num_groups], the part of each group, from 0 without gaps.
+        groups: the group graph.
+        membership: int32 [num_groups], the cluster of each group, from 0 without gaps.
 
     Returns:
-        The graph of the parts. A part has the name of its first member, the lowest layer of all,
-        and the kind "operations" unless it has one member only. Sizes of its output shapes are
-        compared by their number of elements, an unknown dimension being the least.
+        The graph of the clusters. A cluster has the name of its first member, the lowest layer of
+        its members, and the kind "operations" unless it has only one member. Its output shapes are
+        sorted by their number of elements, with unknown dimensions last.
 
     Raises:
-        ValueError: membership is not one part per group, or a part is empty.
+        ValueError: membership is not one cluster per group, or a cluster is empty.
     """
-    members = _members(groups, membership)
+    members = _list_members(groups, membership)
     count = len(members)
     order = np.argsort(membership, kind="stable")
     starts = np.cumsum([0, *map(len, members)])[:count]
@@ -66,7 +66,7 @@ def merge_group_graph(groups: GroupGraph, membership: np.ndarray) -> GroupGraph:
         type_names=groups.type_names,
         type_counts=np.add.reduceat(groups.type_counts[order], starts, axis=0, dtype=np.int32),
         output_shapes=tuple(
-            _largest_first([s for m in each if sends[m] for s in groups.output_shapes[m]])
+            _sort_by_size([s for m in each if sends[m] for s in groups.output_shapes[m]])
             for each in members
         ),
         edges=np.stack(np.divmod(pairs, max(count, 1)), axis=1).astype(np.int32),
@@ -76,24 +76,24 @@ def merge_group_graph(groups: GroupGraph, membership: np.ndarray) -> GroupGraph:
     )
 
 
-def _members(groups: GroupGraph, membership: np.ndarray) -> list[list[int]]:
-    """Lists the groups of each part, in ascending order."""
+def _list_members(groups: GroupGraph, membership: np.ndarray) -> list[list[int]]:
+    """Lists the groups of each cluster, in ascending order."""
     if membership.shape != (groups.num_groups,):
         raise ValueError(
             f"membership has shape {membership.shape} for {groups.num_groups} groups to merge"
         )
     if membership.size and membership.min() < 0:
-        raise ValueError(f"membership has a part {membership.min()}")
+        raise ValueError(f"membership has a cluster {membership.min()}")
     members: list[list[int]] = [[] for _ in range(int(membership.max(initial=-1)) + 1)]
-    for group, part in enumerate(membership.tolist()):
-        members[part].append(group)
+    for group, cluster in enumerate(membership.tolist()):
+        members[cluster].append(group)
     if [] in members:
-        raise ValueError(f"membership leaves part {members.index([])} empty")
+        raise ValueError(f"membership leaves cluster {members.index([])} empty")
     return members
 
 
-def _largest_first(shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    def elements(shape: tuple[int, ...]) -> int:
+def _sort_by_size(shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    def count_elements(shape: tuple[int, ...]) -> int:
         return -1 if -1 in shape else math.prod(shape)
 
-    return tuple(sorted(shapes, key=elements, reverse=True))
+    return tuple(sorted(shapes, key=count_elements, reverse=True))

@@ -1,4 +1,4 @@
-"""Groups of groups by METIS: parts of about equal size between which few bytes pass."""
+"""Clusters of groups by METIS: of about equal size, with few bytes between them."""
 
 from __future__ import annotations
 
@@ -6,72 +6,73 @@ import numpy as np
 import pymetis
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.grouping.merged_groups import in_order
-from graph_passes.grouping.undirected import undirected_graph
+from graph_passes.grouping.merged_groups import number_clusters
+from graph_passes.grouping.undirected import build_undirected_graph
 
 __all__ = ["metis_groups"]
 
-# METIS adds weights up in 32-bit numbers, unless it was built with larger ones. Half leaves room.
-_MOST_WEIGHT = 1 << 30
-# Up to which pymetis prefers recursive bisection to partitioning into all parts at once.
-_FEW_PARTS = 8
-# Seeds are C integers; -1 stands for a default.
+# METIS adds up weights in 32-bit integers, unless it was built with larger ones; half of their
+# range leaves room.
+_MAX_TOTAL_WEIGHT = 1 << 30
+# Up to this number, pymetis prefers recursive bisection to k-way partitioning.
+_MAX_BISECTION_CLUSTERS = 8
+# Seeds are C integers, and -1 means a default.
 _NUM_SEEDS = 1 << 31
 
 
-def metis_groups(groups: GroupGraph, num_parts: int, seed: int) -> np.ndarray:
-    """Cuts the graph of groups into parts of about equally many groups.
+def metis_groups(groups: GroupGraph, num_clusters: int, seed: int) -> np.ndarray:
+    """Partitions the group graph into clusters with about the same number of groups.
 
-    METIS minimizes the bytes between parts. An edge weighs the bytes of both directions, at least
-    1; where all edges together weigh more than 2^30, all bytes are divided by the same number and
-    rounded down first. More than 8 parts are made at once or, if that leaves any empty, as it may
-    with few groups per part, by recursive bisection.
+    METIS minimizes the bytes between clusters. The weight of an edge is the bytes of both
+    directions, at least 1; if the total weight exceeds 2^30, all bytes are scaled down and rounded
+    down first. More than 8 clusters are made by k-way partitioning or, if that leaves any empty, as
+    it may with few groups per cluster, by recursive bisection.
 
     Args:
-        groups: the graph of groups. It need not be connected.
-        num_parts: how many parts are asked for; with as many groups or fewer, each is a part.
-        seed: of METIS' random choices.
+        groups: the group graph. It need not be connected.
+        num_clusters: the number of clusters; if there are not more groups, each is a cluster.
+        seed: the seed of METIS.
 
     Returns:
-        int32 [num_groups], the part of each group, numbered by their first member. There may be
-        fewer than asked for, but none is empty.
+        int32 [num_groups], the cluster of each group, numbered by first member. There may be fewer
+        clusters than requested, but none is empty.
 
     Raises:
-        ValueError: num_parts is not positive.
+        ValueError: the number of clusters is not positive.
 
     References:
         A fast and high quality multilevel scheme for partitioning irregular graphs (Karypis and
         Kumar, 1998).
         EAGLE: Expedited Device Placement with Automatic Grouping for Large Models (Lan et al.).
     """
-    if num_parts < 1:
-        raise ValueError(f"num_parts must be at least 1, not {num_parts}")
-    if num_parts >= groups.num_groups:
+    if num_clusters < 1:
+        raise ValueError(f"num_clusters must be at least 1, not {num_clusters}")
+    if num_clusters >= groups.num_groups:
         return np.arange(groups.num_groups, dtype=np.int32)
-    graph = undirected_graph(groups)
-    weights = _weights(graph.pair_bytes)
-    for recursive in (num_parts <= _FEW_PARTS, True):
-        _, parts = pymetis.part_graph(
-            num_parts,
+    graph = build_undirected_graph(groups)
+    weights = _scale_weights(graph.pair_bytes)
+    for recursive in (num_clusters <= _MAX_BISECTION_CLUSTERS, True):
+        _, clusters = pymetis.part_graph(
+            num_clusters,
             pymetis.CSRAdjacency(graph.start, graph.neighbors),
             eweights=weights,
             recursive=recursive,
             options=pymetis.Options(seed=seed % _NUM_SEEDS),
         )
-        if len(set(parts)) == num_parts:
+        if len(set(clusters)) == num_clusters:
             break
-    return in_order(np.asarray(parts))
+    return number_clusters(np.asarray(clusters))
 
 
-def _weights(pair_bytes: np.ndarray) -> np.ndarray:
+def _scale_weights(pair_bytes: np.ndarray) -> np.ndarray:
     """Scales bytes to weights.
 
     Returns:
-        int32 [num_ends], positive and at most `_MOST_WEIGHT` in all unless they are all 1.
+        int32 [num_ends], positive, with a sum of at most `_MAX_TOTAL_WEIGHT` unless all are 1.
     """
     total = int(np.maximum(pair_bytes, 1).sum())
-    if total > _MOST_WEIGHT:
+    if total > _MAX_TOTAL_WEIGHT:
         # Rounding up to 1 adds less than 1 per edge.
-        room = max(_MOST_WEIGHT - len(pair_bytes), 0)
+        room = max(_MAX_TOTAL_WEIGHT - len(pair_bytes), 0)
         pair_bytes = np.floor(pair_bytes * (room / total))
     return np.maximum(pair_bytes, 1).astype(np.int32)

@@ -1,11 +1,11 @@
-"""Rule 3: the building blocks of recurrent and convolutional models, each with its gradients."""
+"""Rule 3: cells, lookups, attention steps, predictions and branches, with their gradients."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.blocks import Blocks, find_blocks
+from graph_passes.grouping.blocks import RegionSets, merge_regions
 from graph_passes.grouping.branches import join_branches
 from graph_passes.grouping.grouping import OPERATIONS, Grouping, merge_groups
 from graph_passes.grouping.parameters import join_parameters
@@ -23,22 +23,22 @@ def seal_blocks(
     grouping: Grouping,
     max_branch_work_share: float = 1 / 4,
 ) -> Grouping:
-    """Seals groups for the blocks that models repeat.
+    """Makes sealed groups of the structures that models repeat.
 
-    Found from the structure of the graph, with name scopes to tell the steps of a cell apart: each
-    step of a recurrent cell (its products and its gates), each embedding lookup, each attention
-    step (scores, softmax, weighted sum), each softmax prediction step, each branch between a fork
-    and a join. Other contractions become groups of their own. Each group takes its gradients along.
+    The structures are found from the graph, with name scopes to distinguish the steps of a cell:
+    each step of a recurrent cell (products and gates), each embedding lookup, each attention step
+    (scores, softmax, weighted sum), each softmax prediction step, and each branch between a fork
+    and a join. Every other contraction becomes a group. Groups include the gradients.
 
     Args:
         graph: the graph.
         colocation: its colocation groups.
         grouping: its groups.
-        max_branch_work_share: the largest share of a step's estimated work that one branch may
-            hold; a heavier one is cut, so that it can still be spread over devices.
+        max_branch_work_share: the maximum share of one branch in a step's estimated work; heavier
+            branches are split, so that they can be spread over devices.
 
     Returns:
-        The groups that were given if there is no block.
+        The new groups, or the same object if there are no contractions and lookups.
 
     Raises:
         ValueError: the share is not in (0, 1].
@@ -51,46 +51,50 @@ def seal_blocks(
     regions = find_regions(graph, colocation)
     if not regions.anchors:
         return grouping
-    of_operation = grouping.of_operations(colocation)
-    work = np.where(of_operation >= 0, estimate_work(graph), 0.0)
-    blocks = find_blocks(graph, regions)
-    join_branches(graph, regions, blocks, work, max_branch_work_share * work.sum())
-    _join_tied(regions, of_operation, blocks)
-    return _seal(graph, colocation, grouping, regions, blocks)
+    group_of_operation = grouping.of_operations(colocation)
+    work = np.where(group_of_operation >= 0, estimate_work(graph), 0.0)
+    region_sets = merge_regions(graph, regions)
+    join_branches(graph, regions, region_sets, work, max_branch_work_share * work.sum())
+    _join_shared_groups(regions, group_of_operation, region_sets)
+    return _seal_groups(graph, colocation, grouping, regions, region_sets)
 
 
-def _seal(
+def _seal_groups(
     graph: OpGraph,
     colocation: ColocationGroups,
     grouping: Grouping,
     regions: Regions,
-    blocks: Blocks,
+    region_sets: RegionSets,
 ) -> Grouping:
-    """Joins the groups of each block that may go to the same devices, and its parameters."""
-    of_operation = grouping.of_operations(colocation)
-    # A group goes with the block of its earliest member.
-    block_of: dict[int, int] = {}
+    """Joins the groups of each set of regions that have the same legal devices, and parameters."""
+    group_of_operation = grouping.of_operations(colocation)
+    # A group belongs to the set of its earliest operation.
+    set_of_group: dict[int, int] = {}
     for i in graph.order[regions.region[graph.order] >= 0].tolist():
-        block_of.setdefault(int(of_operation[i]), blocks.find(int(regions.region[i])))
+        set_of_group.setdefault(
+            int(group_of_operation[i]), region_sets.find(int(regions.region[i]))
+        )
     sets = UnionFind(grouping.num_groups)
     types = grouping.legal_types(colocation).tolist()
     first: dict[tuple[int, int], int] = {}
     sealed: dict[int, str] = {}
-    for group, block in block_of.items():
+    for group, region_set in set_of_group.items():
         if group >= 0 and grouping.kinds[group] == OPERATIONS:
-            sets.union(first.setdefault((block, types[group]), group), group)
-            sealed[group] = blocks.kind(block)
+            sets.union(first.setdefault((region_set, types[group]), group), group)
+            sealed[group] = region_sets.kind(region_set)
     joinable = [
         kind_types if kind == OPERATIONS else None
         for kind_types, kind in zip(types, grouping.kinds, strict=True)
     ]
-    join_parameters(graph, regions, joinable, of_operation, sets, sealed)
+    join_parameters(graph, regions, joinable, group_of_operation, sets, sealed)
     return merge_groups(graph, colocation, grouping, sets, sealed)
 
 
-def _join_tied(regions: Regions, of_operation: np.ndarray, blocks: Blocks) -> None:
-    """Joins the blocks whose anchors share a group, such as all lookups in one variable."""
+def _join_shared_groups(
+    regions: Regions, group_of_operation: np.ndarray, region_sets: RegionSets
+) -> None:
+    """Joins the sets whose anchors share a group, such as all lookups in one variable."""
     first: dict[int, int] = {}
     for r, anchor in enumerate(regions.anchors):
-        earliest = first.setdefault(int(of_operation[anchor]), r)
-        blocks.join(earliest, r, blocks.kind(earliest))
+        earliest = first.setdefault(int(group_of_operation[anchor]), r)
+        region_sets.join(earliest, r, region_sets.kind(earliest))

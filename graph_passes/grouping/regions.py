@@ -1,8 +1,9 @@
-"""Regions: every contraction or lookup of a model with the small operations around it.
+"""Regions: each contraction or lookup of a model with the small operations around it.
 
-The forward part of a model is cut at its anchors: the operations that combine inputs with weights
-(matrix products, convolutions, whole cells) or look rows up. Whatever is computed from an anchor,
-up to the next anchor, belongs to its region; gradients already go with their forward operation.
+The forward part of a model is split at its anchors: the operations that multiply inputs and weights
+(matrix products, convolutions, whole cells) or look up rows. All operations computed from an
+anchor, up to the next anchor, belong to its region. Gradients are in the groups of their forward
+operations already.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from graph_passes.work import CONTRACTIONS
 __all__ = [
     "Regions",
     "carries_data",
+    "find_forward_operation",
     "find_regions",
-    "forward_operation",
-    "weight_sources",
+    "find_weight_sources",
 ]
 
-# Joins of independent data, which belong to what reads them and not to what they read.
+# Joins of independent data, which belong to the region of their consumer, not of their producers.
 _JOINS = frozenset(["Concat", "ConcatV2", "Pack"])
-# Operations that hand a weight on, perhaps in another form.
+# Operations that forward a weight, possibly in another form.
 _VIEWS = frozenset(["Identity", "ReadVariableOp", "Cast", "Transpose", "Reshape", "Enter"])
 _GRADIENT_SCOPE = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 _GRADIENT_OF = re.compile(r"_grad(?:_\d+)?/")
 _TAPE = "gradient_tape/"
-# Of a gradient, but made before there is one: what a functional loop keeps for its gradient.
-_KEEPS_VALUES = frozenset(["Const", "EmptyTensorList", "TensorListReserve"])
+# Operations in the scope of a gradient that belong to the forward part: a functional loop stores
+# values for its gradient in them.
+_FORWARD_STORES = frozenset(["Const", "EmptyTensorList", "TensorListReserve"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,9 +46,9 @@ class Regions:
         anchors: the anchor operation of each region.
         region: int32 [num_operations], the region of each operation, -1 for none.
         forward: bool [num_operations], true for needed operations that are no gradient or update.
-        free: bool [num_operations], true for needed operations that share a colocation group
-            neither with a variable nor with anything left alone.
-        weights: per region, the variable or constant that its anchor reads, or None.
+        free: bool [num_operations], true for needed operations whose colocation group has no
+            variable and is not pinned.
+        weights: the variable that the anchor of each region reads, or None.
     """
 
     anchors: tuple[int, ...]
@@ -56,16 +58,16 @@ class Regions:
     weights: tuple[int | None, ...]
 
 
-def forward_operation(graph: OpGraph, operation: int) -> int | None:
-    """Finds the operation whose gradient an operation is part of, told by name scopes.
+def find_forward_operation(graph: OpGraph, operation: int) -> int | None:
+    """Finds the forward operation of a gradient operation by name scopes.
 
     Args:
         graph: the graph.
-        operation: one called "gradients/lm/MatMul_grad/MatMul" or
-            "gradient_tape/lm/MatMul/MatMul_1", say.
+        operation: the operation, for example one named "gradients/lm/MatMul_grad/MatMul" or
+            "gradient_tape/lm/MatMul/MatMul_1".
 
     Returns:
-        The forward operation; None where there is none.
+        The forward operation; None for operations of no gradient.
     """
     name = graph.names[operation]
     scope = _GRADIENT_SCOPE.search(name)
@@ -81,7 +83,7 @@ def forward_operation(graph: OpGraph, operation: int) -> int | None:
             rest = rest.rsplit("/", 1)[0]
             if rest in graph.index:
                 return graph.index[rest]
-        # A tape names the scope only: for "TanhGrad" that is the "Tanh" it reads from.
+        # A tape keeps only the scope: the forward operation of "TanhGrad" is the "Tanh" it reads.
         forward_type, is_gradient, _ = graph.type_of(operation).partition("Grad")
         for producer in graph.producers[operation] if is_gradient else ():
             if graph.type_of(producer).startswith(forward_type):
@@ -90,37 +92,37 @@ def forward_operation(graph: OpGraph, operation: int) -> int | None:
 
 
 def find_regions(graph: OpGraph, colocation: ColocationGroups) -> Regions:
-    """Cuts the forward part of a step into regions.
+    """Splits the forward part of a step into regions.
 
     Args:
         graph: the graph.
-        colocation: its colocation groups. Operations that share one with a variable, and those
-            that are left alone, belong to no region.
+        colocation: its colocation groups. Pinned operations, and operations that share a colocation
+            group with a variable, belong to no region.
 
     Returns:
         The regions.
     """
     holds_state = np.zeros(colocation.num_groups, bool)
     holds_state[colocation.group[graph.has_type(VARIABLES)]] = True
-    holds_state |= colocation.left_alone
+    holds_state |= colocation.pinned
     free = graph.needed & ~holds_state[colocation.group]
-    forward = _forward(graph)
+    forward = _find_forward(graph)
 
-    # A lookup in a resource variable is tied to it by the handle; it anchors a region all the same.
+    # Lookups in resource variables are anchors although they share a colocation group with them.
     is_anchor = forward & graph.has_type(CONTRACTIONS) & free | forward & graph.has_type(LOOKUPS)
-    is_anchor &= ~colocation.left_alone[colocation.group]
-    source = weight_sources(graph)
+    is_anchor &= ~colocation.pinned[colocation.group]
+    source = find_weight_sources(graph)
     lookups = is_anchor & graph.has_type(LOOKUPS)
     for i in np.flatnonzero(lookups).tolist():
-        # Without weights it only picks from what was computed.
+        # A lookup without weights only selects from computed data.
         if not graph.producers[i] or source[graph.producers[i][0]] is None:
             is_anchor[i] = False
 
     anchors = [i for i in graph.order.tolist() if is_anchor[i]]
     region = np.full(graph.num_operations, -1, np.int32)
     region[anchors] = np.arange(len(anchors), dtype=np.int32)
-    _follow_anchors(graph, region, forward & free)
-    _lead_to_anchors(graph, region, forward & free & ~_from_variables(graph, region))
+    _extend_to_consumers(graph, region, forward & free)
+    _extend_to_producers(graph, region, forward & free & ~_find_parameters(graph, region))
     weights = []
     for anchor in anchors:
         found = (source[p] for p in graph.producers[anchor])
@@ -133,7 +135,8 @@ def carries_data(graph: OpGraph, region: np.ndarray) -> np.ndarray:
 
     Args:
         graph: the graph.
-        region: int32 [num_operations], the region of each operation; what is in one carries data.
+        region: int32 [num_operations], the region of each operation; all operations in regions
+            carry data.
 
     Returns:
         bool [num_operations].
@@ -147,14 +150,14 @@ def carries_data(graph: OpGraph, region: np.ndarray) -> np.ndarray:
     return np.array(carries, bool)
 
 
-def weight_sources(graph: OpGraph) -> list[int | None]:
-    """Finds, for each operation, the variable whose value it hands on, or None.
+def find_weight_sources(graph: OpGraph) -> list[int | None]:
+    """Finds the variable whose value each operation forwards.
 
     Args:
         graph: the graph.
 
     Returns:
-        One operation number or None per operation; a variable hands on its own value.
+        A variable or None per operation; variables forward their own value.
     """
     source: list[int | None] = [None] * graph.num_operations
     is_variable, is_view = graph.has_type(VARIABLES), graph.has_type(_VIEWS)
@@ -166,47 +169,47 @@ def weight_sources(graph: OpGraph) -> list[int | None]:
     return source
 
 
-def _forward(graph: OpGraph) -> np.ndarray:
-    """Finds needed operations neither in a gradient scope nor computed from one that is."""
+def _find_forward(graph: OpGraph) -> np.ndarray:
+    """Finds the needed operations that are not in a gradient scope nor computed from one."""
     backward = np.zeros(graph.num_operations, bool)
     for i, name in enumerate(graph.names):
         if "gradient" in name and (_GRADIENT_SCOPE.search(name) or _TAPE in name):
             backward[i] = True
-    gives = (backward & ~graph.has_type(_KEEPS_VALUES)).tolist()
+    is_gradient_source = (backward & ~graph.has_type(_FORWARD_STORES)).tolist()
     producers = graph.producers
     for i in graph.order[~backward[graph.order]].tolist():
-        if any(gives[p] for p in producers[i]):
-            backward[i] = gives[i] = True
+        if any(is_gradient_source[p] for p in producers[i]):
+            backward[i] = is_gradient_source[i] = True
     return graph.needed & ~backward
 
 
-def _follow_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
-    """Operations join the deepest region they read from."""
+def _extend_to_consumers(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
+    """Extends each region to operations for which it is the deepest region that they read from."""
     depth: dict[int, int] = {}
     joins = (eligible & ~graph.has_type(_JOINS)).tolist()
     regions, producers = region.tolist(), graph.producers
-    # How many anchors are on the longest path to each operation, and the region at its end.
-    behind = [0] * graph.num_operations
+    # The number of anchors on the longest path to each operation.
+    num_anchors = [0] * graph.num_operations
     for i in graph.order.tolist():
         best, best_depth = -1, 0
         for p in producers[i]:
-            best_depth = max(best_depth, behind[p])
+            best_depth = max(best_depth, num_anchors[p])
             r = regions[p]
             if r >= 0 and (best < 0 or depth[r] >= depth[best]):
                 best = r
         own = regions[i]
         if own >= 0:
             depth[own] = best_depth + 1
-            behind[i] = best_depth + 1
+            num_anchors[i] = best_depth + 1
             continue
-        behind[i] = best_depth
+        num_anchors[i] = best_depth
         if joins[i]:
             regions[i] = best
     region[:] = regions
 
 
-def _from_variables(graph: OpGraph, region: np.ndarray) -> np.ndarray:
-    """Operations whose value depends on variables, and on no data: they stay with the variables."""
+def _find_parameters(graph: OpGraph, region: np.ndarray) -> np.ndarray:
+    """Finds operations that depend on variables but not on data, which stay with the variables."""
     found = graph.has_type(VARIABLES).tolist()
     producers = graph.producers
     for i in graph.order.tolist():
@@ -214,8 +217,8 @@ def _from_variables(graph: OpGraph, region: np.ndarray) -> np.ndarray:
     return np.array(found, bool) & ~carries_data(graph, region)
 
 
-def _lead_to_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
-    """Joins to each region what only that region reads in the forward part."""
+def _extend_to_producers(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
+    """Extends each region to forward operations that only this region reads."""
     consumers = graph.consumers
     for i in graph.order[::-1].tolist():
         if eligible[i] and region[i] < 0:

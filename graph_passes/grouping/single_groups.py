@@ -1,11 +1,11 @@
-"""The finest grouping: every colocation group by itself."""
+"""The finest grouping: each colocation group is a group."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 
@@ -13,10 +13,9 @@ __all__ = ["single_groups"]
 
 
 def single_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
-    """Makes one group per colocation group that a step needs.
+    """Makes one group for each needed colocation group.
 
-    What is left alone is not joined either: algorithms that cut graphs shall see its edges where
-    they are.
+    Pinned colocation groups are not joined either, so that partitioning algorithms see their edges.
 
     Args:
         graph: the graph.
@@ -28,7 +27,7 @@ def single_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     needed = np.zeros(colocation.num_groups, bool)
     needed[colocation.group[graph.needed]] = True
     group = np.where(needed, np.cumsum(needed) - 1, -1).astype(np.int32)
-    alone = colocation.left_alone[needed]
-    kinds = tuple(LEFT_ALONE if a else OPERATIONS for a in alone.tolist())
-    # Merging nothing numbers the groups by what the step needs of them.
-    return merge_groups(graph, colocation, Grouping(group, kinds, alone), UnionFind(len(kinds)))
+    pinned = colocation.pinned[needed]
+    kinds = tuple(PINNED if a else OPERATIONS for a in pinned.tolist())
+    # Merging empty sets numbers the groups by their first needed operation.
+    return merge_groups(graph, colocation, Grouping(group, kinds, pinned), UnionFind(len(kinds)))

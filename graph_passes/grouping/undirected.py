@@ -1,4 +1,4 @@
-"""The graph of groups without directions, as algorithms that cut graphs want it."""
+"""The undirected group graph, for partitioning algorithms."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 
-__all__ = ["UndirectedGraph", "undirected_graph"]
+__all__ = ["UndirectedGraph", "build_undirected_graph"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UndirectedGraph:
-    """Who sends to whom, whichever way, in compressed rows.
+    """An undirected graph in compressed rows.
 
-    The neighbors of group g are `neighbors[start[g]:start[g + 1]]`, in ascending order. Every
-    pair of neighbors is there twice, once for each of them.
+    The neighbors of group g are `neighbors[start[g]:start[g + 1]]`, in ascending order. Each pair
+    of neighbors is listed twice, once for each of them.
 
     Attributes:
         start: int32 [num_groups + 1].
         neighbors: int32 [2 * num_pairs].
-        pair_bytes: int64 [2 * num_pairs], what the two send each other, both directions summed.
+        pair_bytes: int64 [2 * num_pairs], the bytes between the pair in both directions.
     """
 
     start: np.ndarray
@@ -29,14 +29,14 @@ class UndirectedGraph:
     pair_bytes: np.ndarray
 
 
-def undirected_graph(groups: GroupGraph) -> UndirectedGraph:
-    """Forgets the directions of the edges between groups.
+def build_undirected_graph(groups: GroupGraph) -> UndirectedGraph:
+    """Builds the undirected graph of groups.
 
     Args:
-        groups: the graph of groups.
+        groups: the group graph.
 
     Returns:
-        Its simple undirected graph.
+        The simple undirected graph with the summed bytes of both directions.
     """
     count = groups.num_groups
     ends = np.sort(groups.edges.astype(np.int64), axis=1)

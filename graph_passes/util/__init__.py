@@ -1,1 +1,1 @@
-"""Tools of all rooms that know nothing of graphs: JSON records, files, messages."""
+"""General tools without knowledge of graphs: JSON records, files, messages, orders."""

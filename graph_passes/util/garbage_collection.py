@@ -1,4 +1,4 @@
-"""Garbage collection, and when it has to wait."""
+"""A pause of garbage collection."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["paused_garbage_collection"]
 
 @contextlib.contextmanager
 def paused_garbage_collection() -> Iterator[None]:
-    """Pauses garbage collection; for code that makes many objects and keeps them.
+    """Pauses garbage collection, for code that makes many objects and keeps them.
 
-    Again and again Python looks for garbage among all objects there are, which for a large graph
-    takes longer than making them. What has been paused already stays so afterwards.
+    Python repeatedly looks for garbage among all objects, which for a large graph takes longer
+    than making the objects. Nested pauses end with the outermost one.
     """
     was_enabled = gc.isenabled()
     gc.disable()

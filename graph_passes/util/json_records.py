@@ -30,35 +30,35 @@ _Reader = Callable[[Any], Any]
 
 
 class WrongEntryError(ValueError):
-    """A value from JSON is not what it should be; one sentence names it."""
+    """The error for an invalid value in JSON; its message names the entry."""
 
     def __init__(self, wrong: str, path: str = "", what: str = "it") -> None:
-        """Says that something is wrong.
+        """Makes the error.
 
         Args:
-            wrong: what: "is 7: it must be a list".
-            path: which entry it is of all that was read: ".devices[1].cores".
-            what: what messages call all that was read.
+            wrong: the end of the message, such as "is 7: it must be a list".
+            path: the entry within the document, such as ".devices[1].cores".
+            what: the name of the whole document in messages.
         """
         super().__init__(wrong, path, what)
         self._wrong, self._path, self._what = wrong, path, what
 
     def within(self, step: str, what: str = "it") -> WrongEntryError:
-        """Says it of an entry of something larger: ".name" or "[3]" of that."""
+        """Returns the error for the enclosing value, whose entry ".name" or "[3]" is invalid."""
         return WrongEntryError(self._wrong, step + self._path, what)
 
     def __str__(self) -> str:
-        """Makes the sentence."""
+        """Returns the message."""
         return f"{self._path.removeprefix('.') or self._what} {self._wrong}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What the values of a field keep to, beside its type: `Annotated[float, Rule(...)]`.
+    """A condition on the values of a field, beside its type: `Annotated[float, Rule(...)]`.
 
     Attributes:
-        holds: says whether a value of the type does.
-        wanted: what messages say that the value must be.
+        holds: returns whether a value of the type meets the condition.
+        wanted: the condition in messages, after "it must be".
     """
 
     holds: Callable[[Any], object]
@@ -66,26 +66,25 @@ class Rule:
 
 
 POSITIVE = Rule(lambda number: number > 0, "greater than 0")
-"""What numbers are that a division or a logarithm needs."""
+"""The rule for numbers that are divisors or arguments of logarithms."""
 
 
 def read_record(
     record_type: type[_Record], value: object, what: str = "it", *, exact: bool = False
 ) -> _Record:
-    """Makes a dataclass of a JSON object with its fields.
+    """Builds a dataclass from a JSON object with its fields.
 
-    A field may be text, a number (finite), a whole number (not negative, and perhaps written like
-    12e9), a truth value, an enumeration or a choice by value, a list of anything, a tuple, a
-    mapping from texts, another dataclass, and None or text or both beside one of these. It may have
-    a `Rule`, or a function that reads it instead. A class with a `from_json` of its own is read by
-    that. A field with a default may be missing. A field whose name would be a keyword ends with
-    "_".
+    Supported types of fields: str, float (finite), int (not negative; 12e9 is accepted), bool,
+    enumerations and literals, `list[Any]`, tuples, mappings from str, other dataclasses, and unions
+    of one of these with None, str or both. `Annotated` adds a `Rule`, or a function that reads the
+    field instead. A class that defines `from_json` is read by it. A field with a default may be
+    missing. A field whose name would be a keyword ends with "_".
 
     Args:
         record_type: the dataclass.
-        value: as `parse_json` gives it.
-        what: what messages call the value.
-        exact: whether entries that are no fields, as later versions may have, are refused.
+        value: the object, as `parse_json` returns it.
+        what: the name of the value in messages.
+        exact: refuses entries that are no fields, which files of later versions may have.
 
     Raises:
         ValueError: the value is not such an object.
@@ -104,10 +103,10 @@ def read_value(kind: Any, value: object, what: str) -> Any:
 
 
 def check_format(value: Any, number: int, what: str = "it") -> None:
-    """Checks that a value is an object whose entry "format" is a number.
+    """Checks that a value is an object whose entry "format" is this number.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the value is another one.
     """
     check_entries(value, ("format",), what=what)
     _read(_choice_reader((number,)), value["format"], "format")
@@ -124,11 +123,11 @@ def check_entries(
     Args:
         value: the value.
         required: the entries that it must have.
-        optional: those that it may have; None for any.
-        what: what messages call it.
+        optional: the other entries that it may have; None allows any.
+        what: the name of the value in messages.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the value is no such object.
     """
     if not isinstance(value, dict):
         raise WrongEntryError(f"is {shown(value)}: it must be an object", what=what)
@@ -152,12 +151,12 @@ def _read(reader: _Reader, value: object, what: str) -> Any:
 
 @functools.cache
 def _reader(kind: Any, exact: bool) -> _Reader:
-    """Makes what reads values of a type; it raises a `WrongEntryError`."""
+    """Builds the function that reads values of a type, and raises `WrongEntryError`."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _ruled_reader(arguments[0], arguments[1], exact)
+        return _rule_reader(arguments[0], arguments[1], exact)
     if origin in (types.UnionType, typing.Union):
         return _union_reader(arguments, exact)
     if origin is typing.Literal:
@@ -202,7 +201,7 @@ def _record_reader(record_type: Any, exact: bool) -> _Reader:
     return read
 
 
-def _ruled_reader(kind: Any, rule: Rule | _Reader, exact: bool) -> _Reader:
+def _rule_reader(kind: Any, rule: Rule | _Reader, exact: bool) -> _Reader:
     if not isinstance(rule, Rule):
         return rule
     read_any = _reader(kind, exact)
@@ -224,7 +223,7 @@ def _union_reader(kinds: Sequence[Any], exact: bool) -> _Reader:
     def read(value: Any) -> Any:
         if value is None and len(others) < len(kinds):
             return None
-        return _text(value) if or_text and isinstance(value, str) else read_other(value)
+        return _parse_str(value) if or_text and isinstance(value, str) else read_other(value)
 
     return read
 
@@ -247,11 +246,11 @@ def _tuple_reader(kinds: tuple[Any, ...], exact: bool) -> _Reader:
     count = None if Ellipsis in kinds else len(kinds)
 
     def read(value: Any) -> tuple[Any, ...]:
-        given = _list(value)
+        given = _parse_list(value)
         if count not in (None, len(given)):
             raise WrongEntryError(f"has {len(given)} items: it must have {count}")
         if count is None:
-            with contextlib.suppress(WrongEntryError):  # It is told below which item it is.
+            with contextlib.suppress(WrongEntryError):  # The loop below finds the item.
                 return tuple(map(readers[0], given))
         items: list[Any] = []
         try:
@@ -271,7 +270,7 @@ def _mapping_reader(read_item: _Reader) -> _Reader:
         items = {}
         for name, item in value.items():
             try:
-                _text(name)
+                _parse_str(name)
                 items[name] = read_item(item)
             except WrongEntryError as error:
                 raise error.within(f"[{shown(name)}]") from None
@@ -280,13 +279,13 @@ def _mapping_reader(read_item: _Reader) -> _Reader:
     return read
 
 
-def _truth(value: object) -> bool:
+def _parse_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise WrongEntryError(f"is {shown(value)}: it must be true or false")
     return value
 
 
-def _whole(value: object) -> int:
+def _parse_int(value: object) -> int:
     if type(value) is int and 0 <= value < 2**63:
         return value
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
@@ -297,7 +296,7 @@ def _whole(value: object) -> int:
     return whole
 
 
-def _number(value: object) -> float:
+def _parse_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongEntryError(f"is {shown(value)}: it must be a number")
     if abs(value) > 1e300 or not math.isfinite(value):
@@ -305,7 +304,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _text(value: object) -> str:
+def _parse_str(value: object) -> str:
     if not isinstance(value, str):
         raise WrongEntryError(f"is {shown(value)}: it must be a text")
     try:
@@ -315,18 +314,18 @@ def _text(value: object) -> str:
     return value
 
 
-def _list(value: object) -> Sequence[Any]:
-    # What was never written has the tuples that it was made of.
+def _parse_list(value: object) -> Sequence[Any]:
+    # Documents that were never written to a file still have tuples.
     if not isinstance(value, list | tuple):
         raise WrongEntryError(f"is {shown(value)}: it must be a list")
     return value
 
 
 _PLAIN: dict[Any, _Reader] = {
-    bool: _truth,
-    int: _whole,
-    float: _number,
-    str: _text,
-    list[Any]: _list,
+    bool: _parse_bool,
+    int: _parse_int,
+    float: _parse_float,
+    str: _parse_str,
+    list[Any]: _parse_list,
     Any: lambda value: value,
 }

@@ -1,4 +1,4 @@
-"""JSON as text, with messages in words of JSON."""
+"""Parsing JSON text and formatting its values for messages."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ import numpy as np
 __all__ = ["parse_json", "shown"]
 
 _SHOWN_CHARS = 60
-# Under this key, which no JSON object has, stands the name of an entry that an object has twice.
-_TWICE = None
+# The key for the name of a duplicate entry; keys of JSON objects are never None.
+_DUPLICATE = None
 
 
 def parse_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """Reads a JSON text.
+    """Parses a JSON text.
 
     Args:
         text: the text, or its bytes in UTF-8.
-        finite: whether `NaN` and `Infinity`, which are not JSON but which Python writes, are
-            refused; whoever checks every number can name the entry.
+        finite: refuses `NaN` and `Infinity`, which are not JSON but which Python writes. Callers
+            that check every number pass False, because their messages can name the entry.
 
     Raises:
-        ValueError: it is not JSON, or an object has an entry twice; the message says what is wrong,
-            and where.
+        ValueError: the text is not JSON, or an object has an entry twice; the message tells the
+            place.
     """
     twice = False
 
-    def as_object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    def build_object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         nonlocal twice
         entries = dict(pairs)
         if len(entries) < len(pairs):
             twice = True
             names = [name for name, _ in pairs]
-            entries[_TWICE] = next(name for name in names if names.count(name) > 1)
+            entries[_DUPLICATE] = next(name for name in names if names.count(name) > 1)
         return entries
 
     try:
         value = json.loads(
             # Some editors write a byte order mark.
             text.removeprefix("\ufeff") if isinstance(text, str) else text,
-            object_pairs_hook=as_object,
+            object_pairs_hook=build_object,
             parse_constant=_refuse_constant if finite else None,
         )
         if twice:
-            _refuse_twice(value, "")
+            _refuse_duplicates(value, "")
     except json.JSONDecodeError:
         raise
     except UnicodeDecodeError as error:
@@ -59,16 +59,16 @@ def parse_json(text: str | bytes, *, finite: bool = True) -> Any:
     return value
 
 
-def _refuse_twice(value: Any, place: str) -> None:
+def _refuse_duplicates(value: Any, place: str) -> None:
     """Raises an error about the first object that has an entry twice, if there is one."""
     if isinstance(value, dict):
-        if _TWICE in value:
-            raise ValueError(f"{place or 'it'} has the entry {shown(value[_TWICE])} twice")
+        if _DUPLICATE in value:
+            raise ValueError(f"{place or 'it'} has the entry {shown(value[_DUPLICATE])} twice")
         for name, item in value.items():
-            _refuse_twice(item, f"{place}.{name}" if place else name)
+            _refuse_duplicates(item, f"{place}.{name}" if place else name)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _refuse_twice(item, f"{place}[{index}]")
+            _refuse_duplicates(item, f"{place}[{index}]")
 
 
 def _refuse_constant(text: str) -> float:
@@ -82,7 +82,7 @@ def shown(value: object) -> str:
         return "a list"
     if isinstance(value, dict):
         return "an object"
-    # Only the beginning of a long text is looked at.
+    # A long text need not be encoded as a whole.
     value = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
     try:
         text = json.dumps(value) if isinstance(value, str | int | float | None) else repr(value)

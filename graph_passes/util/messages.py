@@ -1,4 +1,4 @@
-"""Messages, and what they quote, that stay short and show whatever is in them."""
+"""Shortening and escaping the text of messages."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import unicodedata
 
 __all__ = ["plain_text", "quoted", "shortened"]
 
-# Control and format characters, halves of characters, and ends of lines and paragraphs: a terminal
-# obeys them, they reverse or hide the text around them, or XML does not take them.
-_ACTIVE_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
-_NO_CHARACTERS = ("\ufffe", "\uffff")
-_LONGEST, _LONGEST_NAME = 1200, 60
+# Control and format characters, surrogates, and ends of lines and paragraphs: terminals execute
+# them, they reverse or hide the text around them, or XML forbids them.
+_CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_NONCHARACTERS = ("\ufffe", "\uffff")
+_MAX_CHARS, _MAX_VALUE_CHARS = 1200, 60
 
 
 def shortened(text: str) -> str:
-    """Leaves out the middle of a message that is too long to be read."""
-    if len(text) <= _LONGEST:
+    """Leaves out the middle of a long message."""
+    if len(text) <= _MAX_CHARS:
         return text
-    return f"{text[: _LONGEST * 2 // 3]} … {text[-_LONGEST // 3 :]}"
+    return f"{text[: _MAX_CHARS * 2 // 3]} … {text[-_MAX_CHARS // 3 :]}"
 
 
 def quoted(value: object) -> str:
-    """Writes a value as Python does, a text in quotes; of one that is long only the beginning."""
-    if isinstance(value, str) and len(value) > _LONGEST_NAME:
-        return f"{value[: _LONGEST_NAME - 1]!r}…"
+    """Formats a value as `repr`, and cuts long values."""
+    if isinstance(value, str) and len(value) > _MAX_VALUE_CHARS:
+        return f"{value[: _MAX_VALUE_CHARS - 1]!r}…"
     try:
         text = repr(value)
     except ValueError:
         return "a number of thousands of digits"
-    return text if len(text) <= 2 * _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+    return text if len(text) <= 2 * _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
 def plain_text(text: str, *, lines: bool = False) -> str:
-    r"""Escapes the characters that do something where a text is shown, as Python writes them.
+    r"""Escapes control characters, and others that affect how a text is displayed.
 
-    Everything that comes from elsewhere, such as names of operations and lines of logs, goes
-    through this before it goes to a terminal, a table, a page or a picture.
+    Text from outside, such as names of operations and lines of logs, must pass through this
+    function before it is written to a terminal, a table, a page or a picture.
 
     Args:
         text: any text.
-        lines: whether it may have several lines.
+        lines: keeps line breaks.
 
     Example:
         >>> print(plain_text("a\x1b[31mb"))
@@ -48,12 +48,12 @@ def plain_text(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each.encode("unicode_escape").decode() if _is_active(each, lines=lines) else each
+        each.encode("unicode_escape").decode() if _is_control(each, lines=lines) else each
         for each in text
     )
 
 
-def _is_active(character: str, *, lines: bool) -> bool:
+def _is_control(character: str, *, lines: bool) -> bool:
     if character == "\n":
         return not lines
-    return unicodedata.category(character) in _ACTIVE_CATEGORIES or character in _NO_CHARACTERS
+    return unicodedata.category(character) in _CONTROL_CATEGORIES or character in _NONCHARACTERS

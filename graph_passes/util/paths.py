@@ -1,4 +1,4 @@
-"""Paths, checked before they are used."""
+"""Validation of paths that users pass."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from graph_passes.util.messages import quoted
 
 __all__ = ["check_path"]
 
-# Linux takes no longer ones.
-_LONGEST = 4096
+# PATH_MAX of Linux.
+_MAX_CHARS = 4096
 
 
 def check_path(path: object, argument: str, kind: str) -> None:
-    """Makes sure that this can be a path.
+    """Checks that a value can be a path.
 
     Args:
-        path: to be checked.
-        argument: what messages call it.
-        kind: of what it is the path, such as "file".
+        path: the value.
+        argument: its name in messages.
+        kind: the kind of object at the path, such as "file".
 
     Raises:
-        ValueError: it cannot be one.
+        ValueError: the value cannot be a path.
     """
     wanted = f"{argument} is the path of a {kind}, not"
     if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
@@ -31,13 +31,13 @@ def check_path(path: object, argument: str, kind: str) -> None:
         is_path = bool(text) and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:  # Lone surrogates.
         is_path = False
-    if not is_path or len(text) > _LONGEST:
+    if not is_path or len(text) > _MAX_CHARS:
         raise ValueError(f"{wanted} {shown(text)}")
     if not os.path.isabs(text):
         try:
             os.getcwd()
         except OSError:
             raise ValueError(
-                f"{argument} {shown(text)} is a path in the working directory, which has been "
-                "deleted: give the whole path"
+                f"{argument} {shown(text)} is a path in the working directory, which has "
+                "been deleted: give the whole path"
             ) from None

@@ -1,4 +1,4 @@
-"""Orders in which nodes of a graph come after what they wait for, and chains of such nodes."""
+"""Topological orders, cycles and longest paths of directed graphs."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ def topological_order(
     *,
     breaks_cycles: bool = False,
 ) -> np.ndarray:
-    """Orders nodes so that each comes after those it waits for.
+    """Sorts nodes topologically: each comes after its predecessors.
 
     Args:
-        count: how many nodes there are.
+        count: the number of nodes.
         edges: int [num_edges, 2], (node before, node after); may repeat.
-        prefers: which of the nodes that can be taken is: the one with the lowest number; the one
-            that can be for the shortest time, so that a path is followed as far as it goes before
-            the next is begun; or the one that can be for the longest. Of those that can be since
-            the same time, the one with the lowest number.
-        breaks_cycles: whether the lowest node that is left is taken where all wait for each other.
+        prefers: the choice among ready nodes: "lowest" number; "newest", the node that became ready
+            last, which follows each path to its end before it begins the next; or "oldest". Ties
+            go to the lowest number.
+        breaks_cycles: takes the lowest node that is left when none is ready.
 
     Returns:
-        int32 [count], the nodes to take one after the other. Shorter if there is a cycle that is
-        not broken: what lies on it or behind it is missing.
+        int32 [count], the nodes in order. Shorter if there is an unbroken cycle: the nodes on it
+        and their successors are missing.
     """
     before, after = edges.T
     if prefers == "lowest" and (before < after).all():
         return np.arange(count, dtype=np.int32)
-    # The node that was pushed last is the newest.
+    # A stack pops the newest first, so followers are pushed in descending order.
     by_before = np.lexsort((-after if prefers == "newest" else after, before))
     followers = after[by_before].tolist()
     start = np.searchsorted(before[by_before], np.arange(count + 1)).tolist()
@@ -75,21 +74,21 @@ def topological_order(
 
 
 def find_cycle(count: int, edges: np.ndarray) -> list[int]:
-    """Finds nodes that wait for each other.
+    """Finds a cycle.
 
     Args:
-        count: how many nodes there are.
+        count: the number of nodes.
         edges: int [num_edges, 2], (node before, node after), with at least one cycle.
 
     Returns:
         The nodes of one cycle, each before the next and the last before the first.
     """
-    stuck = np.ones(count, np.bool_)
-    stuck[topological_order(count, edges)] = False
-    # Whatever is stuck waits for something that is, so going back from it ends in a cycle.
-    before, after = edges[stuck[edges].all(axis=1)].T
+    is_left = np.ones(count, np.bool_)
+    is_left[topological_order(count, edges)] = False
+    # Each leftover node has a leftover predecessor, so following predecessors reaches a cycle.
+    before, after = edges[is_left[edges].all(axis=1)].T
     waits_for = dict(zip(after.tolist(), before.tolist(), strict=True))
-    path = [int(np.argmax(stuck))]
+    path = [int(np.argmax(is_left))]
     position = {path[0]: 0}
     while True:
         previous = waits_for[path[-1]]
@@ -102,24 +101,23 @@ def find_cycle(count: int, edges: np.ndarray) -> list[int]:
 def longest_before(
     order: np.ndarray, edges: np.ndarray, secs: np.ndarray, edge_secs: np.ndarray | None = None
 ) -> np.ndarray:
-    """Adds up the longest chain of nodes that each node has to wait for.
+    """Computes the length of the longest path to each node.
 
-    With the order and the edges turned round, it is the longest chain that waits for each node.
+    With order and edges reversed, it is the length of the longest path from each node.
 
     Args:
         order: int [num_nodes], the nodes in a topological order.
         edges: int [num_edges, 2], (node before, node after); may repeat.
-        secs: float64 [num_nodes], what nodes take.
-        edge_secs: float64 [num_edges], what lies between the two nodes of each edge; nothing by
-            default.
+        secs: float64 [num_nodes], the times of the nodes.
+        edge_secs: float64 [num_edges], the times of the edges; 0 by default.
 
     Returns:
-        float64 [num_nodes], without the node itself.
+        float64 [num_nodes], the lengths without the node itself.
     """
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     between = np.zeros(len(edges)) if edge_secs is None else edge_secs
-    # The edges into a node come before those out of it.
+    # Sorted so, all edges into a node come before the edges out of it.
     sorted_edges = np.argsort(position[edges[:, 0]], kind="stable")
     longest, own = [0.0] * len(order), secs.tolist()
     for (before, after), gap in zip(

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import stat
 
 __all__ = ["check_takes_files", "is_special", "remove_what_is_left", "write_whole"]
 
-# Marks a file that is not whole yet: on Linux this bit of a file has no other meaning, and nobody
-# sets it by chance. A name alone would not say who made the file.
+# The sticky bit marks an unfinished file: on Linux it has no other meaning for files, and nobody
+# sets it by chance. The name alone would not prove that this module made the file.
 _UNFINISHED = stat.S_ISVTX
 _NAME_CHARS = 60
 _TEMPORARY_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file; what was there before stays until the new one is whole.
+    """Writes a file atomically: the old content stays until the new one is complete.
 
-    A link stays a link, a pipe or a device is written to, and a file keeps its permissions.
+    Links are followed, pipes and devices are written to, and files keep their permissions.
 
     Raises:
-        OSError: it cannot be written; the error has the name of the file.
+        OSError: the file cannot be written; the error has its name.
     """
-    target = _target_of(path)
+    target = _resolve_target(path)
     try:
         if is_special(target):
             with open(target, "wb") as file:
@@ -35,17 +35,19 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         else:
             _replace(target, data)
     except OSError as error:
-        # The name of the file, not that of something beside it; a full disk names none.
+        # The original error names the temporary file, or none where the disk is full.
         raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
 
 
 def check_takes_files(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a file can be written to a path, and removes what a kill has left beside it.
+    """Checks that `write_whole` can write to a path, and removes temporary files beside it.
+
+    Only the temporary files of killed writers are removed.
 
     Raises:
-        OSError: it cannot be.
+        OSError: the path cannot be written to.
     """
-    target = _target_of(path)
+    target = _resolve_target(path)
     if is_special(target):
         return
     directory, name = os.path.split(target)
@@ -55,14 +57,14 @@ def check_takes_files(path: str | os.PathLike[str]) -> None:
     os.unlink(temporary)
 
 
-def _target_of(path: str | os.PathLike[str]) -> str:
-    """Finds what is written to: where links lead, but not those of /dev/stdout and the like."""
+def _resolve_target(path: str | os.PathLike[str]) -> str:
+    """Follows links, except those of /dev/stdout and the like."""
     path = os.path.abspath(path)
     return path if path.startswith(("/dev/", "/proc/")) else os.path.realpath(path)
 
 
 def is_special(path: str) -> bool:
-    """Says whether this is something like /dev/null, which must not be replaced by a file."""
+    """Returns whether a path is a pipe or device, which must not be replaced by a file."""
     return path.startswith(("/dev/fd/", "/dev/std", "/proc/")) or (
         os.path.exists(path) and not os.path.isfile(path)
     )
@@ -79,10 +81,10 @@ def _replace(path: str, data: bytes) -> None:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
-            # Some file systems say only now that there was no room.
+            # Some file systems report a full disk only here.
             os.fsync(file)
             os.replace(temporary, path)
-            # Only now: what a kill leaves under the other name always has the mark.
+            # Unmark after the rename, so that every temporary file of a killed writer is marked.
             os.fchmod(file, mode)
         finally:
             os.close(file)
@@ -93,16 +95,16 @@ def _replace(path: str, data: bytes) -> None:
 
 
 def _open_temporary(path: str) -> tuple[str, int]:
-    """Makes a file beside another one: a rename is atomic within one file system only.
+    """Creates a temporary file beside a file: renames are atomic only within one file system.
 
-    Its name cannot be guessed, so that nobody puts a link in its place. It is locked as long as
-    this process lives, and marked as unfinished.
+    Its name cannot be guessed, so that nobody can plant a link there. It is locked until this
+    process ends, and marked as unfinished.
 
     Raises:
-        OSError: it cannot be made, or the other file may not be written to.
+        OSError: it cannot be created, or the existing file is not writable.
     """
     if os.path.exists(path) and not os.access(path, os.W_OK):
-        # A rename would replace what its owner has protected.
+        # A rename would replace the file although it is write-protected.
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
     directory, name = os.path.split(path)
     # Names may be up to 255 bytes.
@@ -116,22 +118,22 @@ def _open_temporary(path: str) -> tuple[str, int]:
 
 
 def remove_what_is_left(directory: str | os.PathLike[str], name: str = "") -> None:
-    """Removes files that writers have left behind in a directory when they were killed.
+    """Removes the temporary files of killed writers.
 
     Args:
-        directory: where they wrote to.
-        name: of the file that they wrote; "" for all files.
+        directory: the directory of the written files.
+        name: the name of the written file; "" for all files.
     """
     try:
         there = os.listdir(directory)
     except OSError:
-        return  # There is nothing that could be removed.
+        return
     for left in there:
         match = _TEMPORARY_NAME.fullmatch(left)
         if match is None or (name and match["name"] != name[:_NAME_CHARS]):
             continue
         path = os.path.join(directory, left)
-        # What cannot be opened or locked is another user's, or is being written.
+        # A file that cannot be opened or locked is another user's, or is being written.
         with contextlib.suppress(OSError):
             if not _is_unfinished(os.lstat(path)):
                 continue
@@ -145,7 +147,7 @@ def remove_what_is_left(directory: str | os.PathLike[str], name: str = "") -> No
 
 
 def _is_unfinished(status: os.stat_result) -> bool:
-    """Says whether a file is one that a process of this user has not finished."""
+    """Returns whether a file is an unfinished file of this user."""
     return (
         stat.S_ISREG(status.st_mode)
         and bool(status.st_mode & _UNFINISHED)

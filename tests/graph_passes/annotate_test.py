@@ -15,21 +15,21 @@ GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 
 
 def functional_graph_def() -> tf1.GraphDef:
-    """value -> call of a function -> negative."""
+    """Builds value -> call of a function -> negative."""
     with tf.Graph().as_default() as graph:
         double = tf.function(lambda value: value * 2.0)
         tf.negative(double(tf.constant(1.0, name="value")), name="negative")
     return graph.as_graph_def()
 
 
-def copy_of(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+def copy_graph(graph_def: tf1.GraphDef) -> tf1.GraphDef:
     copy = tf1.GraphDef()
     copy.CopyFrom(graph_def)
     return copy
 
 
-def without_devices(graph_def: tf1.GraphDef) -> tf1.GraphDef:
-    copy = copy_of(graph_def)
+def clear_devices(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+    copy = copy_graph(graph_def)
     for nodes in (copy.node, *(f.node_def for f in copy.library.function)):
         for node in nodes:
             node.device = ""
@@ -42,13 +42,13 @@ def devices(graph_def: tf1.GraphDef) -> dict[str, str]:
 
 class PassTestCase(tf.test.TestCase):
     def assert_unmodified(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> None:
-        before = copy_of(graph_def)
+        before = copy_graph(graph_def)
         self.assertIs(graph_pass.run(graph_def), graph_def)
         self.assertEqual(graph_def, before)
 
-    def modified(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> tf1.GraphDef:
-        """Runs a pass on a graph, and makes sure that the graph stays as it is."""
-        before = copy_of(graph_def)
+    def run_and_check_input(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> tf1.GraphDef:
+        """Runs a pass, and checks that its input is unchanged."""
+        before = copy_graph(graph_def)
         result = graph_pass.run(graph_def)
         self.assertIsNot(result, graph_def)
         self.assertEqual(graph_def, before)
@@ -61,24 +61,24 @@ class AnnotateTest(PassTestCase, parameterized.TestCase):
         graph_def = graphs.shared(name).graph.as_graph_def()
         names = [node.name for node in graph_def.node]
         assignment = {n: (CPU, GPU)[i % 2] for i, n in enumerate(names) if i % 3}
-        placed = self.modified(Annotate(assignment), graph_def)
+        placed = self.run_and_check_input(Annotate(assignment), graph_def)
         self.assertEqual(devices(placed), assignment | devices(graph_def))
         self.assertEqual(
-            without_devices(placed).SerializeToString(deterministic=True),
-            without_devices(graph_def).SerializeToString(deterministic=True),
+            clear_devices(placed).SerializeToString(deterministic=True),
+            clear_devices(graph_def).SerializeToString(deterministic=True),
         )
 
-    def test_operation_that_has_a_device_keeps_it(self):
+    def test_operations_keep_their_device(self):
         graph_def = functional_graph_def()
         graph_def.node[0].device = "/gpu:3"
-        placed = self.modified(Annotate({"value": CPU, "negative": GPU}), graph_def)
+        placed = self.run_and_check_input(Annotate({"value": CPU, "negative": GPU}), graph_def)
         self.assertEqual(devices(placed), {graph_def.node[0].name: "/gpu:3", "negative": GPU})
 
-    def test_placed_graph_stays_as_it_is(self):
+    def test_placed_graph_is_unchanged(self):
         annotate = Annotate({"value": CPU, "negative": GPU})
         self.assert_unmodified(annotate, annotate.run(functional_graph_def()))
 
-    def test_nothing_to_write_changes_nothing(self):
+    def test_empty_assignment_changes_nothing(self):
         for assignment in ({}, {"value": ""}):
             self.assert_unmodified(Annotate(assignment), functional_graph_def())
 
@@ -88,27 +88,27 @@ class AnnotateTest(PassTestCase, parameterized.TestCase):
 
 
 class ClearDevicesTest(PassTestCase):
-    def test_all_devices_go_and_nothing_else(self):
+    def test_clears_devices_and_nothing_else(self):
         graph_def = functional_graph_def()
-        placed = copy_of(graph_def)
+        placed = copy_graph(graph_def)
         for nodes in (placed.node, placed.library.function[0].node_def):
             for node in nodes:
                 node.device = "/device:GPU:1"
-        self.assertEqual(self.modified(ClearDevices(), placed), graph_def)
+        self.assertEqual(self.run_and_check_input(ClearDevices(), placed), graph_def)
 
-    def test_devices_in_functions_alone_go(self):
+    def test_clears_devices_in_functions(self):
         graph_def = functional_graph_def()
         graph_def.library.function[0].node_def[0].device = "/gpu:0"
-        cleared = self.modified(ClearDevices(), graph_def)
-        self.assertEqual(cleared, without_devices(graph_def))
+        cleared = self.run_and_check_input(ClearDevices(), graph_def)
+        self.assertEqual(cleared, clear_devices(graph_def))
 
-    def test_graph_without_devices_stays_as_it_is(self):
+    def test_graph_without_devices_is_unchanged(self):
         self.assert_unmodified(ClearDevices(), functional_graph_def())
 
 
 class DropDanglingColocationTest(PassTestCase):
     def graph_def(self, *classes: bytes) -> tf1.GraphDef:
-        """a, b and c; c has these classes."""
+        """Builds constants a, b and c; c has these classes."""
         with tf.Graph().as_default() as graph:
             for name in "abc":
                 tf.constant(1.0, name=name)
@@ -117,25 +117,25 @@ class DropDanglingColocationTest(PassTestCase):
             graph_def.node[2].attr["_class"].list.s.extend(classes)
         return graph_def
 
-    def test_names_that_are_there_stay_and_others_go(self):
+    def test_drops_missing_names_only(self):
         graph_def = self.graph_def(b"loc:@a", b"loc:@lost", b"own", b"loc:@b")
-        dropped = self.modified(DropDanglingColocation(), graph_def)
+        dropped = self.run_and_check_input(DropDanglingColocation(), graph_def)
         self.assertEqual(dropped, self.graph_def(b"loc:@a", b"own", b"loc:@b"))
 
-    def test_attribute_that_would_be_empty_goes(self):
+    def test_drops_empty_attributes(self):
         graph_def = self.graph_def(b"loc:@lost", b"loc:@lost_too")
         dropped = DropDanglingColocation().run(graph_def)
         self.assertEqual(dropped, self.graph_def())
         with tf.Graph().as_default():
             tf.graph_util.import_graph_def(dropped)
 
-    def test_graph_without_dangling_names_stays_as_it_is(self):
+    def test_graph_without_dangling_names_is_unchanged(self):
         for graph_def in (self.graph_def(), self.graph_def(b"loc:@a"), self.graph_def(b"own")):
             self.assert_unmodified(DropDanglingColocation(), graph_def)
         made = graphs.v1_ref_variables()
         self.assert_unmodified(DropDanglingColocation(), made.graph.as_graph_def())
 
-    def test_pruned_graph_imports_again(self):
+    def test_pruned_graph_can_be_imported(self):
         made = graphs.v1_ref_variables()
         graph_def = made.graph.as_graph_def()
         kept = [node for node in graph_def.node if node.name.startswith("layer_0/weights/Adam")]

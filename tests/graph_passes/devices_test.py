@@ -35,7 +35,7 @@ class DeviceTypeTest(parameterized.TestCase):
         ("/replica:0/task:12", ""),
         ("", ""),
     )
-    def test_type_is_told_from_the_name(self, name, expected):
+    def test_extracts_the_type(self, name, expected):
         self.assertEqual(device_type_of(name), expected)
 
 
@@ -44,14 +44,14 @@ class IsDeviceRequestTest(parameterized.TestCase):
         *("", "/", "/gpu:0", "/CPU:*", "/job:worker", "/job:*/task:1", "/device:GPU", "/device:*"),
         *("/job:worker/replica:0/task:1/device:XLA_CPU:0", "/gpu:0/job:worker"),
     )
-    def test_what_tensorflow_reads_is_one(self, name):
+    def test_accepts_requests(self, name):
         self.assertTrue(is_device_request(name))
 
     @parameterized.parameters(
         *("gpu:0", "GPU", "/gpu", "/gpu:", "/gpu:-1", "/xpu:0", "/job:worker/gpu:zero", "/job:"),
         *("/task:one", "/task:99999999999", "//", "/gpu:0\n"),
     )
-    def test_anything_else_is_none(self, name):
+    def test_rejects_invalid_requests(self, name):
         self.assertFalse(is_device_request(name))
 
 
@@ -65,7 +65,7 @@ class IsDeviceNameTest(parameterized.TestCase):
         ("CPU:-1", False),
         (0, False),
     )
-    def test_only_what_tensorflow_understands_is_a_name(self, name, expected):
+    def test_accepts_only_names_of_one_device(self, name, expected):
         self.assertEqual(is_device_name(name), expected)
 
 
@@ -81,17 +81,15 @@ class HomeDeviceTest(parameterized.TestCase):
         ("/device:GPU:0/task:1", 3),
         ("/job:worker/replica:0/task:1/device:GPU:1", 4),
     )
-    def test_first_device_that_agrees_is_meant(self, requested, expected):
+    def test_takes_the_first_device_that_agrees(self, requested, expected):
         self.assertEqual(home_device(requested, DEVICES), expected)
 
     @parameterized.parameters(("/task:1/device:TPU:0", 2), ("/job:worker/task:1/gpu:7", 2))
-    def test_first_device_of_its_task_stands_in_for_one_that_is_not_there(
-        self, requested, expected
-    ):
+    def test_falls_back_to_the_first_device_of_the_task(self, requested, expected):
         self.assertEqual(home_device(requested, DEVICES), expected)
 
     @parameterized.parameters("/job:ps", "/task:2/cpu:0", "/device:TPU:0", "nonsense")
-    def test_first_device_stands_in_for_one_that_is_not_there(self, requested):
+    def test_falls_back_to_the_first_device(self, requested):
         self.assertEqual(home_device(requested, DEVICES), 0)
 
 
@@ -104,7 +102,7 @@ class HasDeviceTest(parameterized.TestCase):
         ("/task:2/cpu:0", False, False),
         ("/job:ps", False, False),
     )
-    def test_soft_placement_asks_for_job_and_task_only(self, requested, hard, soft):
+    def test_soft_placement_compares_only_job_and_task(self, requested, hard, soft):
         self.assertEqual(has_device(requested, DEVICES), hard)
         self.assertEqual(has_device(requested, DEVICES, soft=True), soft)
 

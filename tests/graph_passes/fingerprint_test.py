@@ -18,7 +18,7 @@ def function_graph_def() -> tf1.GraphDef:
     return graph.as_graph_def()
 
 
-def copy_of(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+def copy_graph(graph_def: tf1.GraphDef) -> tf1.GraphDef:
     copy = tf1.GraphDef()
     copy.CopyFrom(graph_def)
     return copy
@@ -104,7 +104,7 @@ def lookup_table() -> None:
     tf.lookup.StaticHashTable(values, 0).lookup(tf.constant(["a"]))
 
 
-def built(build) -> tf1.GraphDef:
+def build_graph(build) -> tf1.GraphDef:
     with tf.Graph().as_default() as graph:
         build()
     return graph.as_graph_def()
@@ -114,7 +114,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
     def test_looks_like_a_hash(self):
         self.assertRegex(graph_fingerprint(function_graph_def()), "^[0-9a-f]{64}$")
 
-    def test_graph_built_again_has_the_same(self):
+    def test_rebuilt_graph_has_the_same_fingerprint(self):
         for name, factory in graphs.FACTORIES.items():
             made = graphs.shared(name), factory()
             first, second = (each.graph.as_graph_def() for each in made)
@@ -123,32 +123,32 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         while_loop, condition, function_with_gradient, custom_gradient, dataset_map, lookup_table
     )
-    def test_numbers_that_tensorflow_makes_up_do_not_matter(self, build):
-        first, second = built(build), built(build)
+    def test_generated_numbers_in_names_do_not_matter(self, build):
+        first, second = build_graph(build), build_graph(build)
         self.assertNotEqual(first, second)
         self.assertEqual(graph_fingerprint(first), graph_fingerprint(second))
 
-    def test_which_function_a_node_calls_matters(self):
-        graph_def = built(condition)
+    def test_called_function_matters(self):
+        graph_def = build_graph(condition)
         call = next(n for n in graph_def.node if "then_branch" in n.attr)
-        exchanged = copy_of(graph_def)
+        exchanged = copy_graph(graph_def)
         other = next(n for n in exchanged.node if n.name == call.name)
         other.attr["then_branch"].func.name = call.attr["else_branch"].func.name
         other.attr["else_branch"].func.name = call.attr["then_branch"].func.name
         self.assertNotEqual(graph_fingerprint(exchanged), graph_fingerprint(graph_def))
 
-    def test_change_of_a_function_that_a_function_calls_matters(self):
+    def test_nested_functions_matter(self):
         graph_def = tf1.GraphDef()
         for name, op in (("outer", "inner"), ("inner", "Tanh")):
             function = graph_def.library.function.add()
             function.signature.name = name
             function.node_def.add(name="node", op=op)
         graph_def.node.add(name="call", op="outer")
-        changed = copy_of(graph_def)
+        changed = copy_graph(graph_def)
         changed.library.function[1].node_def[0].op = "Sigmoid"
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
 
-    def test_function_may_call_itself(self):
+    def test_accepts_recursive_functions(self):
         graph_def = tf1.GraphDef()
         function = graph_def.library.function.add()
         function.signature.name = "again"
@@ -156,25 +156,25 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         graph_def.node.add(name="call", op="again")
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
-    def test_calls_may_be_nested_hundreds_of_levels_deep(self):
+    def test_accepts_deeply_nested_calls(self):
         prints = {graph_fingerprint(nested_functions(depth)) for depth in (499, 500)}
         self.assertLen(prints, 2)
 
-    def test_gradient_may_be_missing(self):
+    def test_accepts_missing_gradient_functions(self):
         graph_def = function_graph_def()
         name = graph_def.library.function[0].signature.name
         graph_def.library.gradient.add(function_name=name, gradient_func="lost")
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
-    def test_all_test_graphs_differ(self):
+    def test_test_graphs_have_different_fingerprints(self):
         made = map(graphs.shared, graphs.FACTORIES)
         prints = [graph_fingerprint(each.graph.as_graph_def()) for each in made]
         self.assertLen(set(prints), len(graphs.FACTORIES))
 
-    def test_order_does_not_matter(self):
+    def test_order_of_nodes_does_not_matter(self):
         graph_def = graphs.lstm().graph.as_graph_def()
         graph_def.library.CopyFrom(function_graph_def().library)
-        shuffled = copy_of(graph_def)
+        shuffled = copy_graph(graph_def)
         del shuffled.node[:], shuffled.library.function[:]
         random = np.random.default_rng(0)
         shuffled.node.extend(graph_def.node[i] for i in random.permutation(len(graph_def.node)))
@@ -183,7 +183,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_devices_and_notes_do_not_matter(self):
         graph_def = function_graph_def()
-        noted = copy_of(graph_def)
+        noted = copy_graph(graph_def)
         for nodes in (noted.node, noted.library.function[0].node_def):
             for node in nodes:
                 node.device = "/device:GPU:1"
@@ -194,7 +194,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         "while_loop_v2", "cond_v2", "partitioned_call", "tf_data_iterators", "lstm", "cond_v1"
     )
-    def test_what_an_export_adds_or_leaves_out_does_not_matter(self, name):
+    def test_attributes_changed_by_an_export_do_not_matter(self, name):
         live = graphs.shared(name).graph.as_graph_def()
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(live, name="")
@@ -211,9 +211,9 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         for form, graph_def in exported.items():
             self.assertEqual(graph_fingerprint(graph_def), graph_fingerprint(live), form)
 
-    def test_attributes_that_differ_from_their_default_matter(self):
+    def test_attributes_other_than_defaults_matter(self):
         graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
-        changed = copy_of(graph_def)
+        changed = copy_graph(graph_def)
         next(n for n in changed.node if n.op == "MatMul").attr["transpose_a"].b ^= True
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
 
@@ -228,18 +228,18 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_change_of_the_graph_matters(self, change):
         graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
-        changed = copy_of(graph_def)
+        changed = copy_graph(graph_def)
         change(changed)
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
 
     @parameterized.parameters(change_function, add_function, add_gradient)
     def test_change_of_the_library_matters(self, change):
         graph_def = function_graph_def()
-        changed = copy_of(graph_def)
+        changed = copy_graph(graph_def)
         change(changed)
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
 
-    def test_graph_stays_as_it_is(self):
+    def test_does_not_change_the_graph(self):
         graph_def = function_graph_def()
         for node in graph_def.node:
             node.device = "/cpu:0"

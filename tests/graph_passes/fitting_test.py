@@ -1,4 +1,4 @@
-"""Tests of putting a saved placement on a graph that may have changed."""
+"""Tests of fitting a saved placement to a graph that may have changed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def placement(**assignment: str) -> Placement:
 
 
 class FitTest(tf.test.TestCase):
-    def test_what_matches_is_taken_and_the_rest_is_told(self):
+    def test_returns_matches_and_lists_the_rest(self):
         fitted = fit(graph(), placement(b=_CPUS[1], gone=_CPUS[0]))
         self.assertEqual(fitted.assignment, {"b": _CPUS[1]})
         self.assertEqual(fitted.missing, ("gone",))
         self.assertEqual(fitted.unplaced, ("a",))
 
-    def test_the_placement_of_another_graph_is_refused(self):
+    def test_rejects_the_placement_of_another_graph(self):
         with self.assertRaisesRegex(GraphError, "none of its 2 operations is in it, such as 'x'"):
             fit(graph(), placement(x=_CPUS[0], y=_CPUS[1]))
 
-    def test_a_graph_that_is_elsewhere_refuses(self):
-        with self.assertRaisesRegex(GraphError, "'b': it is left where it is"):
+    def test_rejects_a_graph_with_other_devices(self):
+        with self.assertRaisesRegex(GraphError, "'b': it is pinned"):
             fit(graph("/device:CPU:0"), placement(b=_CPUS[1]))
 
-    def test_a_graph_that_is_placed_like_this_needs_nothing(self):
+    def test_placed_graph_needs_no_changes(self):
         self.assertEqual(fit(graph(_CPUS[1]), placement(b=_CPUS[1])).assignment, {})
 
-    def test_an_empty_placement_fits_everything(self):
+    def test_empty_placement_fits_every_graph(self):
         self.assertEqual(fit(graph(), placement()).assignment, {})
 
 

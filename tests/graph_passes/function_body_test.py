@@ -10,7 +10,7 @@ tf1 = tf.compat.v1
 
 
 def graph_of_call(function: tf.types.experimental.PolymorphicFunction, *inputs: tf.Tensor):
-    """A graph that calls a function, and the function's name."""
+    """Builds a graph that calls a function, and returns it with the function's name."""
     with tf.Graph().as_default() as graph:
         function(*(tf1.placeholder(value.dtype, value.shape) for value in inputs))
     graph_def = graph.as_graph_def()
@@ -19,7 +19,7 @@ def graph_of_call(function: tf.types.experimental.PolymorphicFunction, *inputs: 
 
 
 class FunctionBodyTest(tf.test.TestCase):
-    def test_shapes_are_those_of_the_call(self):
+    def test_shapes_follow_from_the_call(self):
         @tf.function(input_signature=[tf.TensorSpec([None, None])] * 2)
         def product(a, b):
             return tf.matmul(a, b)
@@ -31,7 +31,7 @@ class FunctionBodyTest(tf.test.TestCase):
             [product_at] = body.has_type(["MatMul"]).nonzero()[0]
             self.assertEqual(body.tensor_shapes[body.output_start[product_at]], (rows, 5))
 
-    def test_arguments_without_shape_stay_unknown(self):
+    def test_arguments_may_have_no_shape(self):
         @tf.function(input_signature=[tf.TensorSpec(None)])
         def twice(a):
             return a + a
@@ -42,7 +42,7 @@ class FunctionBodyTest(tf.test.TestCase):
         body = FunctionBodies(graph_def).body(name, [Argument((-1, 4))]).graph
         self.assertEqual(body.tensor_shapes[0], (-1, 4))
 
-    def test_variables_have_their_shapes_within_functions_of_functions(self):
+    def test_variables_have_shapes_in_nested_functions(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [4, 6], use_resource=True)
 
@@ -65,7 +65,7 @@ class FunctionBodyTest(tf.test.TestCase):
         [inner_call] = [n for n in body.graph_def.node if n.op.endswith("PartitionedCall")]
         self.assertIn(inner_call.attr["f"].func.name, bodies)
 
-    def test_outputs_in_lists_are_told_apart(self):
+    def test_distinguishes_outputs_in_lists(self):
         @tf.function
         def second_half(a):
             _, second = tf.split(a, 2)
@@ -77,7 +77,7 @@ class FunctionBodyTest(tf.test.TestCase):
         [split] = body.has_type(["Split"]).nonzero()[0]
         self.assertEqual(body.input_tensors[exp], [int(body.output_start[split]) + 1])
 
-    def test_what_a_call_does_not_run_is_not_needed(self):
+    def test_unused_operations_are_not_needed(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [], use_resource=True)
 
@@ -96,7 +96,7 @@ class FunctionBodyTest(tf.test.TestCase):
         self.assertContainsSubset(["used", "state"], needed)
         self.assertNotIn("unused", needed)
 
-    def test_arguments_and_results_are_found_in_the_graph(self):
+    def test_finds_arguments_and_results(self):
         graph_def, name = graph_of_call(
             tf.function(lambda a, b: (b, a + b)), tf.constant(1), tf.constant(2)
         )
@@ -107,19 +107,19 @@ class FunctionBodyTest(tf.test.TestCase):
         given = [body.graph.type_of(int(body.graph.tensor_producer[t])) for t in (first, second)]
         self.assertEqual(given, ["Placeholder", "Const"])
 
-    def test_a_loop_hands_on_what_its_body_returns_unchanged(self):
+    def test_finds_loop_invariant_arguments(self):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
             limit = tf1.placeholder(tf.int32, [])
             tf1.while_loop(lambda i, a: i < limit, lambda i, a: (i + 1, a * 2.0), [0, 1.0])
         graph_def = graph.as_graph_def()
         [loop] = [node for node in graph_def.node if node.op.endswith("While")]
         bodies = FunctionBodies(graph_def)
-        # TensorFlow's own counter, the limit of that, i, a, and the captured limit.
-        stay = bodies.handed_on(loop.attr["body"].func.name)
+        # The arguments are TensorFlow's counter and its limit, i, a, and the captured limit.
+        stay = bodies.find_invariant_arguments(loop.attr["body"].func.name)
         self.assertEqual(stay, [False, True, False, False, True])
-        self.assertEqual(bodies.handed_on("gone"), [])
+        self.assertEqual(bodies.find_invariant_arguments("gone"), [])
 
-    def test_a_function_that_is_not_there_is_named(self):
+    def test_error_names_missing_functions(self):
         with self.assertRaisesRegex(GraphError, "no function 'gone'"):
             FunctionBodies(tf1.GraphDef()).body("gone", [])
 

@@ -12,8 +12,8 @@ from tests.function_parts import add_call, add_conditional, add_function, graph_
 tf1 = tf.compat.v1
 
 
-def library(**calls: list[str]) -> tf1.GraphDef:
-    """Functions by name, each with a partitioned call of every function in its list."""
+def build_library(**calls: list[str]) -> tf1.GraphDef:
+    """Builds functions, each with a partitioned call of every function in its list."""
     graph_def = tf1.GraphDef()
     for name, called in calls.items():
         function = graph_def.library.function.add()
@@ -25,47 +25,47 @@ def library(**calls: list[str]) -> tf1.GraphDef:
     return graph_def
 
 
-def call_of(name: str) -> tf1.NodeDef:
+def make_call(name: str) -> tf1.NodeDef:
     node = tf1.NodeDef(name="call", op="StatefulPartitionedCall")
     node.attr["f"].func.name = name
     return node
 
 
 class FunctionLibraryTest(tf.test.TestCase):
-    def test_calls_are_followed(self):
-        functions = FunctionLibrary(library(a=["b", "c"], b=["c"], c=[], d=["a"]))
-        self.assertEqual(functions.run_by(call_of("a")), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(call_of("c")), {"c"})
-        self.assertEqual(functions.run_by(call_of("d")), {"a", "b", "c", "d"})
+    def test_lists_callees_of_calls(self):
+        functions = FunctionLibrary(build_library(a=["b", "c"], b=["c"], c=[], d=["a"]))
+        self.assertEqual(functions.run_by(make_call("a")), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(make_call("c")), {"c"})
+        self.assertEqual(functions.run_by(make_call("d")), {"a", "b", "c", "d"})
 
     def test_function_as_an_operation_type_is_a_call(self):
-        functions = FunctionLibrary(library(a=["b"], b=[]))
+        functions = FunctionLibrary(build_library(a=["b"], b=[]))
         self.assertEqual(functions.run_by(tf1.NodeDef(name="call", op="a")), {"a", "b"})
 
-    def test_recursion_ends(self):
-        functions = FunctionLibrary(library(a=["b"], b=["a", "c"], c=["c"]))
+    def test_lists_callees_of_recursive_functions(self):
+        functions = FunctionLibrary(build_library(a=["b"], b=["a", "c"], c=["c"]))
         for name in "ab":
-            self.assertEqual(functions.run_by(call_of(name)), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(call_of("c")), {"c"})
+            self.assertEqual(functions.run_by(make_call(name)), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(make_call("c")), {"c"})
 
-    def test_functions_that_are_called_are_taken_over_with_their_gradients(self):
-        graph_def = library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
+    def test_copies_called_functions_with_their_gradients(self):
+        graph_def = build_library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
         graph_def.library.gradient.add(function_name="b", gradient_func="d")
         graph_def.library.gradient.add(function_name="c", gradient_func="f")
-        graph_def.node.append(call_of("a"))
+        graph_def.node.append(make_call("a"))
         called = called_functions(graph_def)
         self.assertEqual([each.signature.name for each in called.function], ["a", "b", "d", "e"])
         self.assertEqual([each.function_name for each in called.gradient], ["b"])
         self.assertEqual(called.function[0], graph_def.library.function[0])
 
-    def test_nesting_may_be_deep(self):
+    def test_accepts_deep_nesting(self):
         names = [f"f{i}" for i in range(5000)]
         deep = {name: [inner] for name, inner in itertools.pairwise(names)}
-        functions = FunctionLibrary(library(**deep, **{names[-1]: []}))
-        self.assertLen(functions.run_by(call_of("f0")), 5000)
+        functions = FunctionLibrary(build_library(**deep, **{names[-1]: []}))
+        self.assertLen(functions.run_by(make_call("f0")), 5000)
 
-    def test_all_functions_of_control_flow_and_lists_count(self):
-        functions = FunctionLibrary(library(a=[], b=[], c=["b"]))
+    def test_lists_functions_of_control_flow_and_lists(self):
+        functions = FunctionLibrary(build_library(a=[], b=[], c=["b"]))
         loop = tf1.NodeDef(name="loop", op="While")
         loop.attr["cond"].func.name = "a"
         loop.attr["body"].func.name = "c"
@@ -75,16 +75,16 @@ class FunctionLibraryTest(tf.test.TestCase):
             case.attr["branches"].list.func.add(name=name)
         self.assertEqual(functions.run_by(case), {"a", "b"})
 
-    def test_missing_function_is_named_and_empty(self):
-        functions = FunctionLibrary(library(a=["lost"]))
-        self.assertEqual(functions.run_by(call_of("a")), {"a", "lost"})
+    def test_missing_functions_are_listed_and_empty(self):
+        functions = FunctionLibrary(build_library(a=["lost"]))
+        self.assertEqual(functions.run_by(make_call("a")), {"a", "lost"})
         self.assertIn("a", functions)
         self.assertNotIn("lost", functions)
         self.assertEmpty(functions.body("lost"))
         self.assertEqual([node.name for node in functions.body("a")], ["own", "call_0"])
 
-    def test_plain_operation_runs_none(self):
-        functions = FunctionLibrary(library(a=[]))
+    def test_plain_operations_have_no_callees(self):
+        functions = FunctionLibrary(build_library(a=[]))
         self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
 
 
@@ -92,33 +92,35 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
     """Tests of functions that would end TensorFlow's process; see `tests.function_parts`."""
 
     @parameterized.product(op=["", "PartitionedCall", "StatefulPartitionedCall"], called=["f", "g"])
-    def test_function_that_calls_itself_is_named(self, op, called):
+    def test_error_names_recursive_functions(self, op, called):
         graph_def = graph_with_call("f")
         add_call(add_function(graph_def, "f"), called, op=op)
         add_call(add_function(graph_def, "g"), "f", op=op)
         through = {"f": "'f' calls itself, which", "g": "'f' calls itself, through 'g', which"}
-        with self.assertRaisesRegex(GraphError, f"^the function {through[called]} .* never gets"):
+        with self.assertRaisesRegex(GraphError, f"^the function {through[called]} .* never finish"):
             check_calls_end(graph_def)
 
-    def recursive_in_conditional(self, op: str = "", *, lowered: bool = False) -> tf1.GraphDef:
+    def build_recursion_in_conditional(
+        self, op: str = "", *, lowered: bool = False
+    ) -> tf1.GraphDef:
         graph_def = graph_with_call("f")
         add_conditional(add_function(graph_def, "f"), ["g", "h"], lowered=lowered)
         add_call(add_function(graph_def, "g"), "f", op=op)
         add_function(graph_def, "h").ret["y"] = "x"
         return graph_def
 
-    def test_function_may_call_itself_under_a_condition(self):
-        check_calls_end(self.recursive_in_conditional())
+    def test_accepts_recursion_in_conditionals(self):
+        check_calls_end(self.build_recursion_in_conditional())
 
-    def test_but_not_where_tensorflow_puts_functions_into_each_other_before_it_runs(self):
+    def test_rejects_recursion_in_conditionals_that_tensorflow_inlines(self):
         for graph_def in (
-            self.recursive_in_conditional("PartitionedCall"),
-            self.recursive_in_conditional(lowered=True),
+            self.build_recursion_in_conditional("PartitionedCall"),
+            self.build_recursion_in_conditional(lowered=True),
         ):
             with self.assertRaisesRegex(GraphError, "^the function 'f' calls itself"):
                 check_calls_end(graph_def)
 
-    def test_function_that_nothing_runs_does_not_matter(self):
+    def test_ignores_unused_recursive_functions(self):
         graph_def = graph_with_call("f")
         add_function(graph_def, "f").ret["y"] = "x"
         add_call(add_function(graph_def, "unused"), "unused")

@@ -1,4 +1,4 @@
-"""Graphs that cannot be read: one sentence names the culprit."""
+"""Tests of reading invalid graphs: the error names the culprit in one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ tf1 = tf.compat.v1
 
 
 def small_graph_def() -> tf1.GraphDef:
-    """a -> b -> c, and a -> c."""
+    """Builds a -> b -> c and a -> c."""
     with tf.Graph().as_default() as graph:
         a = tf.constant([1.0], name="a")
         tf.add(a, tf.identity(a, name="b"), name="c")
@@ -82,7 +82,7 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertRegex(str(caught.exception), culprit.replace("^", r"\^"))
         self.assertNotIn("\n", str(caught.exception))
 
-    def test_long_cycle_is_shown_in_part(self):
+    def test_error_cuts_long_cycles(self):
         with tf.Graph().as_default() as graph:
             value = tf.constant(1.0, name="start")
             value = first = tf.identity(value, name="link_0")
@@ -96,13 +96,13 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertRegex(str(caught.exception), r"cycle through 'link_\d+' -> .*\.\.\. -> 'link_")
         self.assertLess(len(str(caught.exception)), 100)
 
-    def test_cycle_through_a_control_edge_is_one(self):
+    def test_finds_cycles_through_control_edges(self):
         graph_def = small_graph_def()
         node(graph_def, "b").input.append("^c")
         with self.assertRaisesRegex(GraphError, "cycle"):
             OpGraph.from_graph_def(graph_def)
 
-    def test_v1_loop_is_no_cycle(self):
+    def test_accepts_v1_loops(self):
         with tf.Graph().as_default() as graph:
             tf1.disable_control_flow_v2()
             try:
@@ -113,20 +113,20 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertIn("NextIteration", op_graph.type_names)
 
     @parameterized.parameters("/job:worker/gpu:zero", "/gpu:-1", "/device:GPU", "/gpu:0/cpu:0")
-    def test_device_that_is_none_is_named_with_its_operation(self, device):
+    def test_error_names_invalid_device_and_operation(self, device):
         graph_def = small_graph_def()
         node(graph_def, "b").device = device
         with self.assertRaisesRegex(GraphError, f"operation 'b' is on '{device}', which is no dev"):
             OpGraph.from_graph_def(graph_def)
 
-    def test_device_that_is_none_in_a_function_is_named_with_the_function(self):
+    def test_error_names_invalid_device_and_function(self):
         graph_def = function_graph_def()
         [function] = graph_def.library.function
         function.node_def[0].device = "/job:worker/gpu:zero"
         with self.assertRaisesRegex(GraphError, f"of the function '{function.signature.name}' is"):
             OpGraph.from_graph_def(graph_def)
 
-    def test_unknown_type_in_a_function_is_named_with_the_function(self):
+    def test_error_names_unknown_type_and_function(self):
         graph_def = function_graph_def()
         function = graph_def.library.function[0]
         next(n for n in function.node_def if n.op == "Tanh").op = "Frobnicate"
@@ -135,7 +135,7 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
         ):
             OpGraph.from_graph_def(graph_def)
 
-    def test_function_as_an_operation_type_is_known(self):
+    def test_accepts_functions_as_operation_types(self):
         graph_def = function_graph_def()
         reader.check_operation_types(graph_def)
         call = next(n for n in graph_def.node if n.op.endswith("PartitionedCall"))
@@ -144,8 +144,8 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class HandleEdgesTest(tf.test.TestCase):
-    def test_list_of_references_is_taken_input_by_input(self):
-        # A switch may merge references; the value index beside them is none.
+    def test_finds_each_reference_of_a_list(self):
+        # RefSelect reads references beside an index that is a plain value.
         with tf.Graph().as_default() as graph:
             variables = [tf1.get_variable(n, [2], use_resource=False) for n in ("v", "w")]
             tf.raw_ops.RefSelect(index=0, inputs=[v._variable for v in variables], name="select")
@@ -153,7 +153,7 @@ class HandleEdgesTest(tf.test.TestCase):
         names = [n.name for n in graph_def.node]
         edges = reader.read_edges(graph_def, {name: i for i, name in enumerate(names)})
         tensors = read_tensors(graph_def)
-        handles = reader.handle_edges(
+        handles = reader.find_handle_edges(
             graph_def, tensors, tensors.output_start[edges.producers] + edges.ports, edges.consumers
         )
         of_select = edges.consumers == names.index("select")

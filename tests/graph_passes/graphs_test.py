@@ -1,4 +1,4 @@
-"""The test graphs are deterministic, train, and contain what they are named for."""
+"""Tests of the test graphs: deterministic, trainable, with the operations of their names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ tf1 = tf.compat.v1
 STEPS = 3
 
 
-def fetched_values(made: graphs.TestGraph) -> list[dict[str, np.ndarray]]:
-    """The fetched tensors of the first steps, in a fresh session."""
+def fetch_values(made: graphs.TestGraph) -> list[dict[str, np.ndarray]]:
+    """Fetches the tensors of the first steps in a fresh session."""
     with tf1.Session(graph=made.graph) as session:
         session.run(list(made.initializers))
         return [
@@ -31,16 +31,16 @@ def fetched_values(made: graphs.TestGraph) -> list[dict[str, np.ndarray]]:
         ]
 
 
-def operation_types(made: graphs.TestGraph) -> collections.Counter:
+def count_types(made: graphs.TestGraph) -> collections.Counter:
     return collections.Counter(op.type for op in made.graph.get_operations())
 
 
 class GraphsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_fetches_the_same_values_in_every_session_and_of_every_construction(self, name):
+    def test_values_are_equal_in_every_session_and_build(self, name):
         made = graphs.shared(name)
-        values = fetched_values(made)
-        for again in (fetched_values(made), fetched_values(graphs.FACTORIES[name]())):
+        values = fetch_values(made)
+        for again in (fetch_values(made), fetch_values(graphs.FACTORIES[name]())):
             self.assertAllClose(values, again, rtol=1e-6, atol=0)
         for step in values:
             self.assertNotEmpty(step)
@@ -56,7 +56,7 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         made = graphs.FACTORIES[name]()
         self.assertIn("train", made.fetches)
         with made.graph.as_default(), tf1.Session() as session:
-            # A second reader of the same values: the operations of the graph stay as they are.
+            # Reads are added to the graph; its own operations stay the same.
             variables = tf1.trainable_variables()
             session.run(list(made.initializers))
             before = session.run(variables)
@@ -87,20 +87,20 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
             ["ConcatV2"],
         ),
     )
-    def test_contains_what_it_is_named_for(self, name, present, absent):
-        types = operation_types(graphs.shared(name))
+    def test_contains_the_operations_of_its_name(self, name, present, absent):
+        types = count_types(graphs.shared(name))
         self.assertContainsSubset(present, types)
         self.assertEmpty(set(absent) & set(types))
 
     @parameterized.parameters("v1_ref_variables", "resource_variables")
-    def test_perceptron_trains_with_rmsprop_too(self, name):
+    def test_perceptron_trains_with_rmsprop(self, name):
         made = getattr(graphs, name)("rmsprop")
         prefix = "Resource" if name == "resource_variables" else ""
-        self.assertIn(f"{prefix}ApplyRMSProp", operation_types(made))
-        self.assertLen({step["loss:0"] for step in fetched_values(made)}, STEPS)
+        self.assertIn(f"{prefix}ApplyRMSProp", count_types(made))
+        self.assertLen({step["loss:0"] for step in fetch_values(made)}, STEPS)
 
     @parameterized.parameters(True, False)
-    def test_control_flow_setting_of_the_process_stays(self, enabled):
+    def test_control_flow_setting_of_the_process_is_unchanged(self, enabled):
         before = tf1.control_flow_v2_enabled()
         switch = {True: tf1.enable_control_flow_v2, False: tf1.disable_control_flow_v2}
         try:
@@ -111,9 +111,9 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         finally:
             switch[before]()
 
-    def test_branches_have_their_own_data_and_the_asked_size(self):
+    def test_branches_have_separate_data_and_the_requested_size(self):
         made = graphs.two_branches(n=16, depth=4)
-        self.assertEqual(operation_types(made)["MatMul"], 8)
+        self.assertEqual(count_types(made)["MatMul"], 8)
         with tf1.Session(graph=made.graph) as session:
             session.run(list(made.initializers))
             with made.graph.as_default():
@@ -122,7 +122,7 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual({value.shape for value in values}, {(16, 16)})
 
     def test_values_of_a_long_chain_stay_in_range(self):
-        (first, *_) = fetched_values(graphs.matmul_chain(n=64, depth=100))
+        (first, *_) = fetch_values(graphs.matmul_chain(n=64, depth=100))
         self.assertBetween(float(first["result:0"]), 1e-6, 1e6)
 
 

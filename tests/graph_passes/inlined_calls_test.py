@@ -14,14 +14,14 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 DEVICES = ("/device:CPU:0", "/device:CPU:1")
 
 
-def graph_of(build: Any) -> tf1.GraphDef:
+def build_graph(build: Any) -> tf1.GraphDef:
     with tf.Graph().as_default() as graph:
         build()
     return graph.as_graph_def()
 
 
-def nested_calls() -> None:
-    """A count that grows at each call, and a function called twice by a function."""
+def build_nested_calls() -> None:
+    """Builds a counter that grows in each call, and a function that calls another twice."""
     x = tf1.placeholder(tf.float32, [2, 3], name="x")
     count = tf1.get_variable("count", initializer=tf.constant(0.0), use_resource=True)
 
@@ -44,7 +44,7 @@ def nested_calls() -> None:
 
 
 def run(graph_def: tf1.GraphDef, fetches: Sequence[str], steps: int = 2) -> list[Any]:
-    """Runs steps in a session, with two devices; returns what it fetches, and where it ran."""
+    """Runs steps in a session with two devices; returns the fetched values and the devices."""
     config = tf1.ConfigProto(device_count={"CPU": 2})
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default() as graph, tf1.Session(config=config) as session:
@@ -54,7 +54,7 @@ def run(graph_def: tf1.GraphDef, fetches: Sequence[str], steps: int = 2) -> list
         return [session.run(elements, {"x:0": X}) for _ in range(steps)]
 
 
-def inlined(graph_def: tf1.GraphDef, fetches: Sequence[str]) -> InlinedGraph:
+def inline(graph_def: tf1.GraphDef, fetches: Sequence[str]) -> InlinedGraph:
     return inline_calls(graph_def, fetches, ["x:0"], ["x", "count/Assign"])
 
 
@@ -64,28 +64,28 @@ def devices_of(graph_def: tf1.GraphDef, function: str) -> dict[str, str]:
 
 
 class InlinedCallsTest(tf.test.TestCase):
-    def test_values_and_effects_are_those_of_the_calls(self):
-        graph_def = graph_of(nested_calls)
+    def test_keeps_values_and_side_effects(self):
+        graph_def = build_graph(build_nested_calls)
         for fetches in (["sum:0", "same:0", "counted:0"], ["sum:0"], ["same:0", "counted"]):
-            flat = inlined(graph_def, fetches)
+            flat = inline(graph_def, fetches)
             self.assertFalse({node.op for node in flat.graph_def.node} & {"PartitionedCall"})
             self.assertNotIn("StatefulPartitionedCall", {n.op for n in flat.graph_def.node})
             expected = run(graph_def, [*fetches, "counted:0"])
             found = run(
-                inlined(graph_def, [*fetches, "counted:0"]).graph_def, [*fetches, "counted:0"]
+                inline(graph_def, [*fetches, "counted:0"]).graph_def, [*fetches, "counted:0"]
             )
             tf.nest.map_structure(self.assertAllEqual, found, expected)
-            self.assertEqual(expected[1][-1], 4.0)  # two more at each step
+            self.assertEqual(expected[1][-1], 4.0)  # Each step adds two.
 
-    def test_what_a_call_changes_is_part_of_the_step_if_nothing_else_runs_it(self):
-        graph_def = graph_of(nested_calls)
+    def test_fetches_side_effects_that_nothing_else_runs(self):
+        graph_def = build_graph(build_nested_calls)
         call = next(n.name for n in graph_def.node if n.op == "StatefulPartitionedCall")
-        # Results that wait for nothing, as functions of earlier versions have them.
+        # In functions of earlier versions, results do not wait for side effects.
         for function in graph_def.library.function:
             for node in function.node_def:
                 if node.op == "Identity":
                     del node.input[1:]
-        flat = inlined(graph_def, [f"{call}:0"])
+        flat = inline(graph_def, [f"{call}:0"])
         self.assertGreater(len(flat.fetches), 1)
         with tf.Graph().as_default() as graph, tf1.Session() as session:
             tf.import_graph_def(flat.graph_def, name="")
@@ -95,8 +95,8 @@ class InlinedCallsTest(tf.test.TestCase):
             session.run([graph.as_graph_element(name) for name in flat.fetches], {"x:0": X})
             self.assertEqual(session.run(count), 2.0)
 
-    def test_names_say_which_calls_led_to_an_operation(self):
-        flat = inlined(graph_of(nested_calls), ["sum:0"])
+    def test_names_contain_the_calls(self):
+        flat = inline(build_graph(build_nested_calls), ["sum:0"])
         [(name, call)] = flat.calls.items()
         names = {node.name for node in flat.graph_def.node}
         self.assertLen(call.calls, 2)
@@ -104,9 +104,9 @@ class InlinedCallsTest(tf.test.TestCase):
             self.assertEqual(of_inner.names["Tanh"], f"{name}/{inner}/Tanh")
             self.assertContainsSubset(of_inner.names.values(), names)
 
-    def test_a_function_on_other_devices_at_each_call_is_copied(self):
-        graph_def = graph_of(nested_calls)
-        flat = inlined(graph_def, ["sum:0"])
+    def test_copies_functions_with_different_devices(self):
+        graph_def = build_graph(build_nested_calls)
+        flat = inline(graph_def, ["sum:0"])
         [call] = flat.calls.values()
         first, second = call.calls.values()
         assignment = {first.names["Tanh"]: DEVICES[0], second.names["Tanh"]: DEVICES[1]}
@@ -117,20 +117,20 @@ class InlinedCallsTest(tf.test.TestCase):
             f.signature.name for f in graph_def.library.function
         }
         self.assertEqual(devices_of(placed, copy)["Tanh"], DEVICES[1])
-        # TensorFlow runs the copy, and reading the graph again finds the devices.
+        # TensorFlow runs the copies, and a new inlining finds the devices.
         fetches = ["sum:0", "counted:0"]
         tf.nest.map_structure(self.assertAllEqual, run(placed, fetches), run(graph_def, fetches))
-        self.assertEqual(inlined(placed, fetches).calls.keys(), flat.calls.keys())
+        self.assertEqual(inline(placed, fetches).calls.keys(), flat.calls.keys())
         again = {
             node.name: node.device
-            for node in inlined(placed, ["sum:0"]).graph_def.node
+            for node in inline(placed, ["sum:0"]).graph_def.node
             if node.device
         }
         self.assertEqual(again, assignment)
 
-    def test_a_function_on_the_same_devices_at_all_calls_stays_one(self):
-        graph_def = graph_of(nested_calls)
-        flat = inlined(graph_def, ["sum:0"])
+    def test_shares_functions_with_the_same_devices(self):
+        graph_def = build_graph(build_nested_calls)
+        flat = inline(graph_def, ["sum:0"])
         [call] = flat.calls.values()
         assignment = {inner.names["Tanh"]: DEVICES[1] for inner in call.calls.values()}
         placed = put_devices(graph_def, flat.calls, {**assignment, "count": DEVICES[0]})
@@ -138,31 +138,31 @@ class InlinedCallsTest(tf.test.TestCase):
         self.assertEqual({n.name: n.device for n in placed.node if n.device}, {"count": DEVICES[0]})
         self.assertFalse([n for n in graph_def.node if n.device], "the graph itself stays")
 
-    def test_devices_that_it_came_with_stay(self):
+    def test_keeps_original_devices(self):
         def build() -> None:
             tf1.get_variable("count", initializer=tf.constant(0.0), use_resource=True)
             x = tf1.placeholder(tf.float32, [2, 3], name="x")
 
             @tf.function
-            def called(value):
+            def call(value):
                 with tf.device(DEVICES[1]):
                     value = tf.tanh(value, name="there")
                 return tf.sin(value, name="anywhere")
 
             with tf.device(DEVICES[1]):
-                whole = called(x)
-            tf.add(called(x), whole, name="sum")
+                whole = call(x)
+            tf.add(call(x), whole, name="sum")
 
-        graph_def = graph_of(build)
-        flat = inlined(graph_def, ["sum:0"])
-        [call] = flat.calls.values()  # a call that has a device is one operation
+        graph_def = build_graph(build)
+        flat = inline(graph_def, ["sum:0"])
+        [call] = flat.calls.values()  # A call with a device is one operation.
         self.assertLen([n for n in flat.graph_def.node if "PartitionedCall" in n.op], 1)
         there, anywhere = call.names["there"], call.names["anywhere"]
         placed = put_devices(graph_def, flat.calls, {there: DEVICES[0], anywhere: DEVICES[0]})
         devices = devices_of(placed, call.function)
         self.assertEqual((devices["there"], devices["anywhere"]), (DEVICES[1], DEVICES[0]))
 
-    def test_what_tensorflow_does_not_take_apart_stays_a_call(self):
+    def test_does_not_inline_calls_that_tensorflow_keeps(self):
         attributes: tuple[Mapping[str, Any], ...] = (
             {"experimental_attributes": {"_noinline": True}},
             {"experimental_attributes": {"api_implements": "of something"}},
@@ -175,28 +175,28 @@ class InlinedCallsTest(tf.test.TestCase):
                 x = tf1.placeholder(tf.float32, [2, 3], name="x")
                 tf.identity(tf.function(tf.tanh, **attribute)(x), name="sum")
 
-            self.assertEmpty(inlined(graph_of(build), ["sum:0"]).calls, attribute)
+            self.assertEmpty(inline(build_graph(build), ["sum:0"]).calls, attribute)
 
-    def test_operations_that_are_called_like_the_inside_of_a_call_keep_their_names(self):
+    def test_avoids_names_of_existing_operations(self):
         def build() -> None:
             tf1.get_variable("count", initializer=tf.constant(0.0), use_resource=True)
             x = tf1.placeholder(tf.float32, [2, 3], name="x")
-            called = tf.function(tf.tanh)(x)
-            tf.add(called, tf.sin(x, name=f"{called.op.name}/Tanh"), name="sum")
+            call = tf.function(tf.tanh)(x)
+            tf.add(call, tf.sin(x, name=f"{call.op.name}/Tanh"), name="sum")
 
-        graph_def = graph_of(build)
-        flat = inlined(graph_def, ["sum:0"]).graph_def
+        graph_def = build_graph(build)
+        flat = inline(graph_def, ["sum:0"]).graph_def
         self.assertLen({node.name for node in flat.node}, len(flat.node))
         self.assertAllEqual(run(flat, ["sum:0"]), run(graph_def, ["sum:0"]))
 
 
 class DeepCallsTest(tf.test.TestCase):
-    def test_calls_may_be_nested_hundreds_of_levels_deep(self):
+    def test_accepts_deeply_nested_calls(self):
         graph_def = nested_functions(500)
-        inlined = inline_calls(graph_def, ["call:0"])
-        self.assertEqual([node.op for node in inlined.graph_def.node], ["Const", "Neg"])
-        [fetch] = inlined.fetches
-        placed = put_devices(graph_def, inlined.calls, {fetch.partition(":")[0]: "/cpu:0"})
+        flat = inline_calls(graph_def, ["call:0"])
+        self.assertEqual([node.op for node in flat.graph_def.node], ["Const", "Neg"])
+        [fetch] = flat.fetches
+        placed = put_devices(graph_def, flat.calls, {fetch.partition(":")[0]: "/cpu:0"})
         devices = [node.device for each in placed.library.function for node in each.node_def]
         self.assertEqual(devices, [""] * 499 + ["/cpu:0"])
 

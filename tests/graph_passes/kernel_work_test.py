@@ -20,7 +20,7 @@ def floats(*shape: int | None) -> tf.Tensor:
 
 
 def kernels_by_name(graph: tf.Graph) -> dict[str, list[tuple[float, float, float, bool]]]:
-    """Per operation its kernels: flops, touched bytes, repeats, on the host."""
+    """Lists the kernels of each operation: flops, touched bytes, repeats, on the host."""
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     work = kernel_work(op_graph)
     kernels: dict[str, list[tuple[float, float, float, bool]]] = {n: [] for n in op_graph.names}
@@ -35,7 +35,7 @@ class PlainOperationTest(tf.test.TestCase):
     def assert_kernel(self, kernels, name: str, flops: float, touched_bytes: float) -> None:
         self.assertEqual(kernels[name], [(flops, touched_bytes, 1.0, False)], name)
 
-    def test_what_is_read_and_written_counts(self):
+    def test_counts_read_and_written_bytes(self):
         with tf.Graph().as_default() as graph:
             a, b = floats(2, 3), floats(3, 5)
             tf.matmul(a, b, name="product")
@@ -50,7 +50,7 @@ class PlainOperationTest(tf.test.TestCase):
         self.assert_kernel(kernels, "sum", 0, 4 * (6 + 1 + 1))
         self.assert_kernel(kernels, "split", 0, 4 * (24 + 1 + 24))
 
-    def test_lookups_and_slices_touch_only_what_they_hand_out(self):
+    def test_lookups_and_slices_touch_only_their_result(self):
         with tf.Graph().as_default() as graph:
             rows = tf1.placeholder(tf.int64, [3])
             tf.raw_ops.GatherV2(params=floats(1000, 4), indices=rows, axis=0, name="gather")
@@ -82,14 +82,14 @@ class PlainOperationTest(tf.test.TestCase):
         sparse = {n: k for n, k in updates.items() if "SparseApplyAdagrad" in n}
         self.assertLen(dense, 2)
         self.assertLen(sparse, 2)
-        states, rate = 2, 4  # the variable and its accumulator; a scalar
+        states, rate = 2, 4  # The variable and its accumulator, and a scalar.
         for name in dense:
             self.assert_kernel(kernels, name, 0, 4000 * (1 + 2 * states) + rate)
         for name in sparse:
-            indices = 2 * 4  # all rows may be different
+            indices = 2 * 4  # All rows may be distinct.
             self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + indices + rate)
 
-    def test_handing_on_starts_no_kernel(self):
+    def test_forwarding_has_no_kernel(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [100, 10], use_resource=True)
             tf.reshape(tf.identity(variable, name="identity"), [1000], name="reshape")
@@ -101,7 +101,7 @@ class PlainOperationTest(tf.test.TestCase):
         for name in ("v", "identity", "reshape", "list", "put"):
             self.assertEqual(kernels[name], [], name)
 
-    def test_reducing_nothing_starts_no_kernel(self):
+    def test_trivial_reductions_have_no_kernel(self):
         with tf.Graph().as_default() as graph:
             tf.reduce_sum(floats(4, 6), axis=tf.constant([], tf.int32), name="nothing")
             tf.reduce_sum(floats(4, 6), axis=1, name="rows")
@@ -111,7 +111,7 @@ class PlainOperationTest(tf.test.TestCase):
         self.assert_kernel(kernels, "rows", 0, 4 * (24 + 4) + 4)
         self.assertLen(kernels["unknown"], 1)
 
-    def test_arithmetic_on_positions_is_done_on_the_host(self):
+    def test_integer_arithmetic_is_on_the_host(self):
         with tf.Graph().as_default() as graph:
             position = tf1.placeholder(tf.int32, [])
             tf.add(position, 1, name="next")
@@ -131,7 +131,7 @@ class PlainOperationTest(tf.test.TestCase):
         self.assert_kernel(kernels, "rows", 0, 2 * 3 * 4)
         self.assert_kernel(kernels, "rank", 0, 2 * 4)
 
-    def test_operations_that_a_step_does_not_run_have_no_kernels(self):
+    def test_operations_outside_the_step_have_no_kernels(self):
         with tf.Graph().as_default() as graph:
             tf.exp(floats(2), name="fetched")
             tf.exp(floats(3), name="other")
@@ -141,7 +141,7 @@ class PlainOperationTest(tf.test.TestCase):
 
 
 class CallTest(tf.test.TestCase, parameterized.TestCase):
-    def test_a_call_has_the_kernels_of_its_body(self):
+    def test_calls_have_the_kernels_of_their_body(self):
         with tf.Graph().as_default() as graph:
             weights = tf1.get_variable("weights", [6, 6], use_resource=True)
 
@@ -162,7 +162,7 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
             )
 
     @parameterized.parameters((9, 9), (None, 1))
-    def test_a_loop_counts_as_often_as_a_constant_says(self, limit, trips):
+    def test_loops_count_by_constant_limits(self, limit, trips):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
             weights = floats(6, 6)
             tf1.while_loop(
@@ -177,13 +177,13 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         sums = [kernel for kernel in kernels if kernel[1] == 4.0 * (30 + 2 + 1)]
         self.assertEqual([repeats for _, _, repeats, _ in sums], [trips + 1])
 
-    def test_what_a_loop_takes_from_lists_has_the_sizes_that_are_fed(self):
+    def test_elements_of_lists_have_fed_sizes(self):
         def work_of(rows: int | None, steps: int | None) -> tuple[float, float, tuple[str, ...]]:
             with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
                 x = tf.compat.v1.placeholder(tf.float32, [rows, steps, 8], name="x")
                 weights = tf.ones([7, 16])
                 y = tf.scan(
-                    # The gradient of the slice and that of the sum keep shapes in lists.
+                    # The gradients of the slice and the sum store shapes in lists.
                     lambda a, z: tf.tanh(z[:, 1:] @ weights) + a * tf.reduce_mean(z**2, 0)[0],
                     tf.transpose(x, [1, 0, 2]),
                     initializer=tf.zeros([tf.shape(x)[0], 16]),
@@ -197,11 +197,11 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         fed, static = work_of(None, None), work_of(4, None)
         self.assertEqual(fed[::2], static[::2])
         self.assertEqual(fed[2], ())
-        # Of static shapes TensorFlow makes other gradients, with a few small kernels less.
+        # With static shapes TensorFlow builds gradients with a few small kernels less.
         self.assertAllClose(fed[1], static[1], rtol=0.1)
         self.assertGreaterEqual(fed[0], 2 * 2 * 4 * 7 * 16)
 
-    def test_unknown_sizes_in_bodies_are_named(self):
+    def test_names_unknown_sizes_in_bodies(self):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
             x = tf.compat.v1.placeholder(tf.float32, [6], name="x")
             positive = tf.cond(
@@ -226,7 +226,7 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         [kernels] = [k for n, k in kernels_by_name(graph).items() if n == "choose"]
         self.assertEqual(sum(flops for flops, *_ in kernels), 2.0 * 4 * 6 * 50)
 
-    def test_a_conditional_that_only_hands_its_input_on_has_no_kernel(self):
+    def test_conditional_that_forwards_its_input_has_no_kernel(self):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
             x = floats(4, 4)
             tf1.cond(tf1.placeholder(tf.bool, []), lambda: x, lambda: x, name="cond")
@@ -249,7 +249,7 @@ def up(limit) -> tuple:
     return (lambda i, *_: i < limit), (lambda i: i + 1), 0
 
 
-def up_in_steps_to_the_limit_itself(limit) -> tuple:
+def up_to_the_limit_in_steps(limit) -> tuple:
     return (lambda i, *_: limit * 2 >= i), (lambda i: i + 2), 2
 
 
@@ -257,7 +257,7 @@ def down(limit) -> tuple:
     return (lambda i, *_: i > 0), (lambda i: i - 1), limit
 
 
-def or_until_a_value(limit) -> tuple:
+def up_to_the_limit_or_a_value(limit) -> tuple:
     return (
         (lambda i, a: tf.logical_and(i < limit, tf.reduce_sum(a) < 5.0)),
         (lambda i: i + 1),
@@ -266,19 +266,19 @@ def or_until_a_value(limit) -> tuple:
 
 
 class LoopTest(tf.test.TestCase, parameterized.TestCase):
-    """Loops count as often as they run; a product of matrices in the body is what is counted."""
+    """Tests of iteration counts, by the matrix products in the bodies."""
 
     def products(self, build, v2: bool, *, feeds=()) -> tuple[float, tuple[str, ...]]:
-        """Counts the products of matrices that a step runs, and names loops that count once."""
+        """Counts the matrix products in a step, and names the loops with unknown iterations."""
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
             tf.identity(build(floats(4, 4), tf1.get_variable("w", [4, 4])), name="y")
         work = kernel_work(OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds))
         return work.repeats[work.flops > 0].sum(), work.unknown_loops
 
     @parameterized.product(
-        counter=[up, up_in_steps_to_the_limit_itself, down, or_until_a_value], v2=[False, True]
+        counter=[up, up_to_the_limit_in_steps, down, up_to_the_limit_or_a_value], v2=[False, True]
     )
-    def test_counters_are_followed(self, counter, v2):
+    def test_counts_iterations_of_counters(self, counter, v2):
         def loop(x, w, limit=7):
             condition, count, start = counter(limit)
             body = lambda i, a: (count(i), tf.matmul(a, w))  # noqa: E731
@@ -295,7 +295,7 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(self.products(with_gradient, v2), (3 * 7, ()))
 
     @parameterized.parameters(False, True)
-    def test_loops_in_loops_multiply(self, v2):
+    def test_iterations_of_nested_loops_multiply(self, v2):
         def inner(a, w, limit):
             return tf1.while_loop(
                 lambda i, a: i < limit, lambda i, a: (i + 1, tf.matmul(a, w)), [0, a]
@@ -315,7 +315,7 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(gradient, (3 * (3 + 3 * 4), ()))
 
     @parameterized.parameters(False, True)
-    def test_sizes_that_are_fed_tell_how_often_a_recurrent_network_runs(self, v2):
+    def test_counts_iterations_from_fed_sizes(self, v2):
         def network(_, w):
             x = tf1.placeholder(tf.float32, [None, None, 4], name="x")
             states = tf.scan(
@@ -332,7 +332,7 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLen(loops, 2)
 
     @parameterized.parameters(False, True)
-    def test_loop_that_only_values_end_counts_once_and_is_named(self, v2):
+    def test_names_loops_with_unknown_iterations(self, v2):
         def until(x, w):
             return tf1.while_loop(
                 lambda a: tf.reduce_sum(a) < 5.0, lambda a: tf.matmul(a, w), [x], name="until"
@@ -340,14 +340,14 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
 
         self.assertEqual(self.products(until, v2), (1, ("'until'",)))
 
-    def test_loop_of_a_function_is_named_with_the_function(self):
+    def test_names_the_function_of_an_unknown_loop(self):
         @tf.function
         def function(x, w, steps):
             for _ in tf.range(steps):
                 x = tf.matmul(x, w)
             return x
 
-        # Constants of any type may be arguments.
+        # Arguments may be constants of any type.
         for dtype in (tf.bool, tf.float32, tf.int8):
             cast = tf.function(lambda a: tf.cast(a, tf.float32))
             number = self.products(
@@ -363,7 +363,7 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class TensorSizeTest(tf.test.TestCase):
-    def test_sizes_are_those_of_elements_and_handles_have_none(self):
+    def test_computes_bytes_of_tensors(self):
         with tf.Graph().as_default() as graph:
             tf1.placeholder(tf.float64, [2, None], name="a")
             tf1.placeholder(tf.string, [3], name="b")
@@ -377,9 +377,9 @@ class TensorSizeTest(tf.test.TestCase):
 
 
 class DeepCallsTest(tf.test.TestCase):
-    def test_calls_may_be_nested_deeper_than_python_calls(self):
+    def test_accepts_deeply_nested_calls(self):
         op_graph = OpGraph.from_graph_def(nested_functions(40), ["call"])
-        expected = kernel_work(op_graph).touched_bytes  # Imports what is imported on first use.
+        expected = kernel_work(op_graph).touched_bytes  # The first use imports modules.
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(len(inspect.stack(0)) + 100)
         try:

@@ -13,7 +13,7 @@ from absl.testing import parameterized
 from tensorflow.core.framework import attr_value_pb2, kernel_def_pb2, types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
-from graph_passes.kernels import KernelTable, condense, registered_kernels, table_json
+from graph_passes.kernels import KernelTable, condense, format_table, list_registered_kernels
 from tests import graphs
 
 tf1 = tf.compat.v1
@@ -29,13 +29,13 @@ def node_def(op_type: str, **types: int) -> tf1.NodeDef:
     return node
 
 
-def typed_node(op_type: str, types: dict[str, str]) -> tf1.NodeDef:
-    """The same, of the names of types."""
+def make_node(op_type: str, types: dict[str, str]) -> tf1.NodeDef:
+    """Makes a node with types given by name."""
     return node_def(op_type, **{k: types_pb2.DataType.Value(v) for k, v in types.items()})
 
 
 def accepts(kernel: kernel_def_pb2.KernelDef, node: tf1.NodeDef) -> bool:
-    """What TensorFlow's KernelAttrsMatch does."""
+    """Returns whether a kernel accepts a node, as TensorFlow's KernelAttrsMatch."""
     for constraint in kernel.constraint:
         allowed, value = constraint.allowed_values.list, node.attr[constraint.name]
         if value.HasField("list"):
@@ -52,7 +52,7 @@ def accepts(kernel: kernel_def_pb2.KernelDef, node: tf1.NodeDef) -> bool:
 def candidate_nodes(
     op_type: str, candidates: list[kernel_def_pb2.KernelDef], random: np.random.Generator
 ) -> list[tf1.NodeDef]:
-    """Nodes with values of all constrained attributes: those that kernels list, and another."""
+    """Yields nodes with values of all constrained attributes: listed ones and another."""
     kinds = {attr.name: attr.type for attr in op_def_registry.get(op_type).attr}
     values: dict[str, list[attr_value_pb2.AttrValue]] = {}
     for name in {c.name for kernel in candidates for c in kernel.constraint}:
@@ -72,7 +72,7 @@ def candidate_nodes(
         else:
             values[name] = [attr_value_pb2.AttrValue(**{kind: v}) for v in single]
     combinations = list(itertools.product(*values.values()))
-    # All combinations of most operations, and many of those with thousands.
+    # Operations with thousands of combinations are sampled.
     chosen = random.permutation(len(combinations))[:150]
     nodes = []
     for number in chosen:
@@ -84,18 +84,18 @@ def candidate_nodes(
 
 
 class RegistryTest(tf.test.TestCase, parameterized.TestCase):
-    def test_table_accepts_what_a_registered_kernel_accepts(self):
+    def test_table_agrees_with_registered_kernels(self):
         table = KernelTable(tf1.GraphDef())
         by_type = collections.defaultdict(list)
         for kernel in kernels.get_all_registered_kernels().kernel:
             op_def = op_def_registry.get(kernel.op)
-            # Some kernels are left over from operations that have changed since.
+            # Some registered kernels belong to former definitions of operations.
             known = {attr.name for attr in op_def.attr} if op_def is not None else set()
             if {c.name for c in kernel.constraint} <= known and op_def is not None:
                 by_type[kernel.op].append(kernel)
         self.assertGreater(len(by_type), 1000)
         random = np.random.default_rng(0)
-        accepted = refused = 0
+        list_accepted = refused = 0
         for op_type, registered in by_type.items():
             candidates = [
                 kernel
@@ -105,17 +105,17 @@ class RegistryTest(tf.test.TestCase, parameterized.TestCase):
             for node in candidate_nodes(op_type, candidates, random):
                 expected = any(accepts(kernel, node) for kernel in candidates)
                 self.assertEqual(table.supports(node, "CPU"), expected, str(node))
-                accepted, refused = accepted + expected, refused + (not expected)
-        self.assertGreater(min(accepted, refused), 3000)
+                list_accepted, refused = list_accepted + expected, refused + (not expected)
+        self.assertGreater(min(list_accepted, refused), 3000)
 
-    def test_kernels_of_graphs_are_found(self):
+    def test_finds_kernels_of_graphs(self):
         for name, factory in graphs.FACTORIES.items():
             graph_def = factory().graph.as_graph_def()
             table = KernelTable(graph_def)
             for node in graph_def.node:
                 self.assertTrue(table.supports(node, "CPU"), f"{node.name} of {name}")
 
-    def test_attribute_that_is_not_written_has_its_default(self):
+    def test_missing_attributes_have_their_defaults(self):
         table = KernelTable(
             tf1.GraphDef(), {"X": {"ArgMax": [{"output_type": frozenset(["DT_INT64"])}]}}
         )
@@ -124,13 +124,13 @@ class RegistryTest(tf.test.TestCase, parameterized.TestCase):
         node.attr["output_type"].type = types_pb2.DT_INT32
         self.assertFalse(table.supports(node, "X"))
 
-    def test_attribute_that_a_caller_decides_rules_nothing_out(self):
+    def test_attributes_of_the_caller_allow_all_types(self):
         table = KernelTable(tf1.GraphDef(), {"X": {"Neg": [{"T": frozenset(["DT_HALF"])}]}})
         node = tf1.NodeDef(name="node", op="Neg")
         node.attr["T"].placeholder = "T"
         self.assertTrue(table.supports(node, "X"))
 
-    def test_device_types_that_differ_in_their_kernels_are_told_apart(self):
+    def test_finds_device_types_by_their_kernels(self):
         half, other = frozenset(["DT_HALF"]), frozenset(["DT_INT32"])
         neg = {"X": [{"T": half}], "Y": [{"T": half | other}], "Z": [{}]}
         table = KernelTable(
@@ -142,7 +142,7 @@ class RegistryTest(tf.test.TestCase, parameterized.TestCase):
             (types_pb2.DT_FLOAT, {"Z"}),
         ):
             node = node_def("Neg", T=data_type)
-            self.assertEqual(table.supporting(node), expected)
+            self.assertEqual(table.find_device_types(node), expected)
             for device_type in table.device_types:
                 self.assertEqual(table.supports(node, device_type), device_type in expected)
 
@@ -164,14 +164,14 @@ class GpuTableTest(tf.test.TestCase, parameterized.TestCase):
         ("ApplyAdam", {"T": "DT_DOUBLE"}),
         ("VarHandleOp", {"dtype": "DT_FLOAT"}),
         ("Switch", {"T": "DT_BOOL"}),
-        # Counts and shapes have kernels that work in the memory of the host.
+        # Kernels for counts and shapes use host memory.
         ("AddV2", {"T": "DT_INT32"}),
         ("Shape", {"T": "DT_FLOAT", "out_type": "DT_INT32"}),
         ("TensorListReserve", {"element_dtype": "DT_FLOAT"}),
         ("NoOp", {}),
     )
-    def test_gpu_runs(self, op_type, types):
-        self.assertTrue(self.table.supports(typed_node(op_type, types), "GPU"))
+    def test_gpu_supports(self, op_type, types):
+        self.assertTrue(self.table.supports(make_node(op_type, types), "GPU"))
 
     @parameterized.parameters(
         ("MatMul", {"T": "DT_INT32"}),
@@ -189,17 +189,17 @@ class GpuTableTest(tf.test.TestCase, parameterized.TestCase):
         ("HashTableV2", {}),
         ("ScalarSummary", {"T": "DT_FLOAT"}),
     )
-    def test_gpu_does_not_run(self, op_type, types):
-        self.assertFalse(self.table.supports(typed_node(op_type, types), "GPU"))
+    def test_gpu_does_not_support(self, op_type, types):
+        self.assertFalse(self.table.supports(make_node(op_type, types), "GPU"))
 
-    def test_string_that_a_kernel_needs_is_checked(self):
+    def test_checks_string_attributes(self):
         node = node_def("GatherNd", Tparams=types_pb2.DT_FLOAT, Tindices=types_pb2.DT_INT32)
         node.attr["bad_indices_policy"].s = b"IGNORE"
         self.assertTrue(self.table.supports(node, "GPU"))
         node.attr["bad_indices_policy"].s = b"ERROR"
         self.assertFalse(self.table.supports(node, "GPU"))
 
-    def test_every_operation_of_unrolled_training_runs_on_a_gpu(self):
+    def test_gpu_supports_all_operations_of_unrolled_training(self):
         for name in ("lstm", "small_convnet", "residual_convnet", "v1_ref_variables"):
             made = graphs.shared(name)
             for node in made.graph.as_graph_def().node:
@@ -222,7 +222,7 @@ class FunctionTest(tf.test.TestCase):
         self.assertLen(loops, 1)
         return KernelTable(graph_def).supports(loops[0], device_type)
 
-    def test_loop_runs_where_its_body_runs(self):
+    def test_loops_run_where_their_body_runs(self):
         plain = self.graph_with_loop(printing=False)
         self.assertTrue(self.supports_loop(plain, "CPU"))
         self.assertTrue(self.supports_loop(plain, "GPU"))
@@ -230,7 +230,7 @@ class FunctionTest(tf.test.TestCase):
         self.assertTrue(self.supports_loop(printing, "CPU"))
         self.assertFalse(self.supports_loop(printing, "GPU"))
 
-    def test_function_in_a_function_counts(self):
+    def test_checks_nested_functions(self):
         @tf.function
         def inner(value):
             tf.print(value)
@@ -244,7 +244,7 @@ class FunctionTest(tf.test.TestCase):
         self.assertTrue(table.supports(call, "CPU"))
         self.assertFalse(table.supports(call, "GPU"))
 
-    def test_functions_that_call_each_other_run_where_both_do(self):
+    def test_mutually_recursive_functions_run_where_both_do(self):
         graph_def = tf1.GraphDef()
         for name, other, operation in (("f", "g", "Print"), ("g", "f", "NoOp")):
             function = graph_def.library.function.add()
@@ -262,8 +262,8 @@ class FunctionTest(tf.test.TestCase):
 
 
 class CondenseTest(tf.test.TestCase):
-    def accepted(self, kernels_of_type, values) -> set[tuple[str, ...]]:
-        """All combinations of values that some kernel accepts."""
+    def list_accepted(self, kernels_of_type, values) -> set[tuple[str, ...]]:
+        """Lists all combinations of values that some kernel accepts."""
         return {
             combination
             for combination in itertools.product(*values.values())
@@ -294,7 +294,7 @@ class CondenseTest(tf.test.TestCase):
                 )
             condensed = condense(kernels_of_type)
             self.assertEqual(
-                self.accepted(condensed, values), self.accepted(kernels_of_type, values)
+                self.list_accepted(condensed, values), self.list_accepted(kernels_of_type, values)
             )
             self.assertLessEqual(len(condensed), len(kernels_of_type))
             shorter += len(condensed) < len(kernels_of_type)
@@ -315,23 +315,23 @@ class CondenseTest(tf.test.TestCase):
         self.assertEqual(condense([{}, {}]), [{}])
         self.assertEqual(condense([]), [])
 
-    def test_kernels_of_a_list_stay_apart(self):
+    def test_does_not_merge_kernels_of_list_attributes(self):
         apart = [{"Tin": frozenset(["DT_HALF"])}, {"Tin": frozenset(["DT_FLOAT"])}]
         self.assertCountEqual(condense([*apart, *apart], ["Tin"]), apart)
 
-    def test_arguments_stay_as_they_are(self):
+    def test_condensing_does_not_change_its_arguments(self):
         kernel = {"T": frozenset(["DT_HALF"])}
         condense([kernel, {"T": frozenset(["DT_FLOAT"])}])
         self.assertEqual(kernel, {"T": frozenset(["DT_HALF"])})
 
 
 class TableFileTest(tf.test.TestCase):
-    def test_text_holds_the_kernels(self):
+    def test_text_contains_the_kernels(self):
         constraints = {
             "B": [{}],
             "A": [{"U": frozenset([True]), "T": frozenset(["DT_HALF", "DT_FLOAT"])}],
         }
-        text = table_json(constraints, "a test")
+        text = format_table(constraints, "a test")
         self.assertEqual(
             json.loads(text),
             {
@@ -349,7 +349,7 @@ class TableFileTest(tf.test.TestCase):
         with open(path, encoding="utf-8") as file:
             written = json.load(file)
         self.assertIn(tf.__version__, written["source"])
-        expected = json.loads(table_json(registered_kernels("GPU"), written["source"]))
+        expected = json.loads(format_table(list_registered_kernels("GPU"), written["source"]))
         self.assertEqual(written, expected)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.left_alone import find_feeds, left_alone
+from graph_passes.left_alone import find_feeds, find_pinned
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
 
@@ -15,73 +15,73 @@ def names_where(mask: np.ndarray, graph: OpGraph) -> set[str]:
     return {graph.names[i] for i in np.flatnonzero(mask)}
 
 
-def alone(graph: tf.Graph) -> set[str]:
+def find_pinned_names(graph: tf.Graph) -> set[str]:
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-    return names_where(left_alone(op_graph), op_graph)
+    return names_where(find_pinned(op_graph), op_graph)
 
 
-class LeftAloneTest(tf.test.TestCase, parameterized.TestCase):
-    def test_mathematics_is_not_left_alone(self):
+class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
+    def test_arithmetic_is_not_pinned(self):
         for name in ("v1_ref_variables", "lstm", "small_convnet", "cond_v1", "while_loop_v1"):
-            self.assertEmpty(alone(graphs.shared(name).graph), name)
+            self.assertEmpty(find_pinned_names(graphs.shared(name).graph), name)
 
     @parameterized.parameters("/cpu:0", "/device:GPU:1", "/job:ps")
-    def test_what_the_user_put_somewhere_stays(self, device):
+    def test_operations_on_a_device_are_pinned(self, device):
         with tf.Graph().as_default() as graph:
             with tf.device(device):
                 tf.constant(1.0, name="put")
             tf.constant(1.0, name="free")
-        self.assertEqual(alone(graph), {"put"})
+        self.assertEqual(find_pinned_names(graph), {"put"})
 
-    def test_strings_stay(self):
+    def test_operations_on_strings_are_pinned(self):
         with tf.Graph().as_default() as graph:
             text = tf.constant("text", name="text")
             number = tf.strings.length(text, name="length")
             tf.add(number, 1, name="free")
             tf.strings.as_string(number, name="written")
-        self.assertEqual(alone(graph), {"text", "length", "written"})
+        self.assertEqual(find_pinned_names(graph), {"text", "length", "written"})
 
-    def test_saver_and_summaries_stay_and_what_they_show_does_not(self):
+    def test_saver_and_summaries_are_pinned_but_not_their_inputs(self):
         made = graphs.saver_and_summaries()
-        names = alone(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Summary" in op.type or op.type in ("SaveV2", "RestoreV2", "ShardedFilename"):
                 self.assertIn(op.name, names)
         self.assertNoCommonElements(["loss", "hidden/weights", "hidden/MatMul"], names)
 
-    def test_iterators_and_data_sets_stay(self):
+    def test_iterators_and_data_sets_are_pinned(self):
         made = graphs.tf_data_iterators()
-        names = alone(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Dataset" in op.type or "Iterator" in op.type:
                 self.assertIn(op.name, names)
         self.assertNotIn("logits/MatMul", names)
 
-    def test_tables_stay(self):
+    def test_tables_are_pinned(self):
         made = graphs.lookup_table_and_strings()
-        names = alone(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Table" in op.type or "String" in op.type:
                 self.assertIn(op.name, names)
         self.assertNotIn("logits/MatMul", names)
 
-    def test_queues_and_readers_stay(self):
+    def test_queues_and_readers_are_pinned(self):
         with tf.Graph().as_default() as graph:
             queue = tf1.FIFOQueue(3, [tf.float32], name="queue")
             queue.enqueue([1.0], name="put")
             queue.dequeue(name="take")
             tf1.TextLineReader(name="reader")
-        self.assertContainsSubset(["queue", "put", "take", "reader"], alone(graph))
+        self.assertContainsSubset(["queue", "put", "take", "reader"], find_pinned_names(graph))
 
-    def test_assertions_prints_and_python_functions_stay(self):
+    def test_assertions_prints_and_python_functions_are_pinned(self):
         with tf.Graph().as_default() as graph:
             value = tf.constant(1.0, name="value")
             tf1.Print(value, [value], name="print")
             tf.numpy_function(lambda x: x, [value], tf.float32, name="python")
             tf.raw_ops.Assert(condition=True, data=[value], name="assert")
-        self.assertEqual(alone(graph), {"print", "python", "assert"})
+        self.assertEqual(find_pinned_names(graph), {"print", "python", "assert"})
 
-    def test_call_of_a_function_with_such_an_operation_stays(self):
+    def test_calls_of_functions_with_pinned_types_are_pinned(self):
         @tf.function(autograph=False)
         def prints(value):
             tf.print(value)
@@ -95,14 +95,14 @@ class LeftAloneTest(tf.test.TestCase, parameterized.TestCase):
             value = tf.constant(1.0)
             calls(value)
             tf.function(lambda value: value + 2.0)(value)
-        found = alone(graph)
+        found = find_pinned_names(graph)
         for op in graph.get_operations():
             if "PartitionedCall" in op.type:
                 function = op.get_attr("f").name
                 self.assertEqual(op.name in found, "calls" in function, function)
         self.assertLen(found, 1)
 
-    def test_functional_conditional_with_an_assertion_stays(self):
+    def test_functional_conditional_with_an_assertion_is_pinned(self):
         def fails():
             tf.raw_ops.Assert(condition=False, data=["too large"])
             return 0.0
@@ -114,7 +114,7 @@ class LeftAloneTest(tf.test.TestCase, parameterized.TestCase):
             tf.add(checked, free)
         names = {op.name for op in graph.get_operations() if op.type in ("If", "StatelessIf")}
         self.assertEqual(names, {"checked", "free"})
-        self.assertEqual(alone(graph) & names, {"checked"})
+        self.assertEqual(find_pinned_names(graph) & names, {"checked"})
 
     @parameterized.parameters(
         ("_XlaCompile", {"b": True}, True),
@@ -122,14 +122,14 @@ class LeftAloneTest(tf.test.TestCase, parameterized.TestCase):
         ("_xla_compile_id", {"i": 3}, True),
         ("_other", {"b": True}, False),
     )
-    def test_what_is_marked_for_xla_stays(self, attribute, value, stays):
+    def test_operations_marked_for_xla_are_pinned(self, attribute, value, is_pinned):
         with tf.Graph().as_default() as graph:
             tf.constant(1.0, name="marked").op._set_attr(attribute, tf1.AttrValue(**value))
-        self.assertEqual(alone(graph), {"marked"} if stays else set())
+        self.assertEqual(find_pinned_names(graph), {"marked"} if is_pinned else set())
 
 
 class FeedsTest(tf.test.TestCase):
-    def test_placeholders_and_what_is_fed_are_feeds(self):
+    def test_placeholders_and_fed_tensors_are_feeds(self):
         with tf.Graph().as_default() as graph:
             placed = tf1.placeholder(tf.float32, [], name="placed")
             default = tf1.placeholder_with_default(1.0, [], name="default")
@@ -139,7 +139,7 @@ class FeedsTest(tf.test.TestCase):
         self.assertEqual(
             names_where(find_feeds(op_graph), op_graph), {"placed", "default", "given"}
         )
-        self.assertEmpty(alone(graph))
+        self.assertEmpty(find_pinned_names(graph))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs graphs on several logical CPU devices: TensorFlow itself says which placements are legal."""
+"""Runs of graphs on several logical CPU devices, where TensorFlow rejects illegal placements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Run", "device_names", "run_steps"]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What steps of a graph fetched, and where they ran.
+    """Fetched values and devices of the steps of a graph.
 
     Attributes:
         values: per step, the value of each fetched tensor.
@@ -29,18 +29,18 @@ class Run:
 
 
 def device_names(count: int) -> tuple[str, ...]:
-    """Full names of the first logical CPU devices of a local session."""
+    """Returns the full names of the first logical CPU devices of a local session."""
     return tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(count))
 
 
 def run_steps(graph_def: tf1.GraphDef, made: TestGraph, *, devices: int, steps: int = 2) -> Run:
-    """Runs steps of a graph in a session of its own, which moves nothing.
+    """Runs steps of a graph in a fresh session without soft placement or optimization.
 
     Args:
-        graph_def: the graph of `made`, perhaps with devices.
-        made: what to fetch, feed and initialize.
-        devices: how many logical CPU devices there are.
-        steps: how many.
+        graph_def: the graph of `made`, possibly with devices.
+        made: the fetches, feeds and initializers.
+        devices: the number of logical CPU devices.
+        steps: the number of steps.
 
     Raises:
         tf.errors.OpError: TensorFlow refuses the placement, or an operation fails.
@@ -57,7 +57,7 @@ def run_steps(graph_def: tf1.GraphDef, made: TestGraph, *, devices: int, steps: 
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
     for node in graph_def.node:
-        # Importing gives operations that are colocated one device.
+        # The import gives colocated operations the same device, which hides illegal placements.
         graph.get_operation_by_name(node.name)._set_device(node.device)
     tensors = {name: name for name in made.fetches if ":" in name}
     operations = [name for name in made.fetches if ":" not in name]

@@ -6,7 +6,7 @@ from graph_passes.nested_runs import Nested, run_nested
 
 
 def total(numbers: list) -> Nested[int]:
-    """Adds up the numbers in lists of lists; "" is an error, and a set is an error that is met."""
+    """Adds up numbers in nested lists; "" raises an error, and a set raises and catches one."""
     result = 0
     for item in numbers:
         if isinstance(item, list):
@@ -22,7 +22,7 @@ def total(numbers: list) -> Nested[int]:
 
 
 class NestedRunsTest(absltest.TestCase):
-    def test_results_are_those_of_recursion(self):
+    def test_results_equal_recursion(self):
         self.assertEqual(run_nested(total([1, [2, [3], []], [4, 5]])), 15)
         self.assertEqual(run_nested(total([])), 0)
 
@@ -33,10 +33,10 @@ class NestedRunsTest(absltest.TestCase):
         try:
             self.assertEqual(run_nested(total(numbers)), 50_000)
         finally:
-            while numbers:  # Python's own end of so deep a list is recursive.
+            while numbers:  # Python destroys nested lists recursively.
                 numbers = numbers.pop()
 
-    def test_errors_go_through_the_callers(self):
+    def test_errors_propagate_through_callers(self):
         self.assertEqual(run_nested(total([[set()], 1])), 101)
         with self.assertRaises(TypeError):
             run_nested(total([1, [2, [""]]]))

@@ -18,13 +18,13 @@ def read(graph: tf.Graph, fetches=(), feeds=()) -> OpGraph:
     return OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
 
 
-def needed_names(graph: OpGraph) -> set[str]:
+def find_needed_names(graph: OpGraph) -> set[str]:
     return {name for name, needed in zip(graph.names, graph.needed, strict=True) if needed}
 
 
 class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_columns_say_what_tensorflow_says(self, name):
+    def test_columns_agree_with_tensorflow(self, name):
         graph_def = graphs.shared(name).graph.as_graph_def()
         graph = OpGraph.from_graph_def(graph_def)
         with tf.Graph().as_default() as expected:
@@ -42,7 +42,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
                 graph.names[graph.tensor_producer[number]], tensor.op.name, tensor.name
             )
             self.assertEqual(tf.as_dtype(graph.tensor_dtypes[number]), tensor.dtype.base_dtype)
-            # Of what is in a loop TensorFlow's import knows less.
+            # TensorFlow's import infers less inside loops.
             sizes = graph.tensor_shapes[number]
             shape = tf.TensorShape(sizes and [None if size < 0 else size for size in sizes])
             merged = shape.merge_with(tensor.shape)
@@ -70,7 +70,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
             self.assertLen(set(graph.consumers[i]), len(graph.consumers[i]))
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_order_is_topological_but_for_edges_that_close_loops(self, name):
+    def test_order_is_topological_except_for_loop_edges(self, name):
         graph = read(graphs.shared(name).graph)
         self.assertCountEqual(graph.order, range(graph.num_operations))
         closes = graph.has_type(["NextIteration"])
@@ -80,7 +80,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         for before, after in graph.control_edges:
             self.assertLess(graph.position[before], graph.position[after])
 
-    def test_order_finishes_a_path_before_it_starts_the_next(self):
+    def test_order_is_depth_first(self):
         with tf.Graph().as_default() as graph:
             values = {chain: tf.ones([], name=f"{chain}_0") for chain in "ab"}
             for step, chain in itertools.product("12", "ab"):
@@ -96,7 +96,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         ("tf_data_iterators", "IteratorV2", "IteratorGetNext"),
         ("lookup_table_and_strings", "HashTableV2", "LookupTableFindV2"),
     )
-    def test_handles_are_found(self, name, producer_type, consumer_type):
+    def test_finds_handle_edges(self, name, producer_type, consumer_type):
         graph = read(graphs.shared(name).graph)
         found = {
             (graph.type_of(p), graph.type_of(c))
@@ -108,7 +108,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         }
         self.assertIn((producer_type, consumer_type), found)
 
-    def test_reference_that_is_only_read_is_a_value(self):
+    def test_references_that_are_only_read_are_values(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [2], use_resource=False)
             read_too = tf.add(variable, 1.0, name="add")
@@ -124,7 +124,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertContainsSubset([("v", "update"), ("v", "v/Assign")], handles)
         self.assertNoCommonElements([("v", "add"), ("v", "v/read"), ("add", "update")], handles)
 
-    def test_unknown_sizes_are_marked(self):
+    def test_marks_unknown_sizes(self):
         with tf.Graph().as_default() as graph:
             tf1.placeholder(tf.float32, [None, 3], name="partly")
             tf1.placeholder(tf.float32, None, name="rank")
@@ -133,12 +133,12 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
             tf1.placeholder(tf.bool, [0, 5], name="nothing")
             tf1.placeholder(tf.bfloat16, [5], name="short")
         op_graph = read(graph)
-        told = {
+        columns = {
             name: (op_graph.tensor_shapes[i], op_graph.tensor_bytes[i])
             for i, name in enumerate(op_graph.names)
         }
         self.assertEqual(
-            told,
+            columns,
             {
                 "partly": ((-1, 3), -1),
                 "rank": (None, -1),
@@ -150,19 +150,20 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         )
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_needed_is_what_tensorflow_extracts(self, name):
+    def test_needed_equals_the_subgraph_that_tensorflow_extracts(self, name):
         made = graphs.shared(name)
         operations = [fetch.partition(":")[0] for fetch in made.fetches]
         graph_def = made.graph.as_graph_def()
         for node in graph_def.node:
-            # TensorFlow extracts what shares a device, too.
+            # TensorFlow would also extract colocated operations.
             node.attr.pop("_class", None)
         extracted = tf1.graph_util.extract_sub_graph(graph_def, operations)
         self.assertCountEqual(
-            needed_names(read(made.graph, made.fetches)), [node.name for node in extracted.node]
+            find_needed_names(read(made.graph, made.fetches)),
+            [node.name for node in extracted.node],
         )
 
-    def test_needed_ends_where_a_step_is_fed(self):
+    def test_needed_ends_at_fed_tensors(self):
         with tf.Graph().as_default() as graph:
             before = tf.ones([], name="before")
             first, second = tf.split(tf.stack([before, before]), 2, name="split")
@@ -170,15 +171,15 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
             with tf.control_dependencies([tf.identity(before, name="waited_for")]):
                 tf.identity(after, name="end")
         whole = set(read(graph).names)
-        self.assertEqual(needed_names(read(graph, ["end"])), whole)
-        self.assertEqual(needed_names(read(graph, ["end"], ["split:0"])), whole)
+        self.assertEqual(find_needed_names(read(graph, ["end"])), whole)
+        self.assertEqual(find_needed_names(read(graph, ["end"], ["split:0"])), whole)
         self.assertEqual(
-            needed_names(read(graph, ["end:0"], ["split:0", "split:1"])),
+            find_needed_names(read(graph, ["end:0"], ["split:0", "split:1"])),
             {"before", "waited_for", "after", "end"},
         )
-        self.assertEqual(needed_names(read(graph, ["after:0"], ["after"])), set())
+        self.assertEqual(find_needed_names(read(graph, ["after:0"], ["after"])), set())
         self.assertEqual(
-            needed_names(read(graph, ["after"], ["after:0"])), whole - {"waited_for", "end"}
+            find_needed_names(read(graph, ["after"], ["after:0"])), whole - {"waited_for", "end"}
         )
 
     def test_without_fetches_everything_is_needed(self):
@@ -198,13 +199,13 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         (["result"], ["result:7"], "result:7"),
         (["result"], ["result:²"], "result:²"),
     )
-    def test_missing_fetch_or_feed_is_named(self, fetches, feeds, culprit):
+    def test_error_names_missing_fetches_and_feeds(self, fetches, feeds, culprit):
         graph = graphs.matmul_chain().graph
         with self.assertRaisesRegex(GraphError, culprit.replace("^", r"\^")):
             read(graph, fetches, feeds)
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_reading_changes_nothing(self, name):
+    def test_reading_does_not_change_the_graph(self, name):
         made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         before = graph_def.SerializeToString(deterministic=True)
@@ -212,12 +213,12 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertIs(op_graph.graph_def, graph_def)
         self.assertEqual(graph_def.SerializeToString(deterministic=True), before)
 
-    def test_garbage_collection_goes_on_after_an_error(self):
+    def test_garbage_collection_resumes_after_an_error(self):
         with self.assertRaises(GraphError):
             OpGraph.from_graph_def(tf1.GraphDef())
         self.assertTrue(gc.isenabled())
 
-    def test_values_that_only_other_steps_refuse_are_no_error(self):
+    def test_accepts_values_that_are_invalid_outside_the_step(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 2], name="x")
             tf.multiply(x, 2.0, name="step")
@@ -232,7 +233,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(GraphError, "slice index 5 of dimension 0 out of bounds"):
             OpGraph.from_graph_def(graph_def, ["of_longer_batches"], values)
 
-    def test_a_step_may_be_colocated_with_what_refuses_its_values(self):
+    def test_accepts_colocation_with_operations_outside_the_step(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 2], name="x")
             longer = tf.multiply(x[5], 2.0, name="of_longer_batches")

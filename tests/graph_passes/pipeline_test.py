@@ -7,6 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
+from graph_passes.grouping.grouping import PINNED
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GRANULARITIES, GroupedGraph, group_operations
 from tests import graphs
@@ -24,26 +25,26 @@ def group(graph: tf.Graph, fetches=(), feeds=(), granularity: str = "coarse") ->
 
 
 @functools.cache
-def grouped_once(name: str, granularity: str) -> GroupedGraph:
+def group_once(name: str, granularity: str) -> GroupedGraph:
     made = graphs.shared(name)
     return group(made.graph, made.fetches, tuple(made.feeds), granularity)
 
 
 class PipelineTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
-    def test_every_group_can_be_placed(self, name, granularity):
-        grouped = grouped_once(name, granularity)
+    def test_every_group_has_a_legal_device(self, name, granularity):
+        grouped = group_once(name, granularity)
         legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
         self.assertEqual(legal.shape, (grouped.grouping.num_groups, 4))
         self.assertTrue(legal.any(axis=1).all())
-        alone = np.array([kind == "left_alone" for kind in grouped.grouping.kinds])
-        self.assertTrue((legal[alone].sum(axis=1) == 1).all())
-        self.assertTrue(legal[~alone, :2].all())
-        self.assertEqual(grouped.num_decisions, (~alone).sum())
+        pinned = np.array([kind == PINNED for kind in grouped.grouping.kinds])
+        self.assertTrue((legal[pinned].sum(axis=1) == 1).all())
+        self.assertTrue(legal[~pinned, :2].all())
+        self.assertEqual(grouped.num_decisions, (~pinned).sum())
         self.assertEqual(grouped.group_graph.num_groups, grouped.grouping.num_groups)
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_grouping_changes_nothing_of_the_graph(self, name):
+    def test_grouping_does_not_change_the_graph(self, name):
         made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
@@ -55,8 +56,8 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(getattr(op_graph, key), array, key)
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_single_groups_know_the_groups_of_the_rules(self, name):
-        fine, coarse = grouped_once(name, "fine"), grouped_once(name, "coarse")
+    def test_fine_groups_lie_within_coarse_groups(self, name):
+        fine, coarse = group_once(name, "fine"), group_once(name, "coarse")
         assert fine.coarse is not None and fine.clusters is not None
         self.assertIsNone(coarse.clusters)
         np.testing.assert_array_equal(fine.coarse.operation_groups, coarse.operation_groups)
@@ -65,13 +66,13 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
             np.where(of_operations < 0, -1, fine.clusters[of_operations]),
             coarse.grouping.of_operations(coarse.colocation),
         )
-        # Where a coarse group may go, all in it may.
+        # A device that is legal for a coarse group is legal for all fine groups in it.
         legal = coarse.grouping.legal_devices(coarse.colocation, (*CPUS, *GPUS))[fine.clusters]
         self.assertTrue(fine.grouping.legal_devices(fine.colocation, (*CPUS, *GPUS))[legal].all())
 
     @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
-    def test_assignment_puts_every_colocation_group_on_one_device(self, name, granularity):
-        grouped = grouped_once(name, granularity)
+    def test_assignment_keeps_colocation_groups_together(self, name, granularity):
+        grouped = group_once(name, granularity)
         row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
         assignment = grouped.assignment(row, CPUS)
         by_group: dict[int, set[str]] = {}
@@ -82,12 +83,12 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertTrue(all(len(devices) == 1 for devices in by_group.values()))
         of_operation = grouped.grouping.of_operations(grouped.colocation)
         for i in np.flatnonzero(grouped.op_graph.needed).tolist():
-            if grouped.grouping.kinds[of_operation[i]] != "left_alone":
+            if grouped.grouping.kinds[of_operation[i]] != PINNED:
                 self.assertEqual(assignment[grouped.op_graph.names[i]], CPUS[row[of_operation[i]]])
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_per_operation_groups_are_the_colocation_groups_of_a_step(self, name):
-        grouped = grouped_once(name, "fine")
+    def test_fine_groups_are_the_colocation_groups_of_the_step(self, name):
+        grouped = group_once(name, "fine")
         graph, colocated = grouped.op_graph, grouped.colocation.group
         of_operation = grouped.grouping.of_operations(grouped.colocation)
         needed = np.flatnonzero(graph.needed)
@@ -96,14 +97,14 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLen(pairs, grouped.grouping.num_groups)
         groups = grouped.group_graph
         self.assertEqual(groups.type_counts.sum(), len(needed))
-        self.assertContainsSubset(groups.kinds, ["operations", "left_alone"])
-        coarse = grouped_once(name, "coarse")
+        self.assertContainsSubset(groups.kinds, ["operations", PINNED])
+        coarse = group_once(name, "coarse")
         self.assertAllEqual(groups.layers, coarse.group_graph.layers[grouped.clusters])
         self.assertGreaterEqual(
-            groups.num_groups, grouped_once(name, "coarse").group_graph.num_groups
+            groups.num_groups, group_once(name, "coarse").group_graph.num_groups
         )
 
-    def test_unknown_granularity_is_refused(self):
+    def test_rejects_unknown_granularity(self):
         made = graphs.matmul_chain()
         with self.assertRaisesRegex(
             ValueError, "unknown granularity 'metis': it is one of coarse, fine"
@@ -119,7 +120,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(first.operation_groups, second.operation_groups)
         self.assertEqual(first.group_graph.names, second.group_graph.names)
 
-    def test_order_of_operations_in_the_file_does_not_decide_what_is_together(self):
+    def test_groups_do_not_depend_on_the_order_of_nodes(self):
         made = graphs.lstm()
         graph_def = made.graph.as_graph_def()
         shuffled = tf1.GraphDef()
@@ -145,14 +146,14 @@ class DegenerateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouped.group_graph.output_shapes, ((),))
         self.assertEqual(grouped.assignment(np.array([1]), CPUS), {"only": CPUS[1]})
 
-    def test_graph_of_what_is_left_alone_has_nothing_to_decide(self):
+    def test_graph_of_pinned_operations_has_no_decisions(self):
         with tf.Graph().as_default() as graph:
             tf.strings.length("text", name="length")
         grouped = group(graph)
         self.assertEqual(grouped.num_decisions, 0)
         self.assertEqual(grouped.assignment(np.array([1]), CPUS), {})
 
-    def test_everything_fed_leaves_nothing(self):
+    def test_fed_graph_has_no_groups(self):
         made = graphs.matmul_chain()
         grouped = group(made.graph, made.fetches, made.fetches)
         self.assertEqual(grouped.grouping.num_groups, 0)
@@ -168,7 +169,7 @@ class DegenerateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouped.grouping.num_groups, 100)
         self.assertEqual(grouped.group_graph.work.sum(), 0)
 
-    def test_graph_on_the_devices_of_its_user_stays_there(self):
+    def test_graph_on_devices_of_the_user_is_pinned(self):
         with tf.Graph().as_default() as graph, tf.device("/device:GPU:1"):
             tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]), name="product")
         grouped = group(graph)
@@ -176,7 +177,7 @@ class DegenerateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(np.flatnonzero(legal.any(axis=0)).tolist(), [3])
         self.assertEqual(grouped.num_decisions, 0)
 
-    def test_operation_without_any_kernel_is_named(self):
+    def test_error_names_operations_without_kernel(self):
         with tf.Graph().as_default() as graph:
             value = tf1.placeholder(tf.int32, [2, 2])
             tf.matmul(value, value, name="integers")

@@ -43,13 +43,13 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
     def path(self) -> pathlib.Path:
         return pathlib.Path(self.create_tempdir().full_path) / "placement.json"
 
-    def test_what_is_written_is_read_again(self):
+    def test_reads_written_files(self):
         path = self.path()
         write_placement(PLACEMENT, path)
         self.assertEqual(vars(read_placement(path)), vars(PLACEMENT))
         self.assertEqual(os.listdir(path.parent), ["placement.json"])
 
-    def test_file_has_its_format_and_parts(self):
+    def test_file_has_format_and_entries(self):
         value = json.loads(PLACEMENT.to_json())
         self.assertEqual(value["format"], 1)
         self.assertCountEqual(
@@ -58,7 +58,7 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertEqual(value["assignment"], PLACEMENT.assignment)
 
-    def test_old_file_is_replaced_as_a_whole(self):
+    def test_replaces_existing_files(self):
         path = self.path()
         path.write_text("something old " * 1000)
         write_placement(PLACEMENT, path)
@@ -74,7 +74,7 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         ("{}", 'no entry "format"'),
         ('{"format": 1}', 'no entry "graph_fingerprint"'),
     )
-    def test_file_that_is_none_is_named(self, text, reason):
+    def test_error_names_files_that_are_no_placements(self, text, reason):
         path = self.path()
         path.write_text(text)
         with self.assertRaises(GraphError) as caught:
@@ -100,13 +100,13 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         ("devices", [*DEVICES, ["/cpu:0"]]),
         ("measurement", {"\ud800": 1}),
     )
-    def test_file_with_a_wrong_part_is_named(self, part, value):
+    def test_error_names_files_with_invalid_entries(self, part, value):
         path = self.path()
         path.write_text(json.dumps(json.loads(PLACEMENT.to_json()) | {part: value}))
         with self.assertRaisesRegex(GraphError, str(path)):
             read_placement(path)
 
-    def test_what_is_wrong_is_said_in_words_of_the_file(self):
+    def test_error_names_the_invalid_entry(self):
         whole = PLACEMENT.to_json()
         for text, reason in (
             (whole.replace('"format": 1', '"format": 1, "format": 1'), 'the entry "format" twice'),
@@ -120,12 +120,12 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
                 Placement.from_json(text)
             self.assertLess(len(str(caught.exception)), 300)
 
-    def test_operation_on_an_unlisted_device_is_named(self):
+    def test_error_names_operations_on_unlisted_devices(self):
         text = PLACEMENT.to_json().replace(f'"b/\\u00fc": "{DEVICES[1]}"', '"b": "/cpu:7"')
         with self.assertRaisesRegex(GraphError, '"b" on "/cpu:7"'):
             Placement.from_json(text)
 
-    def test_file_that_cannot_be_read_is_named(self):
+    def test_error_names_unreadable_files(self):
         path = self.path()
         with self.assertRaisesRegex(GraphError, f"{path}.*No such file"):
             read_placement(path)
@@ -135,7 +135,7 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(GraphError, str(path)):
             read_placement(path)
 
-    def test_file_that_cannot_be_written_leaves_nothing(self):
+    def test_failed_write_leaves_no_file(self):
         path = self.path()
         path.mkdir()
         with self.assertRaises(OSError):
@@ -145,19 +145,19 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(os.listdir(path.parent), [path.name])
 
 
-def grouped(made: graphs.TestGraph) -> GroupedGraph:
+def group_graph(made: graphs.TestGraph) -> GroupedGraph:
     graph_def = made.graph.as_graph_def()
     return group_operations(OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds)))
 
 
 class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
     def groups_by_name(self, made: graphs.TestGraph) -> dict[str, int]:
-        found = grouped(made)
+        found = group_graph(made)
         groups = operation_groups(found.op_graph, found.colocation, found.grouping)
         self.assertAllEqual(groups, found.operation_groups)
         return dict(zip(found.op_graph.names, groups.tolist(), strict=True))
 
-    def test_initial_value_is_made_beside_its_variable(self):
+    def test_initial_values_follow_their_variable(self):
         for factory in (graphs.resource_variables, graphs.v1_ref_variables):
             groups = self.groups_by_name(factory())
             variable = groups["layer_0/weights"]
@@ -167,7 +167,7 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
             for name in [*made_of, "layer_0/weights/Assign"]:
                 self.assertEqual(groups[name], variable, name)
 
-    def test_what_is_left_alone_stays_as_it_is(self):
+    def test_pinned_operations_have_no_group(self):
         made = graphs.saver_and_summaries()
         groups = self.groups_by_name(made)
         for op in made.graph.get_operations():
@@ -175,20 +175,20 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertEqual(groups[op.name], -1, op.name)
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_group_is_one_per_colocation_group_and_all_of_a_step_have_one(self, name):
-        found = grouped(graphs.shared(name))
+    def test_operations_of_the_step_have_the_group_of_their_colocation_group(self, name):
+        found = group_graph(graphs.shared(name))
         by_group: dict[int, set[int]] = {}
         for colocated, group in zip(found.colocation.group, found.operation_groups, strict=True):
             by_group.setdefault(int(colocated), set()).add(int(group))
         self.assertTrue(all(len(groups) == 1 for groups in by_group.values()))
-        free = found.op_graph.needed & ~found.colocation.left_alone[found.colocation.group]
+        free = found.op_graph.needed & ~found.colocation.pinned[found.colocation.group]
         self.assertTrue((found.operation_groups[free] >= 0).all())
         self.assertAllEqual(
             found.operation_groups[free],
             found.grouping.of_operations(found.colocation)[free],
         )
 
-    def test_what_two_groups_read_outside_the_step_stays_as_it_is(self):
+    def test_operations_outside_the_step_follow_a_single_reader_only(self):
         with tf.Graph().as_default() as graph:
             size = tf.constant(2, name="size")
             start = tf.fill([size, size], 1.0, name="start")
@@ -218,7 +218,7 @@ class FitTest(tf.test.TestCase):
         return fit_placement(op_graph, find_colocation_groups(op_graph), placement)
 
     def small_graph(self, *, changed: bool = False) -> tf.Graph:
-        """Constant, variable and product; changed, one is missing and one is new."""
+        """Builds constant, variable and product; changed: one missing, one new."""
         with tf.Graph().as_default() as graph:
             value = tf.constant([[1.0]], name="value")
             variable = tf1.get_variable("variable", initializer=[[2.0]], use_resource=True)
@@ -231,7 +231,7 @@ class FitTest(tf.test.TestCase):
 
     def test_placement_of_the_same_graph_fits(self):
         made = graphs.lstm()
-        found = grouped(made)
+        found = group_graph(made)
         row = np.random.default_rng(0).integers(0, 2, found.grouping.num_groups)
         assignment = found.assignment(row, DEVICES)
         fitted = self.fit(made.graph, Placement("", DEVICES, assignment))
@@ -239,7 +239,7 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(fitted.missing, ())
         self.assertEmpty(fitted.refused)
 
-    def test_what_is_missing_and_what_is_new_is_told(self):
+    def test_lists_missing_and_unplaced_operations(self):
         names = [op.name for op in self.small_graph().get_operations()]
         placement = Placement("", DEVICES, dict.fromkeys(names, DEVICES[1]))
         fitted = self.fit(self.small_graph(changed=True), placement)
@@ -249,12 +249,12 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(set(fitted.assignment.values()), {DEVICES[1]})
         self.assertNotIn("gone", fitted.assignment)
 
-    def test_unnamed_member_goes_with_its_colocation_group(self):
+    def test_unnamed_operations_follow_their_colocation_group(self):
         fitted = self.fit(self.small_graph(), Placement("", DEVICES, {"variable": DEVICES[1]}))
         self.assertEqual(fitted.assignment["variable/Assign"], DEVICES[1])
         self.assertIn("product", fitted.unplaced)
 
-    def test_group_that_is_torn_apart_is_refused(self):
+    def test_refuses_split_colocation_groups(self):
         assignment = {"variable": DEVICES[0], "variable/Assign": DEVICES[1], "value": DEVICES[0]}
         fitted = self.fit(self.small_graph(), Placement("", DEVICES, assignment))
         self.assertLen(fitted.refused, 1)
@@ -263,7 +263,7 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(fitted.assignment, {"value": DEVICES[0]})
         self.assertIn("variable", fitted.unplaced)
 
-    def test_what_no_step_needs_does_not_tear_a_group_apart(self):
+    def test_operations_outside_the_step_do_not_split_a_group(self):
         graph = self.small_graph()
         with graph.as_default():
             other = tf.constant(2.0, name="other")
@@ -281,7 +281,7 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(fitted.refused, {})
         self.assertTrue(fitted.assignment.keys().isdisjoint(["other", "first", "second"]))
 
-    def test_device_without_kernels_is_refused(self):
+    def test_refuses_devices_without_kernels(self):
         with tf.Graph().as_default() as graph:
             value = tf.constant([3, 1], name="value")
             tf.matmul([[1, 2]], tf.expand_dims(value, 1), name="product")
@@ -293,7 +293,7 @@ class FitTest(tf.test.TestCase):
         fitted = self.fit(graph, Placement("", (unknown,), {"value": unknown}))
         self.assertEqual(list(fitted.refused), ["value"])
 
-    def test_what_is_left_alone_is_refused(self):
+    def test_refuses_pinned_operations(self):
         with tf.Graph().as_default() as graph:
             tf.strings.length("text", name="length")
         fitted = self.fit(graph, Placement("", DEVICES, {"length": DEVICES[1]}))

@@ -1,4 +1,4 @@
-"""Tests of reads and writes of reference variables that nothing orders."""
+"""Tests of races: unordered reads and writes of variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ tf1 = tf.compat.v1
 
 
 def step_counter(*, ordered: bool, use_resource: bool = False) -> tf.Graph:
-    """A step that counts up, and a learning rate that is read from the counter."""
+    """Builds a step counter, and a learning rate that is computed from it."""
     with new_graph() as graph:
         step = tf1.get_variable(
             "step", initializer=0, dtype=tf.int32, trainable=False, use_resource=use_resource
@@ -28,7 +28,7 @@ def step_counter(*, ordered: bool, use_resource: bool = False) -> tf.Graph:
 
 
 def read_or_write(v: tf1.Variable) -> None:
-    """Reads a variable as "y" or else writes it, and reads it as "z"."""
+    """Reads or writes a variable in a conditional, "y", and reads it as "z"."""
     taken = tf1.cond(
         tf1.placeholder(tf.bool, []),
         lambda: tf.identity(v.assign_add([1.0, 1.0])),
@@ -43,44 +43,46 @@ def read(graph: tf.Graph, *fetches: str) -> OpGraph:
 
 
 class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
-    def described(self, graph: OpGraph) -> list[tuple[str, str, list[str], str]]:
+    def describe_races(self, graph: OpGraph) -> list[tuple[str, str, list[str], str]]:
         names = graph.names
         return [
             (names[r.variable], names[r.reader], [names[a] for a in r.aliases], names[r.writer])
             for r in find_races(graph)
         ]
 
-    def test_an_unordered_read_is_found_behind_what_shares_its_memory(self):
+    def test_finds_unordered_reads_through_aliases(self):
         graph = read(step_counter(ordered=False), "train")
-        [(variable, reader, aliases, writer)] = self.described(graph)
+        [(variable, reader, aliases, writer)] = self.describe_races(graph)
         self.assertEqual((variable, reader, writer), ("step", "cast", "Assign"))
         self.assertEqual(aliases[-1], "alias")
 
-    def test_a_fetched_tensor_in_the_memory_of_a_variable_is_read_until_the_step_ends(self):
+    def test_fetched_aliases_are_read_until_the_step_ends(self):
         for ordered in (False, True):
             graph = read(step_counter(ordered=ordered), "alias:0", "train")
-            races = [race for race in self.described(graph) if race[1] == "alias"]
+            races = [race for race in self.describe_races(graph) if race[1] == "alias"]
             self.assertEqual(races, [("step", "alias", ["step/read", "alias"], "Assign")])
-        self.assertEqual(self.described(read(step_counter(ordered=True), "rate:0", "train")), [])
+        self.assertEqual(
+            self.describe_races(read(step_counter(ordered=True), "rate:0", "train")), []
+        )
 
-    def test_a_fetched_tensor_behind_the_write_is_ordered(self):
+    def test_fetched_aliases_after_the_write_do_not_race(self):
         with new_graph() as graph:
             step = tf1.get_variable("step", initializer=0, use_resource=False)
             with tf.control_dependencies([step.assign(step + 1, read_value=False)]):
                 tf.identity(step, "written")
-        self.assertEqual(self.described(read(graph, "written:0")), [])
+        self.assertEqual(self.describe_races(read(graph, "written:0")), [])
 
-    def test_an_ordered_read_is_none(self):
+    def test_ordered_reads_do_not_race(self):
         self.assertEqual(find_races(read(step_counter(ordered=True), "train")), [])
 
-    def test_what_no_step_needs_does_not_race(self):
+    def test_operations_outside_the_step_do_not_race(self):
         self.assertEqual(find_races(read(step_counter(ordered=False), "rate")), [])
 
-    def test_without_a_step_there_is_nothing_to_order(self):
+    def test_without_a_step_there_are_no_races(self):
         graph_def = step_counter(ordered=False).as_graph_def()
         self.assertEqual(find_races(OpGraph.from_graph_def(graph_def)), [])
 
-    def test_reads_of_resource_variables_are_found_too(self):
+    def test_finds_reads_of_resource_variables(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")
         [race] = find_races(graph)
         self.assertEqual(graph.type_of(race.reader), "ReadVariableOp")
@@ -88,14 +90,14 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
         ordered = read(step_counter(ordered=True, use_resource=True), "train")
         self.assertEqual(find_races(ordered), [])
 
-    def test_a_read_after_the_write_is_ordered(self):
+    def test_reads_after_the_write_do_not_race(self):
         with new_graph() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
                 tf.exp(v.read_value(), name="y")
         self.assertEqual(find_races(read(graph, "y")), [])
 
-    def test_a_value_that_is_taken_before_a_write_and_used_after_it_is_in_the_memory_it_writes(
+    def test_finds_uses_after_the_write_of_values_read_before_it(
         self,
     ):
         with new_graph() as graph:
@@ -103,12 +105,12 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             taken = tf.identity(v, "taken")
             with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
                 tf.multiply(taken, 0.1, name="average")
-        [(variable, reader, aliases, writer)] = self.described(read(graph, "average"))
+        [(variable, reader, aliases, writer)] = self.describe_races(read(graph, "average"))
         self.assertEqual(
             (variable, reader, aliases[-1], writer), ("v", "average", "taken", "AssignAdd")
         )
 
-    def test_a_read_between_two_writes_races_with_the_unordered_one(self):
+    def test_reads_between_two_writes_race_with_the_unordered_one(self):
         with new_graph() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             y = tf.exp(v, name="y")
@@ -116,18 +118,18 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
                 first = v.assign_add([1.0, 1.0], name="after").op
             tf.group(first, v.assign_sub([1.0, 1.0], name="unordered").op, name="all")
         self.assertEqual(
-            [(reader, writer) for _, reader, _, writer in self.described(read(graph, "all"))],
+            [(reader, writer) for _, reader, _, writer in self.describe_races(read(graph, "all"))],
             [("y", "unordered")],
         )
 
-    def test_branches_that_exclude_each_other_do_not_race(self):
+    def test_exclusive_branches_do_not_race(self):
         for use_resource in (False, True):
             with new_graph() as graph, control_flow(v2=False):
                 read_or_write(tf1.get_variable("v", [2], use_resource=use_resource))
             self.assertEqual(find_races(read(graph, "y")), [])
             self.assertLen(find_races(read(graph, "y", "z")), 1)
 
-    def test_a_branch_that_only_reads_a_variable_does_not_write_it(self):
+    def test_branches_that_only_read_are_no_writers(self):
         with new_graph() as graph, control_flow(v2=True):
             v = tf1.get_variable("v", [2], use_resource=True)
             p = tf1.placeholder(tf.bool, [])
@@ -135,7 +137,7 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             tf1.cond(p, lambda: tf.exp(v), lambda: tf.tanh(v), name="reads")
             tf1.cond(p, lambda: v.assign_add([1.0, 1.0]), lambda: v.read_value(), name="writes")
         self.assertEqual(find_races(read(graph, "y", "reads")), [])
-        [(_, reader, _, writer)] = self.described(read(graph, "reads", "writes"))
+        [(_, reader, _, writer)] = self.describe_races(read(graph, "reads", "writes"))
         self.assertEqual((reader, writer), ("reads", "writes"))
 
     @parameterized.parameters(
@@ -149,7 +151,7 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class JoinRacesTest(tf.test.TestCase):
-    def test_what_races_shares_a_device(self):
+    def test_races_are_joined(self):
         for ordered in (False, True):
             graph = read(step_counter(ordered=ordered), "train")
             groups = find_colocation_groups(graph)
@@ -161,14 +163,14 @@ class JoinRacesTest(tf.test.TestCase):
             self.assertNotEqual(step, rate)
             self.assertLen(groups.races, not ordered)
 
-    def test_towers_that_update_asynchronously_are_not_held_together(self):
+    def test_asynchronous_towers_are_not_joined(self):
         for use_resource in (False, True):
             with new_graph() as graph:
                 v = tf1.get_variable("v", [4, 4], use_resource=use_resource)
                 updates = []
                 for tower in range(2):
                     with tf1.name_scope(f"tower_{tower}/"):
-                        # Its gradient needs its value.
+                        # The gradient of Exp reads its result.
                         loss = tf.exp(v, name="loss")
                         [gradient] = tf.gradients(loss, v)
                         optimizer = tf1.train.GradientDescentOptimizer(0.1)
@@ -184,19 +186,19 @@ class JoinRacesTest(tf.test.TestCase):
             self.assertTrue(all(race.is_asynchronous for race in groups.races))
             values = asynchronous_values(op_graph, groups.races)
             self.assertContainsSubset(["v", "tower_0/loss", "tower_1/loss"], values)
-            self.assertNotIn("train", values)  # It waits, and reads nothing.
+            self.assertNotIn("train", values)  # "train" only has control inputs.
 
-    def test_values_of_other_races_are_no_asynchronous_ones(self):
+    def test_values_of_other_races_are_not_asynchronous(self):
         graph = read(step_counter(ordered=False), "train")
         self.assertEmpty(asynchronous_values(graph, find_races(graph)))
 
-    def test_so_do_reads_of_resource_variables(self):
+    def test_races_of_resource_variables_are_joined(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")
         groups = find_colocation_groups(graph)
         self.assertEqual(groups.group[graph.index["add"]], groups.group[graph.index["step"]])
         self.assertLen(groups.races, 1)
 
-    def test_a_write_at_the_end_of_a_step_is_named(self):
+    def test_late_writes_join_only_reader_and_variable(self):
         with new_graph() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             loss = tf.reduce_sum(tf.exp(v), name="loss")
@@ -210,7 +212,7 @@ class JoinRacesTest(tf.test.TestCase):
         exp = groups.races[0].reader
         self.assertEqual(groups.group[exp], groups.group[op_graph.index["v"]])
 
-    def test_what_keeps_its_device_is_named_instead(self):
+    def test_pinned_readers_are_not_joined(self):
         with new_graph() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             written = v.assign_add([1.0, 1.0]).op
@@ -218,7 +220,7 @@ class JoinRacesTest(tf.test.TestCase):
         op_graph = read(graph, "train")
         groups = find_colocation_groups(op_graph)
         self.assertEqual([op_graph.names[race.reader] for race in groups.races], ["h"])
-        self.assertFalse(groups.left_alone[groups.group[op_graph.index["v"]]])
+        self.assertFalse(groups.pinned[groups.group[op_graph.index["v"]]])
 
 
 if __name__ == "__main__":

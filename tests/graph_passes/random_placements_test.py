@@ -1,4 +1,4 @@
-"""Every placement that is called legal runs, and computes what the unplaced graph computes."""
+"""Tests that random legal placements run and compute the same as the unplaced graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         ("small_convnet", 5),
         ("residual_convnet", 5),
     )
-    def test_runs_where_it_should_and_fetches_the_same_values(self, name, count):
+    def test_coarse_groups_run_on_their_devices_and_compute_the_same(self, name, count):
         self.check(name, count, "coarse")
 
     @parameterized.parameters(
@@ -45,7 +45,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         "partitioned_call",
         "residual_convnet",
     )
-    def test_so_does_every_operation_by_itself(self, name):
+    def test_fine_groups_run_on_their_devices_and_compute_the_same(self, name):
         self.check(name, 4, "fine")
 
     def check(self, name: str, count: int, grouping: str):
@@ -56,7 +56,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         grouped = group_operations(op_graph, grouping)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
         self.assertGreaterEqual(grouped.num_decisions, 2)
-        # TensorFlow moves every Switch to its data, be that a feed.
+        # TensorFlow moves every Switch to its data input, even to a feed.
         switches = {node.name for node in graph_def.node if node.op == "Switch"}
         random = np.random.default_rng(0)
         placements = set()

@@ -1,4 +1,4 @@
-"""Tests of graphs that differ in names only."""
+"""Tests of graphs that differ only in names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def build(prefix: str, *, width: int = 2, scale: float = 2.0, swapped: bool = Fa
 
 
 class NamesInTest(tf.test.TestCase):
-    def test_operations_correspond_whatever_they_are_called(self):
+    def test_maps_operations_with_other_names(self):
         one, other = build("a_").as_graph_def(), build("model/b_").as_graph_def()
         names = names_in(one, other)
         self.assertEqual([names[node.name] for node in one.node], [n.name for n in other.node])
         self.assertEqual(names["a_product"], "model/b_product")
         self.assertEqual(names_in(one, one), {node.name: node.name for node in one.node})
 
-    def test_graphs_that_differ_in_more_do_not_correspond(self):
+    def test_rejects_graphs_with_other_differences(self):
         one = build("a_").as_graph_def()
         for other in (build("b_", width=5), build("b_", scale=3.0), build("b_", swapped=True)):
             self.assertIsNone(names_in(one, other.as_graph_def()))
@@ -41,8 +41,8 @@ class NamesInTest(tf.test.TestCase):
             tf.no_op("more")
         self.assertIsNone(names_in(one, longer.as_graph_def()))
 
-    def test_functions_correspond_if_they_do_the_same(self):
-        def looped(number: int, scale: float, *, swapped: bool) -> tf1.GraphDef:
+    def test_maps_operations_of_equal_functions(self):
+        def build_loop(number: int, scale: float, *, swapped: bool) -> tf1.GraphDef:
             def body(v: tf.Tensor) -> tf.Tensor:
                 with tf.name_scope(f"layer_{number}"):
                     parts = [v * scale, tf.sin(weights, name=f"sin_{number}")]
@@ -55,12 +55,12 @@ class NamesInTest(tf.test.TestCase):
                 tf.cond(x > 0.0, lambda: tf.exp(x, name=f"e_{number}"), lambda: y, name="if")
             return graph.as_graph_def()
 
-        one = looped(0, 2.0, swapped=False)
-        self.assertEqual(names_in(one, looped(1, 2.0, swapped=False))["x_0"], "x_1")
-        self.assertIsNone(names_in(one, looped(2, 3.0, swapped=False)))
-        self.assertIsNone(names_in(one, looped(3, 2.0, swapped=True)))
+        one = build_loop(0, 2.0, swapped=False)
+        self.assertEqual(names_in(one, build_loop(1, 2.0, swapped=False))["x_0"], "x_1")
+        self.assertIsNone(names_in(one, build_loop(2, 3.0, swapped=False)))
+        self.assertIsNone(names_in(one, build_loop(3, 2.0, swapped=True)))
 
-    def test_a_placement_follows_the_names(self):
+    def test_renames_placements(self):
         placement = Placement("f", (FIRST, SECOND), {"a": FIRST, "b": SECOND})
         renamed = renamed_placement(placement, {"a": "c", "b": "d", "more": "e"})
         self.assertEqual(renamed.assignment, {"c": FIRST, "d": SECOND})

@@ -1,4 +1,4 @@
-"""Tests of resources that several operations find by one name."""
+"""Tests of resources that several operations share by name."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _KINDS = {
 
 
 class Read:
-    """A graph's colocation groups, to be asked by name."""
+    """The colocation groups of a graph, with access by operation name."""
 
     def __init__(self, graph: tf.Graph) -> None:
         self.graph = OpGraph.from_graph_def(graph.as_graph_def())
         self.groups: ColocationGroups = find_colocation_groups(self.graph)
 
-    def of(self, name: str) -> int:
+    def group_of(self, name: str) -> int:
         return int(self.groups.group[self.graph.index[name]])
 
-    def together(self, *names: str) -> bool:
-        return len({self.of(name) for name in names}) == 1
+    def are_together(self, *names: str) -> bool:
+        return len({self.group_of(name) for name in names}) == 1
 
 
 def variables(*arguments: dict[str, str], op: str = "VarHandleOp") -> None:
@@ -60,28 +60,28 @@ def variables(*arguments: dict[str, str], op: str = "VarHandleOp") -> None:
 
 class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*_KINDS)
-    def test_operations_of_one_shared_name_are_together(self, op):
+    def test_operations_with_equal_shared_names_are_joined(self, op):
         with new_graph() as graph:
             for name, shared in (("a", "one"), ("b", "one"), ("c", "another")):
                 getattr(raw, op)(**_KINDS[op], shared_name=shared, name=name)
         read = Read(graph)
-        self.assertTrue(read.together("a", "b"))
-        self.assertFalse(read.together("a", "c"))
+        self.assertTrue(read.are_together("a", "b"))
+        self.assertFalse(read.are_together("a", "c"))
 
-    def test_what_takes_from_a_stage_is_with_what_puts_into_it(self):
+    def test_unstage_is_joined_with_its_stage(self):
         with new_graph() as graph:
             raw.Stage(values=[1.0], name="put")
             (taken,) = raw.Unstage(dtypes=[tf.float32], shared_name="put", name="take")
             raw.StageSize(dtypes=[tf.float32], shared_name="put", name="size")
             tf.negative(tf.tanh(taken, name="reader"), name="next")
         read = Read(graph)
-        self.assertTrue(read.together("put", "take", "size"))
-        # It would draw the Unstage to its own device.
-        self.assertTrue(read.together("take", "reader"))
-        self.assertFalse(read.together("reader", "next"))
+        self.assertTrue(read.are_together("put", "take", "size"))
+        # TensorFlow would move the Unstage to the device of this consumer.
+        self.assertTrue(read.are_together("take", "reader"))
+        self.assertFalse(read.are_together("reader", "next"))
 
     @parameterized.parameters("VarHandleOp", "VariableV2")
-    def test_names_of_other_containers_and_kinds_are_others(self, op):
+    def test_equal_names_in_other_containers_or_kinds_are_not_joined(self, op):
         other = {"VarHandleOp": "VariableV2", "VariableV2": "VarHandleOp"}[op]
         with new_graph() as graph:
             name = {"shared_name": "v"}
@@ -89,19 +89,19 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
             getattr(raw, other)(**_VARIABLE, shared_name="v", name="other")
             raw.HashTableV2(**_TABLE, shared_name="v", name="table")
         read = Read(graph)
-        self.assertTrue(read.together("a", "b"))
+        self.assertTrue(read.are_together("a", "b"))
         for one, another in itertools.combinations(["a", "c", "other", "table"], 2):
-            self.assertFalse(read.together(one, another), f"{one} {another}")
+            self.assertFalse(read.are_together(one, another), f"{one} {another}")
 
-    def test_an_operation_without_a_shared_name_has_its_own_but_not_a_handle(self):
+    def test_missing_shared_name_is_the_operation_name_except_for_handles(self):
         for op, with_own_name in (("VariableV2", True), ("VarHandleOp", False)):
             with new_graph() as graph:
                 variables({}, {}, {"shared_name": "a"}, op=op)
             read = Read(graph)
-            self.assertEqual(read.together("a", "c"), with_own_name, op)
-            self.assertEqual(read.together("a", "b"), not with_own_name, op)
+            self.assertEqual(read.are_together("a", "c"), with_own_name, op)
+            self.assertEqual(read.are_together("a", "b"), not with_own_name, op)
 
-    def test_defaults_that_an_export_left_out_count(self):
+    def test_missing_attributes_have_their_defaults(self):
         with new_graph() as graph:
             variables({}, {})
         graph_def = graph.as_graph_def()
@@ -110,13 +110,13 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
                 node.attr.pop(name, None)
         self.assertEqual(find_variables(OpGraph.from_graph_def(graph_def)), [(0, 1)])
 
-    def test_each_anonymous_handle_is_its_own(self):
+    def test_anonymous_handles_are_not_joined(self):
         with new_graph() as graph:
             variables(*[{"shared_name": "cd2c89b7-88b7-44c8-ad83-06c2a9158347"}] * 2)
-        self.assertFalse(Read(graph).together("a", "b"))
+        self.assertFalse(Read(graph).are_together("a", "b"))
         self.assertEqual(find_variables(Read(graph).graph), [(0,), (1,)])
 
-    def test_functions_that_find_a_resource_are_with_what_else_finds_it(self):
+    def test_calls_are_joined_by_the_resources_of_their_functions(self):
         with new_graph() as graph:
 
             @tf.function(autograph=False)
@@ -127,10 +127,10 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
             variables({"shared_name": "v"}, {"shared_name": "w"})
             calls = [inner(), tf.function(lambda: inner() + 1.0)()]
         read = Read(graph)
-        self.assertTrue(read.together("a", *(call.op.name for call in calls)))
-        self.assertFalse(read.together("a", "b"))
+        self.assertTrue(read.are_together("a", *(call.op.name for call in calls)))
+        self.assertFalse(read.are_together("a", "b"))
 
-    def test_devices_that_tell_resources_apart_stay(self):
+    def test_operations_with_different_devices_are_not_joined(self):
         with new_graph() as graph:
             for device, names in (("/cpu:0", "ab"), ("/cpu:1", "c"), (None, "de")):
                 with tf.device(device):
@@ -138,16 +138,16 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
                         raw.VarHandleOp(**_VARIABLE, shared_name="v", name=name)
             raw.VarHandleOp(**_VARIABLE, shared_name="free", name="free")
         read = Read(graph)
-        self.assertTrue(read.together("a", "b"))
-        self.assertFalse(read.together("a", "c"))
-        self.assertTrue(read.together("d", "e"))
-        self.assertFalse(read.together("a", "d"))
-        alone = {name for name in "abcde" if read.groups.left_alone[read.of(name)]}
+        self.assertTrue(read.are_together("a", "b"))
+        self.assertFalse(read.are_together("a", "c"))
+        self.assertTrue(read.are_together("d", "e"))
+        self.assertFalse(read.are_together("a", "d"))
+        alone = {name for name in "abcde" if read.groups.pinned[read.group_of(name)]}
         self.assertEqual(alone, set("abcde"))
-        self.assertFalse(read.groups.left_alone[read.of("free")])
+        self.assertFalse(read.groups.pinned[read.group_of("free")])
 
     @parameterized.parameters("VarHandleOp", "VariableV2")
-    def test_a_read_by_one_name_races_with_a_write_by_another(self, op):
+    def test_finds_races_between_operations_with_equal_shared_names(self, op):
         with new_graph() as graph:
             variables({"shared_name": "v"}, {"shared_name": "v"}, op=op)
             written, read = (graph.get_tensor_by_name(f"{name}:0") for name in "ab")

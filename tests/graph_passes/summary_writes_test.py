@@ -11,8 +11,8 @@ tf1 = tf.compat.v1
 
 
 class SummaryWritesTest(tf.test.TestCase):
-    def graph_with_writer(self, directory: str) -> tf1.GraphDef:
-        """A step that counts, and writes the count at every second step."""
+    def build_graph_with_writer(self, directory: str) -> tf1.GraphDef:
+        """Builds a step that counts, and writes the count in every second step."""
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
             count = tf1.get_variable("count", initializer=0, use_resource=True)
             writer = tf.summary.create_file_writer(directory)
@@ -34,20 +34,20 @@ class SummaryWritesTest(tf.test.TestCase):
                 session.run("init")
                 return [session.run("y:0") for _ in range(3)]
 
-    def test_steps_are_as_before_and_nothing_is_written(self):
+    def test_steps_compute_the_same_and_write_nothing(self):
         directory = os.path.join(self.create_tempdir().full_path, "events")
-        graph_def = self.graph_with_writer(directory)
+        graph_def = self.build_graph_with_writer(directory)
         dropped = tf1.GraphDef()
         dropped.CopyFrom(graph_def)
         drop_summary_writes(dropped)
         self.assertEqual(self.run_steps(dropped), [1, 2, 3])
         self.assertFalse(os.path.exists(directory))
         self.assertEqual([n.name for n in dropped.node], [n.name for n in graph_def.node])
-        # The graph itself does write.
+        # The original graph writes, so the test can fail.
         self.assertEqual(self.run_steps(graph_def), [1, 2, 3])
         self.assertLen(os.listdir(directory), 1)
 
-    def test_graph_without_writers_stays(self):
+    def test_graph_without_writers_is_unchanged(self):
         with tf.Graph().as_default() as graph:
             tf1.summary.scalar("a", tf.constant(1.0))
         graph_def = graph.as_graph_def()

@@ -1,4 +1,4 @@
-"""Tests of inferred shapes, against those that TensorFlow knows of a graph of known sizes."""
+"""Tests of inferred shapes, against TensorFlow's shapes of the same graph with known sizes."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def loop_in_conditional(x: tf.Tensor) -> tf.Tensor:
     return tf1.cond(tf.reduce_sum(x) > 0, lambda: loop(x), lambda: x)
 
 
-def traced_function(x: tf.Tensor) -> tf.Tensor:
+def call_traced_function(x: tf.Tensor) -> tf.Tensor:
     return tf.function(lambda z: tf.exp(z))(x)
 
 
-def old_function(x: tf.Tensor) -> tf.Tensor:
+def call_defun(x: tf.Tensor) -> tf.Tensor:
     @function.Defun(tf.float32)
     def double(z: tf.Tensor) -> tf.Tensor:
         return z * 2.0
@@ -85,23 +85,23 @@ def gradients(x: tf.Tensor) -> tf.Tensor:
     return tf1.gradients(tf.reduce_sum(tf.square(recurrent(x))), [x])[0]
 
 
-def mapped_gradients(x: tf.Tensor) -> tf.Tensor:
+def gradients_of_map(x: tf.Tensor) -> tf.Tensor:
     return tf1.gradients(tf.map_fn(lambda row: tf.reduce_sum(row**2), x), [x])[0]
 
 
-STRAIGHT = (conditional, case, loop, conditional_in_loop, loop_in_conditional)
-CALLS = (traced_function, old_function, sizes_from_shapes)
-ARRAYS = (scan, recurrent, gradients, mapped_gradients)
+CONTROL_FLOW = (conditional, case, loop, conditional_in_loop, loop_in_conditional)
+CALLS = (call_traced_function, call_defun, sizes_from_shapes)
+ARRAYS = (scan, recurrent, gradients, gradients_of_map)
 
 
-def built(build, batch: int | None, *, v2: bool) -> tf.Graph:
+def build_graph(build, batch: int | None, *, v2: bool) -> tf.Graph:
     with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
         x = tf1.placeholder(tf.float32, [batch, 4], name="x")
         tf.exp(build(x), name="y")
     return graph
 
 
-def fed(graph: tf.Graph, fetch: str = "y") -> OpGraph:
+def read_fed(graph: tf.Graph, fetch: str = "y") -> OpGraph:
     return OpGraph.from_graph_def(
         graph.as_graph_def(), [fetch], {"x:0": np.zeros([BATCH, 4], np.float32)}
     )
@@ -109,12 +109,12 @@ def fed(graph: tf.Graph, fetch: str = "y") -> OpGraph:
 
 class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        *((build, v2) for build in (*STRAIGHT, *ARRAYS) for v2 in (False, True)),
+        *((build, v2) for build in (*CONTROL_FLOW, *ARRAYS) for v2 in (False, True)),
         *((build, False) for build in CALLS),
     )
-    def test_shapes_follow_from_what_is_fed(self, build, v2):
-        graph = fed(built(build, None, v2=v2))
-        static = built(build, BATCH, v2=v2)
+    def test_shapes_follow_from_fed_shapes(self, build, v2):
+        graph = read_fed(build_graph(build, None, v2=v2))
+        static = build_graph(build, BATCH, v2=v2)
         self.assertEqual(
             graph.tensor_shapes[graph.tensor_index("y")],
             tuple(static.get_tensor_by_name("y:0").shape.as_list()),
@@ -123,7 +123,7 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         known = 0
         for operation in static.get_operations():
             i = graph.index.get(operation.name)
-            # With known sizes TensorFlow's gradients are other operations in part.
+            # With known sizes TensorFlow builds some gradients of other operations.
             if i is None or graph.type_of(i) != operation.type:
                 continue
             for tensor in operation.outputs:
@@ -133,12 +133,12 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
                     known += 1
         self.assertGreater(known, 2)
 
-    @parameterized.parameters(*STRAIGHT, *CALLS, *ARRAYS)
-    def test_a_graph_of_known_sizes_is_known_throughout(self, build):
-        graph = OpGraph.from_graph_def(built(build, BATCH, v2=False).as_graph_def(), ["y"])
+    @parameterized.parameters(*CONTROL_FLOW, *CALLS, *ARRAYS)
+    def test_infers_all_shapes_from_known_sizes(self, build):
+        graph = OpGraph.from_graph_def(build_graph(build, BATCH, v2=False).as_graph_def(), ["y"])
         self.assertEqual([s for s in graph.tensor_shapes if s is None or -1 in s], [])
 
-    def test_values_of_fed_sizes_count(self):
+    def test_shapes_follow_from_fed_values(self):
         with tf.Graph().as_default() as graph:
             rows = tf1.placeholder(tf.int32, [], name="rows")
             tf.zeros(tf.stack([rows, 4]), name="y")
@@ -146,7 +146,7 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (7, 4))
 
-    def test_what_is_fed_in_the_middle_counts(self):
+    def test_shapes_follow_from_feeds_inside_the_graph(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             tf.exp(tf.boolean_mask(x, x[:, 0] > 0), name="kept")
@@ -156,7 +156,7 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (3, 4))
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("kept")], (3, 4))
 
-    def test_values_that_do_not_fit_are_refused_as_such(self):
+    def test_rejects_invalid_fed_values(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, None], name="x")
             tf.matmul(x, tf.ones([4, 2]), name="y")
@@ -165,7 +165,7 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
                 graph.as_graph_def(), ["y"], {"x:0": np.zeros([3, 5], np.float32)}
             )
 
-    def test_a_fed_reference_changes_nothing(self):
+    def test_fed_references_do_not_change_shapes(self):
         with tf.Graph().as_default() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             tf1.assign_add(v, [1.0, 1.0], name="y")
@@ -173,14 +173,14 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2,))
 
-    def test_what_selects_may_select_everything(self):
+    def test_selections_have_the_size_of_their_input(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             tf.boolean_mask(x, x[:, 0] > 0, name="rows")
             tf.where(x > 0, name="where")
             tf.unique(x[:, 0], name="unique")
             tf.unique_with_counts(x[:, 0], name="counted")
-        op_graph = fed(graph, "x")
+        op_graph = read_fed(graph, "x")
 
         def shape(name: str) -> tuple[int, ...] | None:
             return op_graph.tensor_shapes[op_graph.tensor_index(name)]
@@ -190,18 +190,18 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(shape("unique:0"), (BATCH,))
         self.assertEqual(shape("counted:2"), (BATCH,))
 
-    def test_where_everything_is_too_much_sizes_stay_unknown(self):
+    def test_selections_of_a_contradicting_size_stay_unknown(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             tf.reshape(tf.boolean_mask(x, x[:, 0] > 0, name="rows"), [2, 2], name="y")
-        op_graph = fed(graph)
+        op_graph = read_fed(graph)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2, 2))
         rows = op_graph.tensor_shapes[op_graph.tensor_index("rows/GatherV2")]
         self.assertEqual(rows, (-1, 4))
 
 
 class PlaceholderWithDefaultTest(tf.test.TestCase, parameterized.TestCase):
-    """Tests of placeholders that are their default, on which sizes may depend, where not fed."""
+    """Tests of shapes that depend on the defaults of placeholders."""
 
     def setUp(self):
         super().setUp()
@@ -215,19 +215,19 @@ class PlaceholderWithDefaultTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(self.graph_def, ["y"], feeds)
         return op_graph.tensor_shapes[op_graph.tensor_index("y")]
 
-    def test_default_counts_unless_another_value_is_fed(self):
+    def test_shapes_follow_from_defaults_that_are_not_fed(self):
         self.assertEqual(self.shape({}), (40, 4))
         self.assertEqual(self.shape({"rows:0": np.array(16, np.int32)}), (24, 4))
         self.assertEqual(self.shape({"x:0": np.zeros([3, 4], np.float32)}), (35, 4))
 
-    def test_nothing_is_known_before_it_is_known_what_is_fed(self):
+    def test_defaults_are_unknown_without_fed_values(self):
         self.assertEqual(self.shape(()), (-1, 4))
         self.assertEqual(self.shape(["x:0"]), (-1, 4))
 
 
 class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(False, True)
-    def test_a_size_that_a_loop_changes_is_unknown(self, v2):
+    def test_sizes_that_a_loop_changes_are_unknown(self, v2):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             _, grown = tf1.while_loop(
@@ -237,19 +237,19 @@ class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
                 shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 4])],
             )
             tf.exp(grown, name="y")
-        op_graph = fed(graph)
+        op_graph = read_fed(graph)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (-1, 4))
 
     @parameterized.parameters(False, True)
-    def test_a_size_that_only_one_branch_has_is_unknown(self, v2):
+    def test_sizes_that_differ_between_branches_are_unknown(self, v2):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             y = tf1.cond(tf.reduce_sum(x) > 0, lambda: x, lambda: tf.concat([x, x], 0))
             tf.exp(y, name="y")
-        op_graph = fed(graph)
+        op_graph = read_fed(graph)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (-1, 4))
 
-    def test_a_function_that_calls_itself_is_left_alone(self):
+    def test_recursive_functions_are_not_flattened(self):
         graph_def = graph_with_call("f", op="")
         add_conditional(add_function(graph_def, "f"), ["g", "h"])
         add_call(add_function(graph_def, "g"), "f")

@@ -10,7 +10,7 @@ tf1 = tf.compat.v1
 
 
 class UnknownSizesTest(tf.test.TestCase):
-    def test_what_a_step_makes_is_listed_in_order(self):
+    def test_lists_tensors_of_the_step_in_order(self):
         with tf.Graph().as_default() as graph:
             x = tf1.placeholder(tf.float32, [None, 4], name="x")
             tf1.placeholder(tf.float32, [None], name="unused")
@@ -27,7 +27,7 @@ class UnknownSizesTest(tf.test.TestCase):
         self.assertNotIn("'y:0'", " ".join(of_fed))
         self.assertLess(len(of_fed), len(described))
 
-    def test_nothing_is_unknown_of_known_sizes(self):
+    def test_lists_nothing_if_sizes_are_known(self):
         with tf.Graph().as_default() as graph:
             tf.exp(tf1.placeholder(tf.float32, [3, 4], name="x"), name="y")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], ["x:0"])

@@ -10,7 +10,7 @@ from tests import graphs
 
 tf1 = tf.compat.v1
 
-# What an operation without a contraction counts per element of its largest tensor.
+# The work per element of the largest tensor, for operations other than contractions.
 PER_ELEMENT = 16
 
 
@@ -49,7 +49,7 @@ class ContractionTest(tf.test.TestCase, parameterized.TestCase):
         self.assert_flops(work, "inner", 2 * 2 * 5, 10)
         self.assert_flops(work, "rank", 2, 1)
 
-    def test_convolution_and_its_gradients_are_the_same_products(self):
+    def test_convolution_and_its_gradients_have_equal_work(self):
         images, filters = (2, 8, 9, 3), (5, 4, 3, 7)
         with tf.Graph().as_default() as graph:
             x, w = floats(*images), floats(*filters)
@@ -142,7 +142,7 @@ class OtherWorkTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(work[name], PER_ELEMENT * 20, name)
         self.assertEqual(work["larger"], PER_ELEMENT * 42)
 
-    def test_picking_counts_what_is_picked(self):
+    def test_lookups_and_slices_count_their_result(self):
         with tf.Graph().as_default() as graph:
             table = tf1.get_variable("table", [1000, 4], use_resource=True)
             tf.raw_ops.ResourceGather(
@@ -155,7 +155,7 @@ class OtherWorkTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(work["gather"], PER_ELEMENT * 4)
         self.assertEqual(work["slice"], PER_ELEMENT * 8)
 
-    def test_handing_on_costs_nothing(self):
+    def test_forwarding_has_no_work(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [100, 10], use_resource=True)
             tf1.get_variable("w", [100, 10], use_resource=False)
@@ -166,7 +166,7 @@ class OtherWorkTest(tf.test.TestCase, parameterized.TestCase):
         for name in ("v", "w", "constant", "reshape", "shape", "identity", "nothing"):
             self.assertEqual(work[name], 0, name)
 
-    def test_update_costs_the_same_with_and_without_references(self):
+    def test_updates_count_the_same_with_and_without_references(self):
         with tf.Graph().as_default() as graph:
             for name, use_resource in (("v", True), ("w", False)):
                 with tf1.variable_scope(name, use_resource=use_resource):

@@ -18,7 +18,7 @@ tf1 = tf.compat.v1
 
 
 def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=(), feeds=()) -> GroupGraph:
-    """The graph of groups that are given by the names of operations; others have none."""
+    """Builds the group graph of groups given by operation names."""
     op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
     colocation = find_colocation_groups(op_graph)
     group = np.array([groups.get(name, -1) for name in colocation.first_names], np.int32)
@@ -50,7 +50,7 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         }
         self.groups["start/value"] = 0
 
-    def test_sums_of_a_small_graph(self):
+    def test_builds_the_group_graph_of_a_small_graph(self):
         found = group_graph_of(self.graph, self.groups)
         self.assertEqual(found.num_groups, 3)
         self.assertEqual(found.kinds, (OPERATIONS,) * 3)
@@ -66,15 +66,15 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(found.type_counts.dtype, np.int32)
         self.assertEqual(found.type_counts.sum(), sum(counts.values()))
 
-    def test_tensor_crosses_to_a_group_once(self):
+    def test_tensors_cross_to_a_group_once(self):
         found = group_graph_of(self.graph, self.groups)
-        # "start" goes to "left", and once to "right" and "minus"; "tiled" to "sum".
+        # "start" crosses to "left", and once to "right" and "minus"; "tiled" crosses to "sum".
         self.assertEqual(found.edges.tolist(), [[0, 1], [0, 2], [1, 2]])
         self.assertEqual(found.edge_bytes.tolist(), [24, 24, 96])
         self.assertEqual(found.edges.dtype, np.int32)
         self.assertEqual(found.edge_bytes.dtype, np.int64)
 
-    def test_shapes_that_leave_are_the_largest_first(self):
+    def test_output_shapes_are_sorted_by_size(self):
         with tf.Graph().as_default() as graph:
             small, large = tf.split(tf.zeros([10]), [3, 7], name="split")
             unknown = tf1.placeholder(tf.float32, [None, 2], name="unknown")
@@ -88,13 +88,13 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(found.output_shapes[1], ())
         self.assertEqual(found.edge_bytes.tolist(), [40])
 
-    def test_work_of_a_group_is_that_of_its_operations(self):
+    def test_work_is_the_sum_over_operations(self):
         found = group_graph_of(self.graph, self.groups)
-        # Sixteen per element of the largest tensor; shapes are handed on for nothing.
+        # Operations count 16 per element of their largest tensor, and Shape counts 0.
         self.assertEqual(found.work.tolist(), [16 * 6, 16 * (6 + 24), 16 * (6 + 6 + 24 + 6 + 6)])
         self.assertEqual(found.work.dtype, np.float64)
 
-    def test_only_what_a_step_needs_counts(self):
+    def test_ignores_operations_outside_the_step(self):
         whole = group_graph_of(self.graph, self.groups)
         part = group_graph_of(self.graph, self.groups, ["right"])
         self.assertEqual(part.edges.tolist(), [[0, 2]])
@@ -102,12 +102,12 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLess(part.type_counts.sum(), whole.type_counts.sum())
         self.assertNotIn("Exp", part.type_names)
 
-    def test_what_a_step_is_fed_does_not_cross(self):
+    def test_fed_tensors_do_not_cross(self):
         fed = group_graph_of(self.graph, self.groups, ["end", "tiled"], ["tiled:0"])
         self.assertEqual(fed.edges.tolist(), [[0, 1], [0, 2]])
         self.assertEqual(fed.output_shapes[1], ())
 
-    def test_names_are_of_the_first_operations(self):
+    def test_names_are_those_of_first_operations(self):
         found = group_graph_of(self.graph, {"minus": 0, "right": 1, "end": 0})
         self.assertEqual(found.names, ("minus", "right"))
 
@@ -122,7 +122,7 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertTrue(found.type_counts.any(axis=0).all())
         for number, first in enumerate(found.names):
             self.assertEqual(groups.group[first], number)
-        # Edge by edge, as sets of tensors.
+        # The expected bytes are those of the set of tensors of each edge.
         sent: dict[tuple[int, int], set[int]] = {}
         for tensor, consumer in zip(graph.edge_tensor, graph.edge_consumer, strict=True):
             producer = graph.names[graph.tensor_producer[tensor]]

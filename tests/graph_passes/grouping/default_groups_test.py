@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.default_groups import default_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
+from graph_passes.grouping.grouping import OPERATIONS, PINNED
 from tests import graph_parts, graphs
 from tests.graph_passes.grouping import models
 
@@ -14,7 +14,7 @@ tf1 = tf.compat.v1
 
 
 class Default:
-    """The default groups of a graph, to be asked by name."""
+    """The default groups of a graph, with access by operation name."""
 
     def __init__(self, made: graphs.TestGraph) -> None:
         self.graph = models.op_graph_of(made)
@@ -23,13 +23,13 @@ class Default:
         of_operation = self.grouping.of_operations(self.colocation)
         self.group = dict(zip(self.graph.names, of_operation.tolist(), strict=True))
 
-    def together(self, *names: str) -> bool:
+    def are_together(self, *names: str) -> bool:
         return len({self.group[name] for name in names}) == 1
 
 
 class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_every_colocation_group_of_a_step_has_a_group(self, name):
+    def test_each_needed_colocation_group_has_a_group(self, name):
         default = Default(graphs.shared(name))
         needed = np.unique(default.colocation.group[default.graph.needed])
         self.assertEqual(np.flatnonzero(default.grouping.group >= 0).tolist(), needed.tolist())
@@ -37,11 +37,11 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
             np.unique(default.grouping.group[needed]).tolist(),
             list(range(default.grouping.num_groups)),
         )
-        alone = default.colocation.left_alone[needed]
+        alone = default.colocation.pinned[needed]
         kinds = np.array(default.grouping.kinds)[default.grouping.group[needed]]
-        self.assertEqual((kinds == LEFT_ALONE).tolist(), alone.tolist())
+        self.assertEqual((kinds == PINNED).tolist(), alone.tolist())
         self.assertEqual(set(kinds[~alone]), {OPERATIONS})
-        # What is joined may go to the same devices, so nothing loses a choice.
+        # Joined groups have the same legal devices, so no group loses a device.
         types = default.grouping.legal_types(default.colocation)
         for bit, device_type in enumerate(sorted(default.colocation.legal)):
             free = needed[~alone]
@@ -49,28 +49,28 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
                 (types[default.grouping.group[free]] >> bit & 1).astype(bool),
                 default.colocation.legal[device_type][free],
             )
-        self.assertAllEqual(
-            default.grouping.sealed, [k == LEFT_ALONE for k in default.grouping.kinds]
-        )
+        self.assertAllEqual(default.grouping.sealed, [k == PINNED for k in default.grouping.kinds])
 
     @parameterized.parameters("resource_variables", "v1_ref_variables")
-    def test_operation_goes_with_its_gradient(self, name):
+    def test_operations_join_their_gradients(self, name):
         default = Default(graphs.shared(name))
         for layer in ("layer_0", "layer_1", "logits"):
             self.assertTrue(
-                default.together(
+                default.are_together(
                     f"{layer}/MatMul",
                     f"gradients/{layer}/MatMul_grad/MatMul_1",
                     f"gradients/{layer}/MatMul_grad/tuple/control_dependency_1",
                 )
             )
             self.assertTrue(
-                default.together(f"{layer}/BiasAdd", f"gradients/{layer}/BiasAdd_grad/BiasAddGrad")
+                default.are_together(
+                    f"{layer}/BiasAdd", f"gradients/{layer}/BiasAdd_grad/BiasAddGrad"
+                )
             )
-            self.assertFalse(default.together(f"{layer}/MatMul", f"{layer}/BiasAdd"))
-        self.assertFalse(default.together("layer_0/MatMul", "layer_1/MatMul"))
+            self.assertFalse(default.are_together(f"{layer}/MatMul", f"{layer}/BiasAdd"))
+        self.assertFalse(default.are_together("layer_0/MatMul", "layer_1/MatMul"))
 
-    def test_gradients_of_a_tape_go_with_their_operations(self):
+    def test_operations_join_their_gradients_of_a_tape(self):
         with graph_parts.new_graph() as graph:
             weights = graph_parts.weight_variable("w", [3, 3], use_resource=True)
             with tf.GradientTape() as tape:
@@ -84,20 +84,20 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
             for op in graph.get_operations()
             if "gradient_tape/" in op.name and default.group[op.name] >= 0
         }
-        self.assertTrue(default.together("product", gradient_of["MatMul"]))
-        self.assertTrue(default.together("gate", gradient_of["TanhGrad"]))
-        self.assertTrue(default.together("other", gradient_of["SigmoidGrad"]))
+        self.assertTrue(default.are_together("product", gradient_of["MatMul"]))
+        self.assertTrue(default.are_together("gate", gradient_of["TanhGrad"]))
+        self.assertTrue(default.are_together("other", gradient_of["SigmoidGrad"]))
         self.assertLen({default.group[name] for name in ("product", "gate", "other")}, 3)
 
-    def test_stream_that_layers_add_to_does_not_join_them(self):
+    def test_residual_stream_does_not_join_layers(self):
         default = Default(models.mlp_of_residuals(layers=4))
         products = [f"layer_{i}/{name}" for i in range(4) for name in ("expand", "shrink")]
         self.assertLen({default.group[name] for name in products}, 8)
         for name in products:
-            self.assertTrue(default.together(name, f"gradients/{name}_grad/MatMul_1"), name)
+            self.assertTrue(default.are_together(name, f"gradients/{name}_grad/MatMul_1"), name)
         self.assertLen({default.group[f"layer_{i}/stream"] for i in range(4)}, 4)
 
-    def test_what_is_left_alone_is_one_group_per_device(self):
+    def test_pinned_operations_are_one_group_per_device(self):
         with tf.Graph().as_default() as graph:
             lengths = []
             for device in ("", "/cpu:0", "/gpu:0", "", "/cpu:0"):
@@ -108,24 +108,24 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
         default = Default(graphs.TestGraph(graph, ("sum:0",)))
         groups = [default.group[f"length{suffix}"] for suffix in ("", "_1", "_2", "_3", "_4")]
         self.assertEqual([groups.index(group) for group in groups], [0, 1, 2, 0, 1])
-        self.assertCountEqual(default.grouping.kinds, [LEFT_ALONE] * 3 + [OPERATIONS])
+        self.assertCountEqual(default.grouping.kinds, [PINNED] * 3 + [OPERATIONS])
         self.assertEqual(default.group["text"], groups[0])
 
-    def test_gradient_that_may_not_go_where_its_operation_may_stays_apart(self):
+    def test_gradients_with_other_legal_devices_stay_separate(self):
         with tf.Graph().as_default() as graph:
             product = tf.matmul([[1.0]], [[2.0]], name="product")
             with tf.name_scope("gradients/product_grad/"):
                 plain = tf.negative(product, name="plain")
-                # There is no kernel for integers on a GPU.
+                # Integer products have no GPU kernel.
                 numbers = tf.cast(plain, tf.int32, name="cast")
                 odd = tf.matmul(numbers, numbers, name="odd")
                 tf.negative(odd, name="even")
         default = Default(graphs.TestGraph(graph, ("gradients/product_grad/even:0",)))
         scope = "gradients/product_grad"
         self.assertTrue(
-            default.together("product", *(f"{scope}/{n}" for n in ("plain", "cast", "even")))
+            default.are_together("product", *(f"{scope}/{n}" for n in ("plain", "cast", "even")))
         )
-        self.assertFalse(default.together("product", f"{scope}/odd"))
+        self.assertFalse(default.are_together("product", f"{scope}/odd"))
         types = default.grouping.legal_types(default.colocation)
         self.assertNotEqual(types[default.group["product"]], types[default.group[f"{scope}/odd"]])
 

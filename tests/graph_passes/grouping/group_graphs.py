@@ -1,4 +1,4 @@
-"""Group graphs made by hand, and what a cut through one costs."""
+"""Small and random group graphs, and the bytes between clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["cliques", "cut_bytes", "group_graph", "random_graph"]
 
 
 def group_graph(num_groups: int, edge_bytes: Mapping[tuple[int, int], int]) -> GroupGraph:
-    """Groups of one operation each."""
+    """Makes groups of one operation each."""
     edges = sorted(edge_bytes)
     return GroupGraph(
         names=tuple(f"group_{number}" for number in range(num_groups)),
@@ -29,13 +29,13 @@ def group_graph(num_groups: int, edge_bytes: Mapping[tuple[int, int], int]) -> G
 
 
 def cliques(count: int, size: int, inside: int, between: int) -> GroupGraph:
-    """Cliques in a row, numbered in turns; the first of each sends to the first of the next.
+    """Makes a chain of cliques with interleaved numbers, connected by their first groups.
 
     Args:
-        count: how many cliques.
-        size: groups of each.
-        inside: bytes of the edges of a clique.
-        between: bytes of the edges from clique to clique.
+        count: the number of cliques.
+        size: the number of groups of each clique.
+        inside: the bytes of edges in a clique.
+        between: the bytes of edges between cliques.
     """
     edges = {}
     for clique in range(count):
@@ -47,7 +47,7 @@ def cliques(count: int, size: int, inside: int, between: int) -> GroupGraph:
 
 
 def random_graph(num_groups: int, num_edges: int, seed: int) -> GroupGraph:
-    """Edges at random, also both ways and twice over, with bytes of very different sizes."""
+    """Makes random edges, also in both directions and repeated, with bytes of different scale."""
     source = np.random.default_rng(seed)
     edges = source.integers(0, num_groups, [num_edges, 2])
     sizes = (10.0 ** source.uniform(0, 7, num_edges)).astype(np.int64)
@@ -63,6 +63,6 @@ def random_graph(num_groups: int, num_edges: int, seed: int) -> GroupGraph:
 
 
 def cut_bytes(groups: GroupGraph, membership: np.ndarray) -> int:
-    """Bytes that pass between parts."""
+    """Adds up the bytes between clusters."""
     ends = membership[groups.edges]
     return int(groups.edge_bytes[ends[:, 0] != ends[:, 1]].sum())

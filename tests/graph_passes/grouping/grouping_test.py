@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from tests.graph_passes.logical_devices import device_names
@@ -18,7 +18,7 @@ GPUS = tuple(f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2)
 
 
 def chain(count: int) -> OpGraph:
-    """Operations n0 to n<count - 1>, each reading the one before."""
+    """Builds operations n0 to n<count - 1>, each reading the previous one."""
     with tf.Graph().as_default() as graph:
         value = tf.constant(1.0, name="n0")
         for number in range(1, count):
@@ -57,7 +57,7 @@ class GroupingTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouping.num_groups, 2)
         self.assertAllEqual(grouping.of_operations(colocation), [1, 0, 1, -1])
 
-    def test_group_may_go_where_all_in_it_may(self):
+    def test_group_is_legal_where_all_members_are(self):
         colocation = colocation_of(
             [0, 1, 2, 3], cpu=[True, True, False, False], gpu=[True, False, True, False]
         )
@@ -67,7 +67,7 @@ class GroupingTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertAllEqual(grouping_of([0, 0, 1, -1]).legal_types(colocation), [cpu, gpu])
 
-    def test_devices_of_a_machine(self):
+    def test_finds_legal_devices_of_a_machine(self):
         colocation = colocation_of([0, 1, 2], gpu=[True, False, True])
         legal = grouping_of([0, 1, 1]).legal_devices(colocation, (*CPUS, *GPUS))
         self.assertAllEqual(legal, [[True] * 4, [True, True, False, False]])
@@ -75,19 +75,19 @@ class GroupingTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         ("/device:GPU:1", 3), ("/gpu:0", 2), ("/cpu:1", 1), ("/device:CPU:*", 0), ("/job:ps", 0)
     )
-    def test_what_is_left_alone_is_at_home(self, device, home):
+    def test_pinned_groups_have_only_their_device(self, device, home):
         colocation = colocation_of([0, 1], devices=[device, ""], cpu=[False, True])
-        grouping = grouping_of([0, 1], [LEFT_ALONE, OPERATIONS])
+        grouping = grouping_of([0, 1], [PINNED, OPERATIONS])
         legal = grouping.legal_devices(colocation, (*CPUS, *GPUS))
         self.assertEqual(np.flatnonzero(legal[0]).tolist(), [home])
         self.assertTrue(legal[1].all())
 
-    def test_group_without_a_device_is_named(self):
+    def test_error_names_groups_without_a_legal_device(self):
         colocation = colocation_of([0, 1, 2], gpu=[True, False, True])
         with self.assertRaisesRegex(GraphError, "GPU:0.*'first_1'"):
             grouping_of([0, 1, 2]).legal_devices(colocation, GPUS)
 
-    def test_device_of_an_unknown_type_runs_nothing(self):
+    def test_devices_of_unknown_type_are_illegal(self):
         unknown = "/job:localhost/replica:0/task:0/device:NPU:0"
         grouping, colocation = grouping_of([0]), colocation_of([0])
         self.assertAllEqual(grouping.legal_devices(colocation, (CPUS[0], unknown)), [[True, False]])
@@ -109,7 +109,7 @@ class MergeGroupsTest(tf.test.TestCase):
         self.assertEqual(new.kinds, (OPERATIONS,) * 3)
         self.assertFalse(new.sealed.any())
 
-    def test_only_what_a_step_needs_gives_a_group_its_number(self):
+    def test_groups_are_numbered_by_needed_operations(self):
         graph = chain(4).restricted(["n3"])
         needed = np.array([False, True, True, True])
         with self.subTest("all"):
@@ -121,17 +121,17 @@ class MergeGroupsTest(tf.test.TestCase):
             self.merge(grouping_of([0, 1, 2, 0]), [], graph=graph).group, [2, 0, 1, 2]
         )
 
-    def test_unneeded_stays_outside(self):
+    def test_unneeded_operations_have_no_group(self):
         new = self.merge(grouping_of([-1, 0, 1, -1]), [(0, 1)])
         self.assertAllEqual(new.group, [-1, 0, 0, -1])
 
-    def test_seal_and_kind_win(self):
-        grouping = grouping_of([0, 1, 2, 3], [OPERATIONS, "layer", OPERATIONS, LEFT_ALONE], [1, 3])
+    def test_merged_group_inherits_seal_and_kind(self):
+        grouping = grouping_of([0, 1, 2, 3], [OPERATIONS, "layer", OPERATIONS, PINNED], [1, 3])
         new = self.merge(grouping, [(0, 1)])
-        self.assertEqual(new.kinds, ("layer", OPERATIONS, LEFT_ALONE))
+        self.assertEqual(new.kinds, ("layer", OPERATIONS, PINNED))
         self.assertEqual(new.sealed.tolist(), [True, False, True])
 
-    def test_new_kinds_seal(self):
+    def test_new_kinds_seal_groups(self):
         new = self.merge(grouping_of([0, 1, 2]), [(0, 1)], {0: "branch"})
         self.assertEqual(new.kinds, ("branch", OPERATIONS))
         self.assertEqual(new.sealed.tolist(), [True, False])

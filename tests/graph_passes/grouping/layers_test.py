@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping
 from graph_passes.grouping.layers import number_layers
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts
@@ -17,11 +17,11 @@ tf1 = tf.compat.v1
 
 
 def layers_of(graph: tf.Graph, sealed: str, free: str = "", alone: str = "") -> dict[str, int]:
-    """Layers of groups of one operation each, given by names with blanks between them."""
+    """Numbers the layers of one-operation groups, given by names separated by blanks."""
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     colocation = find_colocation_groups(op_graph)
     kind_of = dict.fromkeys(sealed.split(), "layer") | dict.fromkeys(free.split(), OPERATIONS)
-    kind_of |= dict.fromkeys(alone.split(), LEFT_ALONE)
+    kind_of |= dict.fromkeys(alone.split(), PINNED)
     colocated = {name: int(colocation.group[op_graph.index[name]]) for name in kind_of}
     chosen = sorted(kind_of, key=colocated.__getitem__)
     group = np.full(colocation.num_groups, -1, np.int32)
@@ -35,7 +35,7 @@ def layers_of(graph: tf.Graph, sealed: str, free: str = "", alone: str = "") -> 
 
 
 class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
-    def test_blocks_that_share_a_variable_are_one_layer_with_it(self):
+    def test_sealed_groups_that_share_a_variable_are_one_layer_with_it(self):
         with parts.new_graph() as graph:
             value = tf.ones([2, 4], name="start")
             for layer in range(2):
@@ -59,11 +59,11 @@ class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
         layers = layers_of(graph, "scaled_0 scaled_1 scaled_2", "rate")
         self.assertEqual([layers[f"scaled_{i}"] for i in range(3)], [0, 1, 2])
 
-    def test_first_contraction_places_a_layer(self):
+    def test_first_contraction_determines_the_number_of_a_layer(self):
         with parts.new_graph() as graph:
             labels = tf.ones([2, 4], name="labels")
             second = parts.weight_variable("w1", [4, 4], use_resource=False)
-            # Comes first in the graph, and belongs to the last layer.
+            # This product is first in the graph but belongs to the last layer.
             early = tf.square(labels, name="early")
             first = parts.weight_variable("w0", [4, 4], use_resource=False)
             lower = tf.matmul(tf.zeros([2, 4]), first, name="lower")
@@ -77,7 +77,7 @@ class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
         grouping = Grouping(group, ("layer", "layer"), np.ones(2, bool))
         self.assertEqual(number_layers(op_graph, colocation, grouping).tolist(), [0, 1])
 
-    def test_others_belong_to_the_last_layer_they_read_from_or_the_first_that_reads_them(self):
+    def test_other_groups_belong_to_a_neighboring_layer(self):
         with parts.new_graph() as graph:
             value = tf.ones([4, 4], name="before")
             ends = []
@@ -94,7 +94,7 @@ class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(layers["w2"], 2)
         self.assertEqual(layers["apart"], 0)
 
-    def test_without_blocks_every_group_is_a_layer(self):
+    def test_without_shared_variables_each_group_is_a_layer(self):
         with tf.Graph().as_default() as graph:
             first = tf.ones([2], name="first")
             tf.strings.as_string(tf.negative(first, name="second"), name="text")
@@ -102,7 +102,7 @@ class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
             layers_of(graph, "", "first second", "text"), {"first": 0, "second": 1, "text": 2}
         )
 
-    def test_long_way_to_a_layer_needs_no_recursion(self):
+    def test_long_path_to_a_layer_needs_no_recursion(self):
         with parts.new_graph() as graph:
             weights = parts.weight_variable("w", [2, 2], use_resource=False)
             value = tf.matmul(tf.ones([2, 2]), weights, name="product")

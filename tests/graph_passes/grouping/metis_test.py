@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from graph_passes.grouping.merged_groups import in_order
+from graph_passes.grouping.merged_groups import number_clusters
 from graph_passes.grouping.metis import metis_groups
 from tests.graph_passes.grouping.group_graphs import (
     cliques,
@@ -18,26 +18,26 @@ from tests.graph_passes.grouping.group_graphs import (
 
 class MetisGroupsTest(parameterized.TestCase):
     @parameterized.parameters((2, 6), (3, 5), (12, 4))
-    def test_cliques_are_separated(self, count, size):
+    def test_separates_cliques(self, count, size):
         groups = cliques(count, size, inside=1000, between=1)
         found = metis_groups(groups, count, seed=0)
         self.assertEqual(found.tolist(), list(range(count)) * size)
         self.assertEqual(found.dtype, np.int32)
 
-    def test_bytes_count_and_not_edges(self):
-        # A ring of four with two thin edges opposite each other.
+    def test_minimizes_bytes_rather_than_edges(self):
+        # Two opposite edges of a ring of four carry few bytes.
         groups = group_graph(4, {(0, 1): 900, (1, 2): 1, (2, 3): 900, (3, 0): 1})
         self.assertEqual(metis_groups(groups, 2, seed=0).tolist(), [0, 0, 1, 1])
         groups = group_graph(4, {(0, 1): 1, (1, 2): 900, (2, 3): 1, (3, 0): 900})
         self.assertEqual(metis_groups(groups, 2, seed=0).tolist(), [0, 1, 1, 0])
 
-    def test_both_directions_are_summed(self):
-        # One way 1-2 looks thickest, both ways together it is thinnest.
+    def test_sums_both_directions(self):
+        # In one direction 1-2 carries the most bytes, in both directions together the fewest.
         edges = {(0, 1): 5, (1, 0): 5, (1, 2): 6, (2, 3): 5, (3, 2): 5, (3, 0): 6}
         self.assertEqual(metis_groups(group_graph(4, edges), 2, seed=0).tolist(), [0, 0, 1, 1])
 
     @parameterized.parameters(*range(4))
-    def test_cut_is_near_the_least_of_all_even_ones(self, seed):
+    def test_cut_is_near_the_minimum_of_even_cuts(self, seed):
         groups = random_graph(10, 30, seed)
         sizes = np.random.default_rng(seed).integers(50, 100, len(groups.edges))
         groups = dataclasses.replace(groups, edge_bytes=sizes)
@@ -49,64 +49,64 @@ class MetisGroupsTest(parameterized.TestCase):
         self.assertEqual(np.bincount(found).tolist(), [5, 5])
         self.assertLessEqual(cut_bytes(groups, found), 1.15 * least)
 
-    def test_few_groups_per_part_leave_hardly_a_part_empty(self):
-        for num_groups, num_parts in ((280, 256), (164, 105), (113, 56)):
-            found = metis_groups(random_graph(num_groups, 2 * num_groups, seed=0), num_parts, 0)
-            self.assertGreater(len(set(found.tolist())), 0.85 * num_parts)
-            self.assertLessEqual(np.bincount(found).max(), 3 * num_groups / num_parts)
+    def test_few_groups_per_cluster_leave_few_clusters_empty(self):
+        for num_groups, num_clusters in ((280, 256), (164, 105), (113, 56)):
+            found = metis_groups(random_graph(num_groups, 2 * num_groups, seed=0), num_clusters, 0)
+            self.assertGreater(len(set(found.tolist())), 0.85 * num_clusters)
+            self.assertLessEqual(np.bincount(found).max(), 3 * num_groups / num_clusters)
 
-    @parameterized.product(num_parts=(4, 20), seed=(0, 1))
-    def test_cut_is_below_that_of_random_parts(self, num_parts, seed):
+    @parameterized.product(num_clusters=(4, 20), seed=(0, 1))
+    def test_cut_is_below_that_of_random_clusters(self, num_clusters, seed):
         groups = random_graph(200, 600, seed)
-        found = metis_groups(groups, num_parts, seed)
+        found = metis_groups(groups, num_clusters, seed)
         source = np.random.default_rng(seed)
-        even = np.arange(200) % num_parts
+        even = np.arange(200) % num_clusters
         least = min(cut_bytes(groups, source.permutation(even)) for _ in range(100))
         self.assertLess(cut_bytes(groups, found), least)
-        self.assertLessEqual(np.bincount(found).max(), 1.5 * 200 / num_parts)
+        self.assertLessEqual(np.bincount(found).max(), 1.5 * 200 / num_clusters)
 
     @parameterized.parameters(1 << 20, 1 << 40, 1 << 50)
-    def test_bytes_beyond_32_bits_are_scaled(self, scale):
+    def test_scales_bytes_beyond_32_bits(self, scale):
         groups = cliques(3, 6, inside=7 * scale, between=scale)
         self.assertEqual(metis_groups(groups, 3, seed=0).tolist(), [0, 1, 2] * 6)
 
-    def test_graphs_need_not_be_connected(self):
+    def test_accepts_disconnected_graphs(self):
         groups = group_graph(8, {(0, 4): 9, (1, 5): 9, (2, 6): 9, (3, 7): 9})
         self.assertEqual(metis_groups(groups, 4, seed=0).tolist(), [0, 1, 2, 3] * 2)
 
     @parameterized.parameters((1, 3), (6, 2), (30, 12), (5, 4))
-    def test_graphs_need_no_edges(self, num_groups, num_parts):
-        found = metis_groups(group_graph(num_groups, {}), num_parts, seed=0)
-        self.assertEqual(found.tolist(), in_order(found).tolist())
-        self.assertLessEqual(found.max() + 1, num_parts)
+    def test_accepts_graphs_without_edges(self, num_groups, num_clusters):
+        found = metis_groups(group_graph(num_groups, {}), num_clusters, seed=0)
+        self.assertEqual(found.tolist(), number_clusters(found).tolist())
+        self.assertLessEqual(found.max() + 1, num_clusters)
 
     @parameterized.parameters((4, 4), (4, 256), (1, 1), (0, 3))
-    def test_more_parts_than_groups_are_one_each(self, num_groups, num_parts):
-        found = metis_groups(group_graph(num_groups, {}), num_parts, seed=0)
+    def test_each_group_is_a_cluster_if_there_are_few(self, num_groups, num_clusters):
+        found = metis_groups(group_graph(num_groups, {}), num_clusters, seed=0)
         self.assertEqual(found.tolist(), list(range(num_groups)))
 
-    def test_one_part_has_all(self):
+    def test_single_cluster_has_all_groups(self):
         self.assertEqual(metis_groups(cliques(2, 3, 9, 1), 1, seed=0).tolist(), [0] * 6)
 
     @parameterized.parameters(*range(20))
-    def test_parts_are_numbered_by_their_first_member_and_none_is_empty(self, seed):
+    def test_clusters_are_numbered_by_first_member_and_not_empty(self, seed):
         source = np.random.default_rng(seed)
         num_groups = int(source.integers(2, 60))
-        num_parts = int(source.integers(1, num_groups + 1))
+        num_clusters = int(source.integers(1, num_groups + 1))
         groups = random_graph(num_groups, int(source.integers(0, 3 * num_groups)), seed)
-        found = metis_groups(groups, num_parts, seed)
-        self.assertEqual(found.tolist(), in_order(found).tolist())
-        self.assertLessEqual(found.max() + 1, num_parts)
+        found = metis_groups(groups, num_clusters, seed)
+        self.assertEqual(found.tolist(), number_clusters(found).tolist())
+        self.assertLessEqual(found.max() + 1, num_clusters)
 
     @parameterized.parameters(0, -1, 1 << 40)
-    def test_the_same_seed_gives_the_same_parts(self, seed):
+    def test_same_seed_gives_the_same_clusters(self, seed):
         groups = random_graph(100, 300, seed=5)
         first = metis_groups(groups, 12, seed)
         metis_groups(groups, 12, seed=seed + 1)
         self.assertEqual(metis_groups(groups, 12, seed).tolist(), first.tolist())
 
-    def test_no_parts_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "num_parts must be at least 1, not 0"):
+    def test_rejects_zero_clusters(self):
+        with self.assertRaisesRegex(ValueError, "num_clusters must be at least 1, not 0"):
             metis_groups(cliques(2, 3, 9, 1), 0, seed=0)
 
 

@@ -1,4 +1,4 @@
-"""Models whose building blocks are known, with gradients and updates, for the tests of grouping."""
+"""Models with known structure, gradients and updates, for the tests of grouping."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ tf1 = tf.compat.v1
 __all__ = [
     "Groups",
     "attention_decoder",
+    "build_stacked_rnn",
     "gru",
     "inception_blocks",
     "mlp_of_residuals",
     "op_graph_of",
     "plain_convnet",
-    "stacked_rnn",
     "towers",
 ]
 
@@ -30,7 +30,7 @@ BATCH, UNITS, STEPS, CLASSES = 4, 8, 3, 5
 
 
 class Groups:
-    """What became of a graph's operations, to be asked by name."""
+    """The groups of a graph, with access by operation name."""
 
     def __init__(self, made: TestGraph) -> None:
         self.grouped: GroupedGraph = group_operations(op_graph_of(made))
@@ -45,45 +45,45 @@ class Groups:
         }
         self.kinds = grouping.kinds
 
-    def of(self, *names: str) -> int:
-        """The one group that all of these operations are in."""
+    def group_of(self, *names: str) -> int:
+        """Returns the common group of operations."""
         found = {self.group[name] for name in names}
         assert len(found) == 1, {name: self.group[name] for name in names}
         return found.pop()
 
     def kind_of(self, *names: str) -> str:
-        return self.kinds[self.of(*names)]
+        return self.kinds[self.group_of(*names)]
 
     def layer_of(self, *names: str) -> int:
-        return int(self.grouped.group_graph.layers[self.of(*names)])
+        return int(self.grouped.group_graph.layers[self.group_of(*names)])
 
     def under(self, *scopes: str) -> set[int]:
-        """The groups of the needed operations under these scopes, and of their gradients."""
+        """Finds the groups of needed operations in some scopes, and of their gradients."""
         starts = tuple(f"{prefix}{s}/" for s in scopes for prefix in ("", "gradients/"))
         return {group for name, group in self.group.items() if name.startswith(starts)}
 
 
 def op_graph_of(made: TestGraph) -> OpGraph:
-    """The graph in columns."""
+    """Reads the graph of a model in columns."""
     return OpGraph.from_graph_def(made.graph.as_graph_def(), made.fetches, tuple(made.feeds))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Cell:
-    """An LSTM cell; its weights are made once."""
+    """An LSTM cell with shared weights."""
 
     weights: tf.Variable
 
     def __call__(self, value: tf.Tensor, state: tuple[tf.Tensor, tf.Tensor]):
         memory, hidden = state
         gates = tf.matmul(tf.concat([value, hidden], 1), self.weights)
-        entry, update, forget, output = tf.split(gates, 4, axis=1)
-        memory = memory * tf.sigmoid(forget + 1.0) + tf.sigmoid(entry) * tf.tanh(update)
+        input_gate, update, forget, output = tf.split(gates, 4, axis=1)
+        memory = memory * tf.sigmoid(forget + 1.0) + tf.sigmoid(input_gate) * tf.tanh(update)
         return memory, tf.tanh(memory) * tf.sigmoid(output)
 
 
 def attention_decoder(kind: str) -> TestGraph:
-    """An LSTM encoder, and an LSTM decoder that attends to it.
+    """Builds an LSTM encoder, and an LSTM decoder that attends to it.
 
     Every step of the decoder is under "decoder/step_N", with the scopes "cell", "attention" and
     "softmax".
@@ -153,7 +153,7 @@ def attention_decoder(kind: str) -> TestGraph:
 
 
 def gru(*, use_resource: bool = True, flat: bool = False) -> TestGraph:
-    """A GRU, its gates and its candidate in one product each, under "gru/step_N".
+    """Builds a GRU, with one product each for gates and candidate, under "gru/step_N".
 
     Args:
         use_resource: resource variables, or references.
@@ -178,7 +178,7 @@ def gru(*, use_resource: bool = True, flat: bool = False) -> TestGraph:
 
 
 def inception_blocks(blocks: int = 2) -> TestGraph:
-    """Blocks of four branches under "block_N/branch_M", with one, two, three and one layers."""
+    """Builds inception blocks under "block_N/branch_M", with one, two, three and one layers."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, 8, 8, 3], CLASSES)
         value = parts.convolution(x, 8, 3, "stem")
@@ -200,7 +200,7 @@ def inception_blocks(blocks: int = 2) -> TestGraph:
 
 
 def plain_convnet(layers: int = 4) -> TestGraph:
-    """A chain of convolutions under "layer_N", with pooling, and a classifier."""
+    """Builds a chain of convolutions under "layer_N", with pooling, and a classifier."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, 16, 16, 3], CLASSES)
         value = x
@@ -215,8 +215,8 @@ def plain_convnet(layers: int = 4) -> TestGraph:
         return parts.training_graph(graph, loss, "momentum", feeds)
 
 
-def stacked_rnn(layers: int = 2) -> TestGraph:
-    """Layers of a plain RNN, all of them directly under "step_N", read at the last step."""
+def build_stacked_rnn(layers: int = 2) -> TestGraph:
+    """Builds an RNN with all layers of a step in the scope "step_N"."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, STEPS, UNITS], CLASSES)
         weights = [parts.weight_variable(f"w{i}", [2 * UNITS, UNITS], True) for i in range(layers)]
@@ -233,7 +233,7 @@ def stacked_rnn(layers: int = 2) -> TestGraph:
 
 
 def towers() -> TestGraph:
-    """Two towers that share their weights but see different data, under "left" and "right"."""
+    """Builds two towers with shared weights and different data, under "left" and "right"."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, 2 * UNITS], CLASSES)
         weights = [parts.weight_variable(f"w{i}", [UNITS, UNITS], True) for i in range(2)]
@@ -248,7 +248,7 @@ def towers() -> TestGraph:
 
 
 def mlp_of_residuals(layers: int = 4) -> TestGraph:
-    """Layers under "layer_N" that add to what they read, as transformers do."""
+    """Builds residual layers, as in transformers, under "layer_N"."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, UNITS], CLASSES)
         value = x

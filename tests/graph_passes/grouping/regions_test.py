@@ -7,9 +7,9 @@ from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.regions import (
     Regions,
     carries_data,
+    find_forward_operation,
     find_regions,
-    forward_operation,
-    weight_sources,
+    find_weight_sources,
 )
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts
@@ -20,15 +20,15 @@ tf1 = tf.compat.v1
 
 
 def graph_of(*names: str) -> OpGraph:
-    """Operations of these names that do nothing."""
+    """Builds a graph of NoOps with these names."""
     graph_def = tf1.GraphDef()
     for name in names:
         graph_def.node.add(name=name, op="NoOp")
     return OpGraph.from_graph_def(graph_def)
 
 
-class Found:
-    """The regions of a graph, to be asked by name."""
+class NamedRegions:
+    """The regions of a graph, with access by operation name."""
 
     def __init__(self, made: graphs.TestGraph) -> None:
         self.graph = models.op_graph_of(made)
@@ -63,18 +63,18 @@ class ForwardOperationTest(tf.test.TestCase, parameterized.TestCase):
         ("lm/MatMul_grad/MatMul", None),
         ("lm/MatMul", None),
     )
-    def test_name_tells_the_operation(self, name, expected):
+    def test_finds_the_forward_operation_by_name(self, name, expected):
         graph = graph_of(*{"lm/MatMul", "lm/odd_grad/op", name})
-        found = forward_operation(graph, graph.index[name])
+        found = find_forward_operation(graph, graph.index[name])
         self.assertEqual(None if found is None else graph.names[found], expected)
 
     @parameterized.parameters("lstm", "v1_ref_variables", "small_convnet", "while_loop_v1")
-    def test_gradients_follow_what_tensorflow_called_them_after(self, name):
+    def test_finds_the_forward_operations_of_tensorflow_gradients(self, name):
         made = graphs.shared(name)
         graph = models.op_graph_of(made)
         found = 0
         for i, operation in enumerate(graph.names):
-            forward = forward_operation(graph, i)
+            forward = find_forward_operation(graph, i)
             if forward is not None:
                 self.assertStartsWith(operation, f"gradients/{graph.names[forward]}_grad")
                 found += 1
@@ -82,8 +82,8 @@ class ForwardOperationTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class RegionsTest(tf.test.TestCase, parameterized.TestCase):
-    def test_anchor_takes_what_follows_up_to_the_next(self):
-        found = Found(graphs.resource_variables())
+    def test_region_extends_to_the_next_anchor(self):
+        found = NamedRegions(graphs.resource_variables())
         self.assertEqual(found.anchors, ["layer_0/MatMul", "layer_1/MatMul", "logits/MatMul"])
         for layer in ("layer_0", "layer_1"):
             self.assertEqual(found.anchor_of(f"{layer}/BiasAdd"), f"{layer}/MatMul")
@@ -91,30 +91,30 @@ class RegionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(found.anchor_of("Relu"), "layer_0/MatMul")
         self.assertEqual(found.anchor_of("loss"), "logits/MatMul")
 
-    def test_what_only_leads_to_an_anchor_belongs_to_it(self):
+    def test_region_includes_operations_that_only_it_reads(self):
         with parts.new_graph() as graph:
             x = tf1.placeholder(tf.float32, [2, 3], name="x")
             weights = parts.weight_variable("w", [6, 4], use_resource=True)
             both = tf.concat([x, tf.exp(x, name="before")], 1, name="join")
             tf.matmul(both, weights, name="product")
-        found = Found(graphs.TestGraph(graph, ("product:0",), {"x:0": None}))
+        found = NamedRegions(graphs.TestGraph(graph, ("product:0",), {"x:0": None}))
         self.assertEqual(found.anchors, ["product"])
         for name in ("before", "join", "join/axis"):
             self.assertEqual(found.anchor_of(name), "product", name)
         self.assertIsNone(found.anchor_of("w"))
 
-    def test_lookup_in_weights_is_an_anchor_and_picking_from_data_is_none(self):
+    def test_only_lookups_in_weights_are_anchors(self):
         for use_resource in (True, False):
             with parts.new_graph() as graph:
                 table = parts.weight_variable("table", [5, 3], use_resource)
                 rows = tf.gather(table, [0, 1], name="lookup")
                 tf.gather(rows * 2.0, [0], name="picked")
-            found = Found(graphs.TestGraph(graph, ("picked:0",)))
+            found = NamedRegions(graphs.TestGraph(graph, ("picked:0",)))
             self.assertEqual(found.anchors, ["lookup"])
             self.assertEqual(found.weight_of("lookup"), "table")
 
     def test_gradients_and_updates_are_not_forward(self):
-        found = Found(graphs.resource_variables())
+        found = NamedRegions(graphs.resource_variables())
         for name in ("layer_0/MatMul", "loss", "layer_1/weights"):
             self.assertTrue(found.is_forward(name), name)
         for name in (
@@ -125,24 +125,24 @@ class RegionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertFalse(found.is_forward(name), name)
         self.assertFalse(found.is_forward("layer_0/weights/Assign"))
 
-    def test_functional_loop_is_forward_though_its_gradient_made_inputs_of_it(self):
-        found = Found(graphs.while_loop_v2())
+    def test_functional_loop_is_forward_despite_inputs_from_its_gradient(self):
+        found = NamedRegions(graphs.while_loop_v2())
         self.assertTrue(found.is_forward("while"))
         self.assertTrue(found.is_forward("loss"))
         self.assertFalse(found.is_forward("gradients/while_grad/while_grad"))
         self.assertEqual(found.anchors, ["logits/MatMul"])
 
-    def test_weights_are_followed_through_what_hands_them_on(self):
+    def test_finds_weights_through_identities(self):
         with parts.new_graph() as graph:
             weights = parts.weight_variable("w", [2, 3], use_resource=True)
             turned = tf.transpose(tf.identity(weights), name="turned")
             tf.multiply(turned, 2.0, name="changed")
         op_graph = models.op_graph_of(graphs.TestGraph(graph, ("changed:0",)))
-        sources = weight_sources(op_graph)
+        sources = find_weight_sources(op_graph)
         self.assertEqual(sources[op_graph.index["turned"]], op_graph.index["w"])
         self.assertIsNone(sources[op_graph.index["changed"]])
 
-    def test_data_is_what_no_variable_or_constant_decides(self):
+    def test_data_depends_on_more_than_variables_and_constants(self):
         with parts.new_graph() as graph:
             x = tf1.placeholder(tf.float32, [2, 3], name="x")
             weights = parts.weight_variable("w", [2, 3], use_resource=True)
@@ -159,7 +159,7 @@ class RegionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_graph_without_contractions_has_no_regions(self):
         with tf.Graph().as_default() as graph:
             tf.negative(tf.constant(1.0), name="end")
-        found = Found(graphs.TestGraph(graph, ("end:0",)))
+        found = NamedRegions(graphs.TestGraph(graph, ("end:0",)))
         self.assertEmpty(found.anchors)
         self.assertTrue((found.regions.region == -1).all())
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
+from graph_passes.grouping.grouping import OPERATIONS, PINNED
 from graph_passes.grouping.single_groups import single_groups
 from tests import graphs
 from tests.graph_passes.grouping import models
@@ -13,7 +13,7 @@ from tests.graph_passes.grouping import models
 
 class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_every_colocation_group_of_a_step_is_a_group(self, name):
+    def test_each_needed_colocation_group_is_a_group(self, name):
         graph = models.op_graph_of(graphs.shared(name))
         colocation = find_colocation_groups(graph)
         grouping = single_groups(graph, colocation)
@@ -22,9 +22,9 @@ class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(sorted(grouping.group[needed].tolist()), list(range(len(needed))))
         self.assertEqual(grouping.num_groups, len(needed))
 
-        alone = colocation.left_alone[needed]
+        alone = colocation.pinned[needed]
         kinds = np.array(grouping.kinds)[grouping.group[needed]]
-        self.assertEqual((kinds == LEFT_ALONE).tolist(), alone.tolist())
+        self.assertEqual((kinds == PINNED).tolist(), alone.tolist())
         self.assertEqual(set(kinds[~alone]), {OPERATIONS})
         self.assertEqual(grouping.sealed[grouping.group[needed]].tolist(), alone.tolist())
 

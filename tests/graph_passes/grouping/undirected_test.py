@@ -3,26 +3,26 @@ from __future__ import annotations
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from graph_passes.grouping.undirected import undirected_graph
+from graph_passes.grouping.undirected import build_undirected_graph
 from tests.graph_passes.grouping.group_graphs import group_graph, random_graph
 
 
 class UndirectedGraphTest(parameterized.TestCase):
-    def test_both_directions_are_summed(self):
-        graph = undirected_graph(group_graph(4, {(0, 1): 5, (1, 0): 7, (3, 1): 2}))
+    def test_sums_both_directions(self):
+        graph = build_undirected_graph(group_graph(4, {(0, 1): 5, (1, 0): 7, (3, 1): 2}))
         self.assertEqual(graph.start.tolist(), [0, 1, 3, 3, 4])
         self.assertEqual(graph.neighbors.tolist(), [1, 0, 3, 1])
         self.assertEqual(graph.pair_bytes.tolist(), [12, 12, 2, 2])
 
     @parameterized.parameters(0, 1, 5)
-    def test_without_edges_nobody_has_neighbors(self, num_groups):
-        graph = undirected_graph(group_graph(num_groups, {}))
+    def test_without_edges_there_are_no_neighbors(self, num_groups):
+        graph = build_undirected_graph(group_graph(num_groups, {}))
         self.assertEqual(graph.start.tolist(), [0] * (num_groups + 1))
         self.assertEmpty(graph.neighbors)
         self.assertEmpty(graph.pair_bytes)
 
     @parameterized.parameters(*range(5))
-    def test_rows_are_those_of_the_symmetric_matrix(self, seed):
+    def test_rows_equal_the_symmetric_matrix(self, seed):
         groups = random_graph(12, 40, seed)
         matrix = np.zeros([12, 12], np.int64)
         linked = np.zeros([12, 12], bool)
@@ -30,7 +30,7 @@ class UndirectedGraphTest(parameterized.TestCase):
             matrix[a, b] += size
             matrix[b, a] += size
             linked[a, b] = linked[b, a] = True
-        graph = undirected_graph(groups)
+        graph = build_undirected_graph(groups)
         for group in range(12):
             row = slice(graph.start[group], graph.start[group + 1])
             wanted = np.flatnonzero(linked[group])

@@ -13,30 +13,30 @@ class PausedGarbageCollectionTest(absltest.TestCase):
         self.assertTrue(gc.isenabled())
         self.addCleanup(gc.enable)
 
-    def test_it_is_paused_and_goes_on(self):
+    def test_pauses_and_resumes(self):
         with paused_garbage_collection():
             self.assertFalse(gc.isenabled())
         self.assertTrue(gc.isenabled())
 
-    def test_it_goes_on_after_an_error(self):
+    def test_resumes_after_an_error(self):
         with self.assertRaisesRegex(ValueError, "the culprit"), paused_garbage_collection():
             raise ValueError("the culprit")
         self.assertTrue(gc.isenabled())
 
-    def test_pause_inside_a_pause_does_not_end_it(self):
+    def test_nested_pause_ends_with_the_outer_one(self):
         with paused_garbage_collection():
             with paused_garbage_collection():
                 self.assertFalse(gc.isenabled())
             self.assertFalse(gc.isenabled())
         self.assertTrue(gc.isenabled())
 
-    def test_what_the_caller_disabled_stays_disabled(self):
+    def test_stays_disabled_if_the_caller_had_disabled_it(self):
         gc.disable()
         with paused_garbage_collection():
             self.assertFalse(gc.isenabled())
         self.assertFalse(gc.isenabled())
 
-    def test_every_call_of_a_function_pauses(self):
+    def test_decorated_function_pauses_in_every_call(self):
         @paused_garbage_collection()
         def is_enabled() -> bool:
             return gc.isenabled()

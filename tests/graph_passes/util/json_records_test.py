@@ -1,4 +1,4 @@
-"""Tests of dataclasses that are read from JSON."""
+"""Tests of reading dataclasses from JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _VALUE = {"name": "x", "count": 3, "is_done": False, "color": "red", "kind": "b"
 
 
 class ReadRecordTest(parameterized.TestCase):
-    def test_every_kind_of_field_is_read(self):
+    def test_reads_every_kind_of_field(self):
         value = {
             **_VALUE,
             "parts": [{"secs": 1}, {"secs": 0.5, "pair": [2, 3]}],
@@ -69,10 +69,10 @@ class ReadRecordTest(parameterized.TestCase):
             ),
         )
 
-    def test_tuples_are_read_as_lists_are(self):
+    def test_reads_tuples_as_lists(self):
         self.assertEqual(read_record(Part, {"secs": 1.0, "pair": (2, 3.0)}), Part(1.0, (2, 3.0)))
 
-    def test_entries_may_be_missing_where_there_is_a_default_and_others_are_ignored(self):
+    def test_uses_defaults_and_ignores_unknown_entries(self):
         self.assertEqual(
             read_record(Whole, {**_VALUE, "of_a_later_version": 1}),
             Whole("x", 3, False, Color.RED, "b"),
@@ -96,18 +96,18 @@ class ReadRecordTest(parameterized.TestCase):
         ({"by_name": {"a/z": None}}, 'by_name["a/z"] is null: it must be an object'),
         ({"by_name": {"\ud800": None}}, 'by_name["\\ud800"] is "\\ud800", which is half a char'),
     )
-    def test_what_is_wrong_is_named_in_words_of_json(self, changes, message):
+    def test_error_names_the_entry(self, changes, message):
         with self.assertRaises(ValueError) as raised:
             read_record(Whole, {**_VALUE, **changes})
         self.assertStartsWith(str(raised.exception), message)
 
-    def test_what_is_no_object_is_called_as_the_caller_does(self):
+    def test_error_uses_the_callers_name_for_the_value(self):
         with self.assertRaisesRegex(ValueError, "^the result is 7: it must be an object$"):
             read_record(Whole, 7, "the result")
         with self.assertRaisesRegex(ValueError, '^the result has no entry "name"$'):
             read_record(Whole, {}, "the result")
 
-    def test_errors_can_be_sent_to_other_processes(self):
+    def test_errors_can_be_pickled(self):
         with self.assertRaises(ValueError) as raised:
             read_record(Whole, {**_VALUE, "parts": [3]})
         again = pickle.loads(pickle.dumps(raised.exception))
@@ -115,7 +115,7 @@ class ReadRecordTest(parameterized.TestCase):
 
 
 class ExactTest(absltest.TestCase):
-    def test_entries_that_are_no_fields_are_refused_at_every_depth(self):
+    def test_exact_rejects_unknown_entries_at_every_depth(self):
         for value, message in (
             ({"y": 1}, 'it has an unknown entry "y": expected class, inner'),
             ({"class": "x", "inner": {"secs": 1, "y": 1}}, "inner has an unknown entry"),
@@ -123,7 +123,7 @@ class ExactTest(absltest.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 read_record(Outer, value, exact=True)
 
-    def test_a_field_may_have_the_name_of_a_keyword_and_be_text_or_something_else(self):
+    def test_reads_keyword_names_and_unions_with_text(self):
         for value in ("x", {"secs": 1.0}):
             read = read_record(Outer, {"class": value}, exact=True)
             self.assertEqual(read.class_, value if value == "x" else Part(1.0))
@@ -131,23 +131,23 @@ class ExactTest(absltest.TestCase):
 
 class ValueTest(parameterized.TestCase):
     @parameterized.parameters(True, "1", None, float("nan"), float("inf"), 10**400)
-    def test_what_is_no_number_is_refused(self, value):
+    def test_rejects_invalid_floats(self, value):
         with self.assertRaisesRegex(ValueError, "^x is .*: it must be "):
             read_value(float, value, "x")
 
     @parameterized.parameters(True, 1.5, -1, -1.0, float("inf"), "1", None)
-    def test_what_is_no_whole_number_is_refused(self, value):
+    def test_rejects_invalid_ints(self, value):
         with self.assertRaisesRegex(ValueError, "x is .* must be a whole number from 0 on"):
             read_value(int, value, "x")
 
-    def test_whole_numbers_may_be_written_with_an_exponent_and_fit_into_int64(self):
+    def test_ints_may_have_an_exponent_and_must_fit_into_int64(self):
         number = read_value(int, 12e9, "x")
         self.assertEqual((number, type(number)), (12_000_000_000, int))
         for value in (2**63, 1e300):
             with self.assertRaisesRegex(ValueError, r"x is .*: it must be less than 2\*\*63"):
                 read_value(int, value, "x")
 
-    def test_a_rule_is_kept(self):
+    def test_checks_rules(self):
         kind = Annotated[float, POSITIVE]
         self.assertEqual(read_value(tuple[kind, ...], [1, 2], "x"), (1.0, 2.0))
         with self.assertRaisesRegex(ValueError, r"^\[1\] is 0: it must be greater than 0$"):
@@ -155,10 +155,10 @@ class ValueTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, '^x is "": it must be a name$'):
             read_value(Annotated[str, Rule(len, "a name")], "", "x")
 
-    def test_a_function_may_read_a_value(self):
+    def test_annotated_function_reads_the_value(self):
         self.assertEqual(read_value(Annotated[int, len], "abc", "x"), 3)
 
-    def test_a_format_is_that_number(self):
+    def test_checks_the_format_number(self):
         check_format({"format": 2, "more": 1}, 2)
         check_format({"format": 2.0}, 2)
         for value, message in (

@@ -8,7 +8,7 @@ from graph_passes.util.json_text import parse_json, shown
 
 
 class ParseTest(parameterized.TestCase):
-    def test_json_is_read_as_text_and_as_bytes(self):
+    def test_parses_text_and_bytes(self):
         for text in (
             '\ufeff{"a": [1, 2.5, null, true, "µ"]}',
             '\ufeff{"a": [1, 2.5, null, true, "µ"]}'.encode(),
@@ -28,15 +28,15 @@ class ParseTest(parameterized.TestCase):
         (b"[\xff]", "not text in UTF-8, from byte 1 on"),
         ("[1", "line 1 column 3"),
     )
-    def test_what_is_none_is_said_in_words_of_json(self, text, message):
+    def test_rejects_invalid_json(self, text, message):
         with self.assertRaisesRegex(ValueError, message):
             parse_json(text)
 
-    def test_who_checks_numbers_may_take_those_that_are_not_finite(self):
+    def test_accepts_infinity_on_request(self):
         self.assertEqual(parse_json("[Infinity]", finite=False), [float("inf")])
 
 
-class ShownTest(parameterized.TestCase):
+class FormatValueTest(parameterized.TestCase):
     @parameterized.parameters(
         (None, "null"),
         (True, "true"),
@@ -45,10 +45,10 @@ class ShownTest(parameterized.TestCase):
         ([1], "a list"),
         ({}, "an object"),
     )
-    def test_values_look_as_in_the_file(self, value, text):
+    def test_formats_values_as_json(self, value, text):
         self.assertEqual(shown(value), text)
 
-    def test_nothing_long_is_shown(self):
+    def test_cuts_long_values(self):
         for value in ("x" * 10**7, 10**400, 10**5000, "\ud800" * 1000):
             self.assertLessEqual(len(shown(value)), 60)
 

@@ -1,4 +1,4 @@
-"""Tests of messages that stay short."""
+"""Tests of shortening and escaping messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from graph_passes.util.messages import plain_text, quoted, shortened
 
 
 class MessagesTest(absltest.TestCase):
-    def test_what_is_short_stays_as_it_is(self):
+    def test_short_text_is_unchanged(self):
         self.assertEqual(shortened("the graph is empty"), "the graph is empty")
         for value in ("a", "a'b", b"a", 3, None, ["a"], float("nan")):
             self.assertEqual(quoted(value), repr(value))
 
-    def test_of_what_is_long_only_a_part_is_told(self):
+    def test_long_text_is_cut(self):
         text = f"begin{'-' * 10**6}end"
         self.assertRegex(shortened(text), r"^begin-+ … -+end$")
         self.assertRegex(quoted(text), r"^'begin-+'…$")
@@ -22,7 +22,7 @@ class MessagesTest(absltest.TestCase):
             self.assertLess(len(quoted(value)), 130)
         self.assertLess(len(str(GraphError(text))), 1300)
 
-    def test_what_a_terminal_obeys_or_nobody_sees_is_escaped(self):
+    def test_control_and_invisible_characters_are_escaped(self):
         for text, expected in (
             ("\x1b[31mred", r"\x1b[31mred"),
             ("\x9b31m", r"\x9b31m"),
@@ -38,7 +38,7 @@ class MessagesTest(absltest.TestCase):
             self.assertEqual(plain_text(expected), expected)
         self.assertEqual(plain_text("a\x1b\nb", lines=True), "a\\x1b\nb")
 
-    def test_what_can_be_read_stays_as_it_is(self):
+    def test_printable_text_is_unchanged(self):
         for text in ("", "Größe 3 µs", "模型/层_1", "a b\u202fc", "Ω→∞ 🙂", r"a\b$c$"):
             self.assertEqual(plain_text(text), text)
 

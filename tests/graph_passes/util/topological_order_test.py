@@ -10,12 +10,12 @@ from absl.testing import absltest, parameterized
 from graph_passes.util.topological_order import find_cycle, longest_before, topological_order
 
 
-def edges_of(*pairs: tuple[int, int]) -> np.ndarray:
+def make_edges(*pairs: tuple[int, int]) -> np.ndarray:
     return np.array(pairs, np.int32).reshape(-1, 2)
 
 
-def random_edges(random: np.random.Generator, count: int, *, cyclic: bool = False) -> np.ndarray:
-    """Edges between nodes whose numbers tell nothing of the order, some of them twice."""
+def draw_edges(random: np.random.Generator, count: int, *, cyclic: bool = False) -> np.ndarray:
+    """Makes edges between randomly numbered nodes, some of them twice."""
     pairs = random.integers(0, count, [2 * count, 2])
     if not cyclic:
         pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
@@ -23,8 +23,8 @@ def random_edges(random: np.random.Generator, count: int, *, cyclic: bool = Fals
     return random.permutation(count)[pairs]
 
 
-def order_by_definition(count: int, edges: np.ndarray, prefers: str, breaks_cycles: bool):
-    """Looks at all nodes again before each is taken."""
+def sort_by_definition(count: int, edges: np.ndarray, prefers: str, breaks_cycles: bool):
+    """Rescans all nodes before each choice."""
     since: dict[int, int] = {}
     order: list[int] = []
     for now in range(count):
@@ -42,9 +42,9 @@ def order_by_definition(count: int, edges: np.ndarray, prefers: str, breaks_cycl
 
 
 class TopologicalOrderTest(parameterized.TestCase):
-    def test_of_what_can_come_next_the_preferred_comes(self):
+    def test_takes_the_preferred_ready_node(self):
         # 1 -> 4, 1 -> 2 -> 5, 0 -> 3.
-        edges = edges_of((1, 4), (1, 2), (2, 5), (0, 3), (5, 6), (3, 6))
+        edges = make_edges((1, 4), (1, 2), (2, 5), (0, 3), (5, 6), (3, 6))
         for prefers, expected in (
             ("lowest", [0, 1, 2, 3, 4, 5, 6]),
             ("newest", [0, 3, 1, 2, 5, 6, 4]),
@@ -56,36 +56,36 @@ class TopologicalOrderTest(parameterized.TestCase):
     @parameterized.product(
         prefers=("lowest", "newest", "oldest"), cyclic=(False, True), breaks_cycles=(False, True)
     )
-    def test_random_graphs_are_ordered_by_definition(self, prefers, cyclic, breaks_cycles):
+    def test_agrees_with_the_definition_on_random_graphs(self, prefers, cyclic, breaks_cycles):
         random = np.random.default_rng(0)
         lengths = collections.Counter()
         for _ in range(60):
             count = int(random.integers(1, 14))
-            edges = random_edges(random, count, cyclic=cyclic)
+            edges = draw_edges(random, count, cyclic=cyclic)
             order = topological_order(count, edges, prefers, breaks_cycles=breaks_cycles).tolist()
-            self.assertEqual(order, order_by_definition(count, edges, prefers, breaks_cycles))
+            self.assertEqual(order, sort_by_definition(count, edges, prefers, breaks_cycles))
             lengths[len(order) < count] += 1
         self.assertEqual(lengths[True] > 10, cyclic and not breaks_cycles)
 
-    def test_nodes_without_edges_come_by_number(self):
+    def test_sorts_nodes_without_edges_by_number(self):
         for prefers in ("lowest", "newest", "oldest"):
-            self.assertEqual(topological_order(3, edges_of(), prefers).tolist(), [0, 1, 2])
-        self.assertEqual(topological_order(0, edges_of()).tolist(), [])
+            self.assertEqual(topological_order(3, make_edges(), prefers).tolist(), [0, 1, 2])
+        self.assertEqual(topological_order(0, make_edges()).tolist(), [])
 
 
 class FindCycleTest(absltest.TestCase):
-    def test_finds_the_cycle_and_not_what_is_before_or_behind(self):
-        edges = edges_of((0, 3), (3, 1), (1, 4), (4, 3), (4, 2))
+    def test_finds_the_cycle_without_its_predecessors_and_successors(self):
+        edges = make_edges((0, 3), (3, 1), (1, 4), (4, 3), (4, 2))
         cycle = find_cycle(5, edges)
         start = cycle.index(1)
         self.assertEqual(cycle[start:] + cycle[:start], [1, 4, 3])
-        self.assertEqual(find_cycle(2, edges_of((1, 1))), [1])
+        self.assertEqual(find_cycle(2, make_edges((1, 1))), [1])
 
-    def test_cycles_of_random_graphs_are_cycles(self):
+    def test_finds_cycles_in_random_graphs(self):
         random = np.random.default_rng(1)
         found = 0
         for _ in range(50):
-            edges = random_edges(random, 8, cyclic=True)
+            edges = draw_edges(random, 8, cyclic=True)
             graph = nx.DiGraph(edges.tolist())
             if not nx.is_directed_acyclic_graph(graph):
                 cycle = find_cycle(8, edges)
@@ -96,8 +96,8 @@ class FindCycleTest(absltest.TestCase):
 
 
 class LongestBeforeTest(absltest.TestCase):
-    def test_chains_count_nodes_and_what_lies_between(self):
-        edges = edges_of((0, 2), (1, 2), (2, 3))
+    def test_adds_times_of_nodes_and_edges(self):
+        edges = make_edges((0, 2), (1, 2), (2, 3))
         secs = np.array([1.0, 3.0, 10.0, 100.0])
         self.assertEqual(longest_before(np.arange(4), edges, secs).tolist(), [0, 0, 3, 13])
         between = np.array([5.0, 0.0, 0.5])
@@ -105,11 +105,11 @@ class LongestBeforeTest(absltest.TestCase):
             longest_before(np.arange(4), edges, secs, between).tolist(), [0, 0, 6, 16.5]
         )
 
-    def test_no_chain_is_longer(self):
+    def test_agrees_with_all_paths_of_random_graphs(self):
         random = np.random.default_rng(0)
         for _ in range(20):
             count = int(random.integers(2, 7))
-            edges = random_edges(random, count)
+            edges = draw_edges(random, count)
             secs, between = random.random(count), random.random(len(edges))
             gaps: dict[tuple[int, int], float] = {}
             for (before, after), gap in zip(edges.tolist(), between, strict=True):

@@ -9,11 +9,11 @@ from graph_passes.util.union_find import UnionFind
 
 
 class UnionFindTest(absltest.TestCase):
-    def test_everything_is_alone_at_first(self):
+    def test_sets_begin_with_one_member_each(self):
         self.assertEqual(UnionFind(3).roots().tolist(), [0, 1, 2])
         self.assertEqual(UnionFind(0).roots().tolist(), [])
 
-    def test_smallest_member_represents_a_set(self):
+    def test_smallest_member_represents_its_set(self):
         sets = UnionFind(6)
         self.assertEqual(sets.union(5, 3), 3)
         self.assertEqual(sets.union(4, 5), 3)
@@ -22,7 +22,7 @@ class UnionFindTest(absltest.TestCase):
         self.assertEqual(sets.find(5), 1)
         self.assertEqual(sets.roots().tolist(), [0, 1, 2, 1, 1, 1])
 
-    def test_sets_are_connected_components(self):
+    def test_sets_equal_connected_components(self):
         rng = random.Random(0)
         for size in (2, 10, 100):
             for _ in range(20):

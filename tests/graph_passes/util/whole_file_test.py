@@ -1,4 +1,4 @@
-"""Tests of files that are written whole or not at all."""
+"""Tests of atomic writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ whole_file.write_whole(sys.argv[1], b"new")
 """
 
 
-class WholeFileTest(absltest.TestCase):
+class AtomicWriteTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
@@ -30,7 +30,7 @@ class WholeFileTest(absltest.TestCase):
     def mode(self) -> int:
         return stat.S_IMODE(self.path.stat().st_mode)
 
-    def test_a_new_file_has_the_mode_that_the_user_wants_and_an_old_one_keeps_its_own(self):
+    def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(self):
         before = os.umask(0o027)
         self.addCleanup(os.umask, before)
         write_whole(self.path, b"new")
@@ -40,7 +40,7 @@ class WholeFileTest(absltest.TestCase):
         self.assertEqual((self.mode(), self.path.read_bytes()), (0o604, b"newer"))
         self.assertEqual(os.listdir(self.directory), ["file"])
 
-    def test_links_in_the_place_of_what_is_beside_the_file_are_not_followed(self):
+    def test_links_at_temporary_names_are_not_followed(self):
         victim = self.directory / "victim"
         victim.write_bytes(b"mine")
         for pid in (os.getpid(), os.getpid() + 1):
@@ -51,7 +51,7 @@ class WholeFileTest(absltest.TestCase):
         self.assertEqual(victim.read_bytes(), b"mine")
 
     def start_writer(self) -> subprocess.Popen[bytes]:
-        """Starts a process that writes the file, and stops before it is in its place."""
+        """Starts a process that writes the file, and waits before the rename."""
         writer = subprocess.Popen(
             [sys.executable, "-c", _WRITER, self.path],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -64,7 +64,7 @@ class WholeFileTest(absltest.TestCase):
         self.assertEqual(writer.stdout.readline(), b"here\n")
         return writer
 
-    def test_what_a_kill_leaves_is_removed_at_the_next_start_but_not_from_under_a_writer(self):
+    def test_removes_files_of_killed_writers_only(self):
         writer = self.start_writer()
         check_takes_files(self.path)
         self.assertLen(os.listdir(self.directory), 1)
@@ -74,7 +74,7 @@ class WholeFileTest(absltest.TestCase):
         check_takes_files(self.path)
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_a_file_that_has_only_the_name_of_what_a_kill_leaves_stays(self):
+    def test_keeps_unmarked_files_with_similar_names(self):
         names = (".mine.tmp", ".file.tmp", f".file.{'0' * 16}.tmp", ".file.0123.tmp", "a.tmp")
         for name in names:
             (self.directory / name).write_text("mine")
@@ -83,10 +83,10 @@ class WholeFileTest(absltest.TestCase):
         write_whole(self.path, b"new")
         self.assertCountEqual(os.listdir(self.directory), ["file", *names])
 
-    def test_a_file_that_its_owner_has_protected_is_not_replaced(self):
+    def test_does_not_replace_write_protected_files(self):
         self.path.write_bytes(b"mine")
         self.path.chmod(0o444)
-        # Nothing is protected from root.
+        # Root may write to any file, so the refusal is simulated.
         with mock.patch.object(os, "access", lambda path, mode: mode != os.W_OK):
             for write in (
                 lambda: write_whole(self.path, b"new"),
@@ -96,7 +96,7 @@ class WholeFileTest(absltest.TestCase):
                     write()
         self.assertEqual(self.path.read_bytes(), b"mine")
 
-    def test_a_standard_output_that_is_a_pipe_or_a_file_is_written_to(self):
+    def test_writes_to_standard_output(self):
         code = "from graph_passes.util.whole_file import *; check_takes_files('/dev/stdout'); "
         code += "write_whole('/dev/stdout', b'data\\n'); print('more')"
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -106,14 +106,14 @@ class WholeFileTest(absltest.TestCase):
             subprocess.run([sys.executable, "-c", code], env=environ, stdout=output, check=True)
         self.assertEndsWith(self.path.read_bytes(), b"more\n")
 
-    def test_an_error_names_the_file(self):
+    def test_errors_name_the_file(self):
         for path in ("/dev/full", self.directory / "none" / "file", self.directory):
             with self.assertRaises(OSError) as raised:
                 write_whole(path, b"x" * 100_000)
             self.assertEqual(raised.exception.filename, str(path))
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_a_long_name_is_written(self):
+    def test_accepts_long_names(self):
         long = self.directory / ("x" * 255)
         write_whole(long, b"data")
         self.assertEqual(long.read_bytes(), b"data")

@@ -448,7 +448,7 @@ class ApplyCommandTest(CommandsTestCase):
             node.device = _CPUS[0]
         write_graph(self.path("in.pb"), graph_def)
         self.assert_refused(
-            "in.pb': nothing of the placement fits the graph: '.*': it is left where it is",
+            "in.pb': nothing of the placement fits the graph: '.*': it is pinned",
             "apply",
             f"--input_graph={self.path('in.pb')}",
             f"--output_graph={self.path('out.pb')}",
