@@ -30,7 +30,7 @@ from tf_placer.placers.auto.found import Found, simulate_candidates
 from tf_placer.placers.auto.levels import Level, make_levels
 from tf_placer.placers.auto.simulated_starts import SimulatedStarts
 from tf_placer.placers.auto.starts import propose_starts
-from tf_placer.placers.heuristics.parallel_lines import parallel_lines
+from tf_placer.placers.heuristics.parallel_lines import find_linear_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -298,7 +298,7 @@ class _Search:
             else:
                 # The problem has no layers, so each group counts as its own layer. Partitions into
                 # linear clusters that are mostly single groups do not help either.
-                lines = parallel_lines(self._groups)
+                lines = find_linear_clusters(self._groups)
                 known = [line for line in lines if 2 * len(np.unique(line)) <= num_groups]
             levels = make_levels(self._groups, [*known, *clusters])
         else:

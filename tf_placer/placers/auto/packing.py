@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["Packer", "pack", "repack"]
@@ -44,7 +44,7 @@ class Packer:
             self._sizes = np.zeros(problem.num_groups, np.int64)
             np.add.at(self._sizes, problem.groups, problem.resident_bytes)
         else:
-            memories = group_memories(problem)
+            memories = estimate_group_memories(problem)
             self._sizes = np.max([memory.kept_bytes for memory in memories], axis=0)
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
         self._legal = legal

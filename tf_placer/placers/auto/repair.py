@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["MemoryRepair"]
@@ -39,7 +39,7 @@ class MemoryRepair:
     @functools.cached_property
     def _held_bytes(self) -> np.ndarray:
         """Estimates of the memory of each group, computed late because that is slow."""
-        memories = group_memories(self._problem)
+        memories = estimate_group_memories(self._problem)
         held_bytes: np.ndarray = np.max([memory.kept_bytes for memory in memories], axis=0)
         return held_bytes
 
