@@ -104,8 +104,8 @@ def estimate_group_memories(problem: PlacementProblem) -> list[GroupMemory]:
     np.add.at(changes, lives.firsts, problem.local_bytes)
     np.subtract.at(changes, lives.lasts + 1, problem.local_bytes)
     chosen = [int(np.argmax(np.cumsum(changes)))]
-    others = np.linspace(0, problem.num_operations - 1, _NUM_CANDIDATE_INSTANTS)
-    others = others.astype(np.int64).tolist()
+    places = np.linspace(0, problem.num_operations - 1, _NUM_CANDIDATE_INSTANTS)
+    others = places.astype(np.int64).tolist()
     alive_bytes = {instant: lives.compute_alive_bytes(instant) for instant in [*chosen, *others]}
     most = alive_bytes[chosen[0]]
     while len(chosen) < _MAX_INSTANTS:
