@@ -129,7 +129,7 @@ class _Lives:
     def __init__(self, problem: PlacementProblem) -> None:
         self._problem = problem
         places = np.empty(problem.num_operations, np.int64)
-        # As the executor, run the operation first that has been ready for longest.
+        # Run the operation first that has been ready for longest.
         order = topological_order(problem.num_operations, problem.edges, "oldest")
         places[order] = np.arange(problem.num_operations)
         self._tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))

@@ -223,7 +223,7 @@ class AnnealerTest(parameterized.TestCase):
         # A step simulates one move, and once more the move with its repair.
         self.assertBetween(chain.annealer.num_simulated, 150, 200)
 
-    def test_counts_what_it_simulates(self):
+    def test_counts_simulated_placements(self):
         problem = SMALL_PROBLEMS["fork and join"]
         chain = Chain(problem, [0] * 6)
         self.assertEqual(chain.annealer.num_simulated, 0)

@@ -102,7 +102,7 @@ class MetisPartitionTest(placer_conformance.PlacerConformance, absltest.TestCase
             self.assertIn(row[3], (0, 1))
             self.assertTrue((np.delete(row, 3) > 0).all())
 
-    def test_one_accelerator_has_everything_it_can_do(self):
+    def test_one_accelerator_has_all_groups_it_can_run(self):
         problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(problem).propose(9).tolist(), [[1, 0, 1]])
 

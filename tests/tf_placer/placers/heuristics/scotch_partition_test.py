@@ -195,7 +195,7 @@ class MinCutTest(_Conformance, absltest.TestCase):
         np.testing.assert_allclose(np.bincount(placement[1:]), [0, 25, 25], atol=2)
         self.assertEqual(np.count_nonzero(np.diff(placement[1:])), 1)
 
-    def test_one_accelerator_has_everything_it_can_do(self):
+    def test_one_accelerator_has_all_groups_it_can_run(self):
         problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(MinCut, problem).propose(9).tolist(), [[1, 0, 1]])
 
