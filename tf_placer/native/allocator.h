@@ -1,5 +1,5 @@
-// How TensorFlow's allocator of GPU memory cuts blocks: the best fit among those that are free, cut in
-// two only if more than half of it, or very much, would be left over.
+// A model of TensorFlow's allocator of GPU memory. It takes the best fit among the free blocks, and
+// splits a block only if the rest is at least as large as the request, or very large.
 
 #ifndef TF_PLACER_NATIVE_ALLOCATOR_H_
 #define TF_PLACER_NATIVE_ALLOCATOR_H_
@@ -11,8 +11,8 @@
 
 namespace tf_placer {
 
-// An allocator with as much memory as it is asked for (`BFCAllocator` of TensorFlow's
-// bfc_allocator.cc, whose constants these are).
+// An allocator of unlimited memory, with the rules and constants of `BFCAllocator` in TensorFlow's
+// bfc_allocator.cc.
 class Allocator {
  public:
   // Forgets all blocks.
@@ -23,7 +23,7 @@ class Allocator {
     last_ = -1;
   }
 
-  // Returns the number of a block of at least so many bytes.
+  // Allocates a block of at least this size, and returns its number.
   int32_t allocate(int64_t bytes) {
     const int64_t size = (bytes + kUnit - 1) / kUnit * kUnit;
     const auto found = free_.lower_bound({size, 0, 0});
@@ -34,7 +34,7 @@ class Allocator {
       const int64_t rest = blocks_[block].size - size;
       if (rest >= size || rest >= kMostWaste) cut(block, size);
     } else if (last_ >= 0 && blocks_[last_].is_free) {
-      // More memory follows the last block.
+      // Extend the last block, because it is free and more memory follows it.
       block = last_;
       free_.erase({blocks_[block].size, blocks_[block].address, block});
       blocks_[block].size = size;
@@ -46,7 +46,7 @@ class Allocator {
     return block;
   }
 
-  // Frees a block, and joins it with its neighbors that are free.
+  // Frees a block, and joins it with its free neighbors.
   void free(int32_t block) {
     const int32_t after = blocks_[block].after;
     if (after >= 0 && blocks_[after].is_free) join(block, after);
@@ -60,7 +60,7 @@ class Allocator {
     free_.insert({blocks_[block].size, blocks_[block].address, block});
   }
 
-  // Returns how much memory all blocks take, those that are free among them.
+  // Returns the memory of all blocks, including free ones.
   int64_t end() const {
     return last_ < 0 ? 0 : blocks_[last_].address + blocks_[last_].size;
   }
@@ -120,7 +120,7 @@ class Allocator {
   }
 
   std::vector<Block> blocks_;
-  std::vector<int32_t> unused_;  // numbers of blocks that are no more
+  std::vector<int32_t> unused_;  // numbers of blocks that no longer exist
   std::set<std::tuple<int64_t, int64_t, int32_t>> free_;  // (size, address, number)
   int32_t last_ = -1;  // the block with the highest address
 };

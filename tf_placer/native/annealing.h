@@ -1,4 +1,4 @@
-// A chain of simulated annealing: where it is, the best that it found, and its steps.
+// A chain of simulated annealing.
 
 #ifndef TF_PLACER_NATIVE_ANNEALING_H_
 #define TF_PLACER_NATIVE_ANNEALING_H_
@@ -15,84 +15,87 @@ namespace tf_placer {
 
 struct ChainRecord {
   double step_secs;
-  double limit_secs;  // what a move may take, the last time that one was drawn
-  double cut_share;   // of the latest steps with a limit, how many were cut
+  double limit_secs;  // the longest step that the last drawn move may lead to
+  double cut_share;   // a moving average of the share of cut steps among those with a limit
   int64_t excess_bytes;
   int64_t num_moved;  // groups of the last move
   int64_t num_simulated;
-  int64_t num_fruitless;  // moves since the shortest step since the last kick
-  double climb_secs;      // which was that
+  int64_t num_fruitless;  // moves since `climb_secs` fell
+  double climb_secs;      // the shortest step since the last restart
   double best_secs;
   int64_t best_excess_bytes;
 };
 
-// Where a chain is, and the best that it found. Python owns it.
+// The current and the best placement of a chain. Python owns the memory.
 struct ChainState {
   ChainRecord* record;
   int32_t* placement;   // [num_groups]
-  int64_t* peak_bytes;  // [num_devices], of the last placement that was simulated
+  int64_t* peak_bytes;  // [num_devices], peaks of the last simulated placement
   int32_t* best_placement;
   int64_t* best_peak_bytes;
   const int64_t* capacities;  // [num_devices]
 };
 
-// How a chain goes on.
-struct Plan {
+// The parameters of the next steps of a chain.
+struct ChainParameters {
   double temperature;   // as a share of the step time; positive
-  double coarse_share;  // how often moves take clusters
-  int64_t patience;     // after how many fruitless moves in a row to kick; 0 for never
-  int64_t kick;         // how many moves at once that is
-  int64_t fitting_steps;  // so many steps take only what fits, and nobody is asked for room
+  double coarse_share;  // probability that a move takes a cluster
+  int64_t patience;     // fruitless moves in a row before a perturbation; 0 for never
+  int64_t perturbation_moves;  // moves in a perturbation
+  int64_t fitting_steps;  // first steps that reject overfull moves, instead of returning
 };
 
 class Chain {
  public:
-  // Why it ended: all steps are made, or somebody has to make room for a move.
+  // The reason of an end: all steps are made, or the caller has to make room for a move.
   enum End { kDone, kOverfull };
 
-  // looks: whether it looks at the critical path, where most moves then begin.
-  Chain(Step& step, const ChainState& state, const DrawnMove& drawn, bool looks)
-      : step_(step), state_(state), record_(*state.record), drawn_(drawn), looks_(looks) {
-    // A look never needs more.
+  // follows_critical_path: whether most moves start from the critical path.
+  Chain(Step& step, const ChainState& state, const DrawnMove& drawn, bool follows_critical_path)
+      : step_(step),
+        state_(state),
+        record_(*state.record),
+        drawn_(drawn),
+        follows_critical_path_(follows_critical_path) {
+    // A critical path is never longer.
     hot_groups_.reserve(step.max_jobs());
     hot_secs_.reserve(step.max_jobs());
     hot_transfers_.reserve(2 * step.tables().max_transfers);
   }
 
-  // What the step waits for where the chain is; nothing if it does not look.
+  // The critical path of the current placement; empty if the chain does not follow it.
   const HotSpots& hot_spots() const { return hot_spots_; }
 
-  // Goes on from another placement.
+  // Continues from another placement.
   void restart(const int32_t* placement) {
     const Tables& tables = step_.tables();
     step_.put(placement);
     std::copy_n(placement, tables.num_groups, state_.placement);
     step_.run_with_memory<false, false>(kInfinity, state_.peak_bytes, nullptr);
-    note();
-    look();
+    update_record();
+    find_hot_spots();
     record_.climb_secs = record_.step_secs;
     record_.num_fruitless = 0;
   }
 
-  // Makes some steps; returns why it ended, and in `num_made` how many it made, one more if a move
-  // was given.
-  End anneal(const MoveDrawer& drawer, Random random, const Plan& plan, bool is_given,
-             int64_t num_steps, int64_t* num_made) {
+  // Makes some steps; returns the reason of the end, and in `num_made` the number of steps made,
+  // one more if a move was given.
+  End anneal(const MoveDrawer& drawer, Random random, const ChainParameters& parameters,
+             bool is_given, int64_t num_steps, int64_t* num_made) {
     *num_made = num_steps += is_given;
     for (int64_t step = 0; step < num_steps; ++step) {
       const bool is_drawn = !is_given || step > 0;
-      if (is_drawn && plan.patience > 0 && record_.num_fruitless >= plan.patience) {
-        // That simulates, and so is a step.
-        kick(drawer, plan.kick);
+      if (is_drawn && parameters.patience > 0 && record_.num_fruitless >= parameters.patience) {
+        // A perturbation is simulated, so it counts as a step.
+        perturb(drawer, parameters.perturbation_moves);
         continue;
       }
       const bool is_too_large = record_.excess_bytes > 0;
       int64_t most_bytes = 0;
       if (is_drawn) {
-        // How much worse may be taken is drawn first, so that what is worse need not be simulated to
-        // its end.
-        const double slack = 1.0 - plan.temperature * std::log(1.0 - random.draw());
-        record_.num_moved = drawer.draw(state_.placement, plan.coarse_share);
+        // Draw the acceptance limit first, so that the simulation of a worse move can be cut.
+        const double slack = 1.0 - parameters.temperature * std::log(1.0 - random.draw());
+        record_.num_moved = drawer.draw(state_.placement, parameters.coarse_share);
         if (record_.num_moved == 0) continue;
         record_.limit_secs = is_too_large ? kInfinity : record_.step_secs * slack;
         if (is_too_large) {
@@ -106,7 +109,7 @@ class Chain {
       }
       if (excess_bytes() > most_bytes) {
         undo_move();
-        if (!is_drawn || is_too_large || step < plan.fitting_steps) continue;
+        if (!is_drawn || is_too_large || step < parameters.fitting_steps) continue;
         *num_made = step + 1;
         return kOverfull;
       }
@@ -116,12 +119,11 @@ class Chain {
   }
 
  private:
-  // About as many steps decide what the next are likely to be.
-  static constexpr double kCutsInMind = 32.0;
-  // How often at least what is on the critical path is drawn, by how often on average.
-  static constexpr double kLeastShare = 1e-3, kLeastSecs = 1e-300;
+  static constexpr double kCutAverageSteps = 32.0;
+  // The least weight of a job on the critical path, relative to the mean weight and absolute.
+  static constexpr double kMinWeightShare = 1e-3, kMinWeightSecs = 1e-300;
 
-  // Computes by how much the last placement that was simulated is too large.
+  // Computes the excess bytes of the last simulated placement.
   int64_t excess_bytes() const {
     int64_t excess = 0;
     for (int64_t device = 0; device < step_.tables().num_devices; ++device) {
@@ -131,8 +133,8 @@ class Chain {
   }
 
 
-  // Notes where the chain is, and whether that is the best.
-  void note() {
+  // Records the current placement, also as the best if it is better.
+  void update_record() {
     record_.step_secs = step_.step_secs();
     record_.excess_bytes = excess_bytes();
     const bool is_better = record_.excess_bytes == record_.best_excess_bytes
@@ -146,9 +148,9 @@ class Chain {
     }
   }
 
-  // Finds what the step waits for that was simulated last, and to its end.
-  void look() {
-    if (!looks_) return;
+  // Finds the critical path of the last step, which was simulated to its end.
+  void find_hot_spots() {
+    if (!follows_critical_path_) return;
     const Tables& tables = step_.tables();
     const auto group_of = [&tables](int64_t operation) {
       return tables.operations[operation].group;
@@ -165,7 +167,7 @@ class Chain {
       } else {
         const int32_t output = step_.output(job - tables.num_operations);
         group = group_of(tables.outputs[output].producer);
-        // What comes behind a transfer is what had to wait for it, where it went.
+        // The next job on the path waited for the transfer at its destination.
         if (next >= 0 && next < tables.num_operations) {
           hot_transfers_.push_back(group);
           hot_transfers_.push_back(group_of(next));
@@ -176,16 +178,16 @@ class Chain {
       sum_secs += step_.secs(job);
       next = job;
     });
-    // What takes no time is drawn now and then, too.
-    const double least_secs = kLeastShare * sum_secs / static_cast<double>(hot_secs_.size());
+    // Jobs that take no time get a small weight, too.
+    const double least_secs = kMinWeightShare * sum_secs / static_cast<double>(hot_secs_.size());
     double cumulated = 0.0;
-    for (double& secs : hot_secs_) secs = cumulated += secs + least_secs + kLeastSecs;
+    for (double& secs : hot_secs_) secs = cumulated += secs + least_secs + kMinWeightSecs;
     hot_spots_ = {hot_groups_.data(), hot_secs_.data(), hot_transfers_.data(),
                   static_cast<int64_t>(hot_groups_.size()),
                   static_cast<int64_t>(hot_transfers_.size() / 2)};
   }
 
-  // Simulates the move; returns whether to the end.
+  // Simulates the move; returns whether the simulation came to the end of the step.
   bool simulate_move() {
     ++record_.num_simulated;
     for (int64_t at = 0; at < record_.num_moved; ++at) {
@@ -195,7 +197,7 @@ class Chain {
     const double limit_secs = record_.limit_secs;
     const bool is_limited = limit_secs < kInfinity;
     bool is_cut = false;
-    // Memory never changes times, so it need not be looked at for what takes too long.
+    // Memory never changes times, so simulate it only after the step time if most steps are cut.
     const bool times_first = is_limited && record_.cut_share > 0.5;
     if (times_first) is_cut = !step_.run<kNone, false, true>(limit_secs, nullptr, nullptr);
     if (!is_cut) {
@@ -204,7 +206,7 @@ class Chain {
                    ? !step_.run_with_memory<false, true>(limit_secs, peaks, nullptr)
                    : !step_.run_with_memory<false, false>(kInfinity, peaks, nullptr);
     }
-    if (is_limited) record_.cut_share += (is_cut - record_.cut_share) / kCutsInMind;
+    if (is_limited) record_.cut_share += (is_cut - record_.cut_share) / kCutAverageSteps;
     return !is_cut;
   }
 
@@ -215,36 +217,36 @@ class Chain {
     }
   }
 
-  // Goes on from where the move leads.
+  // Makes the placement after the move the current one.
   void accept_move() {
     for (int64_t at = 0; at < record_.num_moved; ++at) {
       state_.placement[drawn_.groups[at]] = static_cast<int32_t>(drawn_.devices[at]);
     }
     step_.add_up(state_.placement);
-    note();
-    look();
-    // Small ups and downs lead nowhere.
+    update_record();
+    find_hot_spots();
+    // Only a new minimum counts as progress, because fluctuations are none.
     if (record_.excess_bytes > 0 || record_.step_secs < record_.climb_secs) {
       record_.climb_secs = record_.step_secs;
       record_.num_fruitless = 0;
     }
   }
 
-  // Goes on from the best placement after some moves at once, if that fits.
-  void kick(const MoveDrawer& drawer, int64_t num_moves) {
+  // Restarts from a perturbation of the best placement, or from the best if that does not fit.
+  void perturb(const MoveDrawer& drawer, int64_t num_moves) {
     const int64_t num_groups = step_.tables().num_groups;
-    kicked_.assign(state_.best_placement, state_.best_placement + num_groups);
+    perturbed_.assign(state_.best_placement, state_.best_placement + num_groups);
     for (int64_t number = 0; number < num_moves; ++number) {
-      const int64_t count = drawer.draw(kicked_.data(), 0.0);
+      const int64_t count = drawer.draw(perturbed_.data(), 0.0);
       for (int64_t at = 0; at < count; ++at) {
-        kicked_[drawn_.groups[at]] = static_cast<int32_t>(drawn_.devices[at]);
+        perturbed_[drawn_.groups[at]] = static_cast<int32_t>(drawn_.devices[at]);
       }
     }
     ++record_.num_simulated;
-    restart(kicked_.data());
+    restart(perturbed_.data());
     if (record_.excess_bytes > record_.best_excess_bytes) {
-      kicked_.assign(state_.best_placement, state_.best_placement + num_groups);
-      restart(kicked_.data());
+      perturbed_.assign(state_.best_placement, state_.best_placement + num_groups);
+      restart(perturbed_.data());
     }
   }
 
@@ -252,11 +254,11 @@ class Chain {
   const ChainState state_;
   ChainRecord& record_;
   const DrawnMove drawn_;
-  const bool looks_;
+  const bool follows_critical_path_;
   HotSpots hot_spots_ = {nullptr, nullptr, nullptr, 0, 0};
   std::vector<int32_t> hot_groups_, hot_transfers_;
   std::vector<double> hot_secs_;
-  std::vector<int32_t> kicked_;
+  std::vector<int32_t> perturbed_;
 };
 
 }  // namespace tf_placer

@@ -1,6 +1,6 @@
-// What Python calls. It holds no Python object, and so runs beside the interpreter.
+// The C interface for Python. It uses no Python objects, so it runs without the interpreter lock.
 //
-// A function that may lack memory returns null or -1 then.
+// A function that allocates memory returns null or -1 if there is too little.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,6 +20,7 @@
 namespace {
 
 using tf_placer::Chain;
+using tf_placer::ChainParameters;
 using tf_placer::ChainState;
 using tf_placer::DrawnMove;
 using tf_placer::HotSpots;
@@ -28,7 +29,6 @@ using tf_placer::kInfinity;
 using tf_placer::kNone;
 using tf_placer::MoveDrawer;
 using tf_placer::MoveTables;
-using tf_placer::Plan;
 using tf_placer::Random;
 using tf_placer::Step;
 using tf_placer::Tables;
@@ -39,7 +39,7 @@ struct TracedTransfer {
   double request_secs;
   double start_secs;
   double end_secs;
-  double hold_secs;      // when its destination begins to hold what is sent
+  double hold_secs;      // the time when its destination begins to hold the tensor
   int64_t begin_moment;  // see `Step::moment`
   int64_t end_moment;
   int64_t order;  // among the requests of one instant
@@ -49,17 +49,19 @@ struct TracedTransfer {
   int32_t cause;  // the job that it waited for last, or -1
 };
 
-// The state of a chain beside what Python owns.
+// The state of a chain that Python does not own.
 struct ChainSpace {
-  ChainSpace(const Tables& tables, const ChainState& state, const DrawnMove& drawn, bool looks)
-      : step(tables), drawn(drawn), chain(step, state, drawn, looks) {}
+  ChainSpace(const Tables& tables, const ChainState& state, const DrawnMove& drawn,
+             bool follows_critical_path)
+      : step(tables), drawn(drawn), chain(step, state, drawn, follows_critical_path) {}
 
   Step step;
   const DrawnMove drawn;
   Chain chain;
 };
 
-// PyCapsule_GetPointer and PyCapsule_GetContext: the core is not built for a version of Python.
+// PyCapsule_GetPointer and PyCapsule_GetContext, set at run time, because the core is built without
+// the headers of any version of Python.
 void* (*capsule_pointer)(void* capsule, const char* name) = nullptr;
 void* (*capsule_context)(void* capsule) = nullptr;
 
@@ -67,24 +69,23 @@ void* (*capsule_context)(void* capsule) = nullptr;
 
 extern "C" {
 
-// Takes the functions by which capsules of Python are read.
+// Sets the functions that read Python capsules.
 void tf_placer_set_capsule_readers(void* (*pointer)(void*, const char*), void* (*context)(void*)) {
   capsule_pointer = pointer;
   capsule_context = context;
 }
 
-// Calls the function in the context of a capsule with its pointer; Python calls this when the
-// capsule goes.
+// Calls the function in the context of a capsule with its pointer; Python calls this when it
+// destroys the capsule.
 void tf_placer_free_capsule(void* capsule) {
   const auto free = reinterpret_cast<void (*)(void*)>(capsule_context(capsule));
   if (free != nullptr) free(capsule_pointer(capsule, nullptr));
 }
 
-// Returns what the sources were that this was made of, if whoever made it said so.
+// Returns the digest of the sources of this build, or "" if the build set none.
 const char* tf_placer_digest() { return TF_PLACER_NATIVE_DIGEST; }
 
-// Computes [num_operations] for when operations can start at the earliest; returns 0, or -1 if there
-// is no memory.
+// Computes the earliest starts of operations, [num_operations]; returns 0, or -1 without memory.
 int64_t tf_placer_earliest_starts(const JoinTables* tables, double* starts) {
   try {
     tf_placer::earliest_starts(*tables, starts);
@@ -94,7 +95,7 @@ int64_t tf_placer_earliest_starts(const JoinTables* tables, double* starts) {
   }
 }
 
-// Makes the working space for one step at a time. What `tables` points to must outlive it.
+// Makes the working space for one step at a time. The arrays of `tables` must outlive it.
 Step* tf_placer_make_step(const Tables* tables) {
   try {
     return new Step(*tables);
@@ -108,12 +109,13 @@ void tf_placer_free_step(Step* step) { delete step; }
 // Simulates one step per placement.
 //
 // placements: [num_placements, num_groups].
-// memory: whether to find out what devices hold.
-// limit_secs: what is longer may be cut.
-// step_secs: [num_placements], gets the step times; infinite where cut or not legal.
-// is_legal: [num_placements], gets whether every group may go where it was put.
-// peak_bytes: [num_placements, num_devices], gets the most that each device holds; 0 where not
-//   legal, cut, or not asked for.
+// memory: whether to simulate the memory of devices.
+// limit_secs: longer steps may be cut.
+// step_secs: [num_placements], receives the step times; infinite for cut steps and illegal
+//   placements.
+// is_legal: [num_placements], receives whether the placements are legal.
+// peak_bytes: [num_placements, num_devices], receives the peak memory of each device; 0 for cut
+//   steps, illegal placements, and without `memory`.
 void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_placements, bool memory,
                         double limit_secs, double* step_secs, uint8_t* is_legal,
                         int64_t* peak_bytes) {
@@ -139,13 +141,13 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
 
 // Simulates one step of a legal placement in every detail.
 //
-// times: [num_operations], gets when they started and ended.
-// ready_secs: [num_operations], gets when they were ready.
-// causes: [num_operations], gets the job that each waited for last, or -1.
-// moments: [num_operations], gets when each was handed over, or -1; see `Step::moment`.
-// transfers: [max_transfers], gets the transfers, in the order in which they were requested.
+// times: [num_operations], receives the start and end of each operation.
+// ready_secs: [num_operations], receives the time when each operation was ready.
+// causes: [num_operations], receives the job that each waited for last, or -1.
+// moments: [num_operations], receives the moment when each was enqueued, or -1; see `Step::moment`.
+// transfers: [max_transfers], receives the transfers, in the order of their requests.
 //
-// Returns how many transfers there are.
+// Returns the number of transfers.
 int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
                         int64_t* peak_bytes, Times* times, double* ready_secs,
                         int32_t* causes, int64_t* moments, TracedTransfer* transfers) {
@@ -181,17 +183,17 @@ int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
   }
 }
 
-// Draws a move; returns how many groups go elsewhere.
+// Draws a move; returns the number of groups that it moves.
 int64_t tf_placer_draw_move(const MoveTables* tables, const HotSpots* hot, const DrawnMove* drawn,
                             const Random* random, const int32_t* placement, double coarse_share) {
   return MoveDrawer(*tables, *hot, *drawn, *random).draw(placement, coarse_share);
 }
 
-// Makes a chain that is nowhere yet. What the arguments point to must outlive it.
+// Makes a chain without a placement. The memory that the arguments point to must outlive it.
 ChainSpace* tf_placer_make_chain(const Tables* tables, const ChainState* state,
-                                 const DrawnMove* drawn, bool looks) {
+                                 const DrawnMove* drawn, bool follows_critical_path) {
   try {
-    return new ChainSpace(*tables, *state, *drawn, looks);
+    return new ChainSpace(*tables, *state, *drawn, follows_critical_path);
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -199,20 +201,21 @@ ChainSpace* tf_placer_make_chain(const Tables* tables, const ChainState* state,
 
 void tf_placer_free_chain(ChainSpace* space) { delete space; }
 
-// Goes on from another placement, [num_groups].
+// Continues from another placement, [num_groups].
 void tf_placer_restart(ChainSpace* space, const int32_t* placement) {
   space->chain.restart(placement);
 }
 
-// Makes some steps of a chain; returns why it ended, see `Chain::End`.
+// Makes some steps of a chain; returns the reason of its end, see `Chain::End`.
 //
 // is_given: whether the first move is in `drawn` already.
-// num_made: gets how many steps were made, one more if a move was given.
+// num_made: receives the number of steps made, one more if a move was given.
 int64_t tf_placer_anneal(ChainSpace* space, const MoveTables* tables, const Random* random,
-                         const Plan* plan, bool is_given, int64_t num_steps, int64_t* num_made) {
+                         const ChainParameters* parameters, bool is_given, int64_t num_steps,
+                         int64_t* num_made) {
   const MoveDrawer drawer(*tables, space->chain.hot_spots(), space->drawn, *random);
   try {
-    return space->chain.anneal(drawer, *random, *plan, is_given, num_steps, num_made);
+    return space->chain.anneal(drawer, *random, *parameters, is_given, num_steps, num_made);
   } catch (const std::bad_alloc&) {
     return -1;
   }

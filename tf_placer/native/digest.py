@@ -1,4 +1,4 @@
-"""Tells the sources of the compiled core from others. `setup.py` runs this file alone."""
+"""The digest of the sources of the compiled core. `setup.py` runs this file alone."""
 
 from __future__ import annotations
 

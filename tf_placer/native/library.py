@@ -1,6 +1,7 @@
-"""Loads the compiled core, which simulates steps and anneals placements.
+"""The loader of the compiled core, which simulates steps and anneals placements.
 
-Setuptools and Bazel build it from `core.cc`, each under a name of its own beside this file.
+Setuptools and Bazel build the core from `core.cc`, each to a file of a different name in the folder
+of this module.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ int64 = ctypes.c_int64
 
 
 class CoreError(ImportError):
-    """The compiled core is not there, or not that of these sources."""
+    """The error for a compiled core that is missing, or was built from other sources."""
 
 
 class _Pointer(ctypes.c_void_p):
@@ -44,12 +45,12 @@ class _Pointer(ctypes.c_void_p):
 
 @functools.cache
 def array_of(dtype: Any) -> type[_Pointer]:
-    """Makes the type of a field of a `Struct` that points to an array of a dtype."""
+    """Makes the type of the fields of a `Struct` that point to an array of a dtype."""
     return type("Pointer", (_Pointer,), {"dtype": np.dtype(dtype)})
 
 
 class Struct(ctypes.Structure):
-    """A struct of the core: pointers to arrays, and numbers. It keeps the arrays alive.
+    """A struct of the core, of pointers to arrays and of numbers. It keeps the arrays alive.
 
     A field that points to an array has a type made by `array_of`; `struct["name"]` is the array.
     """
@@ -58,10 +59,10 @@ class Struct(ctypes.Structure):
         """Fills in all fields.
 
         Args:
-            fields: by name, arrays and numbers.
+            fields: the arrays and numbers by name.
 
         Raises:
-            TypeError: a field is missing, or there is none of that name.
+            TypeError: a field is missing or unknown.
             ValueError: an array has another dtype than its field, or is not in C order.
         """
         types: dict[str, Any] = {name: kind for name, kind, *_ in self._fields_}
@@ -82,10 +83,10 @@ class Struct(ctypes.Structure):
 
 
 def pointer_to(array: np.ndarray, dtype: Any, name: str = "array") -> ctypes.c_void_p:
-    """Points to an array; whoever asks keeps it alive.
+    """Makes a pointer to an array, which the caller keeps alive.
 
     Raises:
-        ValueError: it has another dtype, or is not in C order.
+        ValueError: the array has another dtype, or is not in C order.
     """
     if array.dtype != dtype or not array.flags.c_contiguous:
         raise ValueError(f"{name}: {np.dtype(dtype)} in C order is needed, not {array.dtype}")
@@ -97,7 +98,7 @@ class _Random(ctypes.Structure):
 
 
 def random_struct(generator: np.random.Generator) -> ctypes.Structure:
-    """Makes the struct by which the core draws from a generator of NumPy; it keeps that alive."""
+    """Makes the struct by which the core draws from a generator of NumPy, and keeps it alive."""
     interface = generator.bit_generator.ctypes
     struct = _Random(
         interface.state_address, ctypes.cast(interface.next_double, ctypes.c_void_p).value
@@ -107,14 +108,14 @@ def random_struct(generator: np.random.Generator) -> ctypes.Structure:
 
 
 def owned(pointer: int, free: Any) -> Any:
-    """Makes an object that frees what a pointer points to when it goes.
+    """Makes an object that frees the memory at a pointer when it is garbage-collected.
 
-    Nothing of Python runs then: where Python code frees something, a KeyboardInterrupt meanwhile is
-    printed and forgotten.
+    No Python code runs then, because Python prints and ignores a KeyboardInterrupt during a
+    finalizer written in Python.
 
     Args:
         pointer: an address, not 0.
-        free: a function of a library in C that takes it.
+        free: the C function that frees it.
     """
     capsule = _new_capsule(pointer, None, _address(core().tf_placer_free_capsule))
     _set_context(capsule, _address(free))
@@ -134,12 +135,10 @@ _set_context.restype, _set_context.argtypes = ctypes.c_int, [ctypes.py_object, c
 
 @functools.cache
 def core() -> ctypes.CDLL:
-    """Loads the core.
-
-    Its functions run without the interpreter's lock.
+    """Loads the core, whose functions run without the interpreter lock.
 
     Raises:
-        CoreError: it is not there, or was made of other sources.
+        CoreError: the core is missing, or was built from other sources.
     """
     found = sorted([*_FOLDER.glob("core.so"), *_FOLDER.glob("_core*.so")])
     if not found:
@@ -147,7 +146,7 @@ def core() -> ctypes.CDLL:
     library = ctypes.CDLL(str(found[0]))
     library.tf_placer_digest.restype = ctypes.c_char_p
     made_of, there = library.tf_placer_digest().decode(), sources_digest(_FOLDER)
-    # Bazel does not say what it was made of, and makes it again by itself.
+    # Bazel embeds no digest, because it rebuilds the core itself.
     if made_of and there and made_of != there:
         raise CoreError(
             f"{found[0]} was made of other sources than those beside it: {_HOW_TO_BUILD}"

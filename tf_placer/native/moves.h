@@ -1,7 +1,8 @@
 // Small changes of a placement, drawn at random.
 //
 // A move takes one cluster of a level; a cluster and its neighbors; a stretch of clusters in the
-// order of the graph; one end of a transfer to where the other is; or it exchanges two clusters.
+// order of the graph; one end of a transfer to the device of the other end; or it exchanges two
+// clusters.
 
 #ifndef TF_PLACER_NATIVE_MOVES_H_
 #define TF_PLACER_NATIVE_MOVES_H_
@@ -26,13 +27,13 @@ struct Random {
     return static_cast<int64_t>(draw() * static_cast<double>(count));
   }
 
-  // Draws from 1 to count, small numbers more often: every order of magnitude as often as others.
+  // Draws from 1 to count, with a uniform distribution of the logarithm.
   int64_t draw_order(int64_t count) const {
     return static_cast<int64_t>(std::pow(static_cast<double>(count), draw()));
   }
 };
 
-// What moves are drawn from. The last level is that of single groups.
+// The tables that moves are drawn from. The last level has single groups.
 struct MoveTables {
   const int32_t* num_clusters;      // [num_levels]
   const int32_t* cluster_of;        // [num_levels, num_groups]
@@ -40,29 +41,29 @@ struct MoveTables {
   const int32_t* members;           // [num_levels, num_groups]
   const int32_t* order;             // [num_levels, num_groups]
   const int32_t* position;          // [num_levels, num_groups]
-  const int64_t* neighbors_start;  // [num_levels, num_groups + 1], of all levels
-  const int32_t* neighbors;        // of all levels
+  const int64_t* neighbors_start;  // [num_levels, num_groups + 1], indices into `neighbors`
+  const int32_t* neighbors;        // clusters of all levels
   const uint8_t* legal;             // [num_groups, num_devices]
-  const double* cumulated;          // [num_groups], how often a group is drawn, added up
+  const double* cumulated;          // [num_groups], cumulated probabilities of groups
   int64_t num_levels;
   int64_t num_groups;
   int64_t num_devices;
 };
 
-// What a step waits for: the groups and the transfers on its critical path.
+// The groups and the transfers on the critical path of a step.
 struct HotSpots {
   const int32_t* groups;     // [num_items]
   const double* cumulated;   // [num_items]
-  const int32_t* transfers;  // [num_transfers, 2], (group that sends, group that receives)
+  const int32_t* transfers;  // [num_transfers, 2], (sending group, receiving group)
   int64_t num_items;
   int64_t num_transfers;
 };
 
-// A move: groups that go elsewhere, none twice.
+// A move: groups and their new devices, no group twice.
 struct DrawnMove {
   int64_t* groups;    // [num_groups]
-  int64_t* devices;   // [num_groups], where they go
-  int32_t* kind;      // [2], what it is, and its level
+  int64_t* devices;   // [num_groups], their new devices
+  int32_t* kind;      // [2], its kind and its level
   int32_t* clusters;  // [num_groups], working space
   int64_t* marks;     // [num_groups + 1], working space
 };
@@ -72,9 +73,9 @@ class MoveDrawer {
   MoveDrawer(const MoveTables& tables, const HotSpots& hot, const DrawnMove& drawn, Random random)
       : tables_(tables), hot_(hot), drawn_(drawn), random_(random) {}
 
-  // Draws a move; returns how many groups go elsewhere, 0 if nothing was found that changes anything.
+  // Draws a move; returns the number of moved groups, 0 if no draw changed the placement.
   int64_t draw(const int32_t* placement, double coarse_share) const {
-    // Draws that change nothing cost little beside a simulation.
+    // Retry, because draws without a change cost little compared with a simulation.
     for (int number = 0; number < kMaxDraws; ++number) {
       const int64_t count = draw_once(placement, coarse_share);
       if (count > 0) return count;
@@ -85,17 +86,12 @@ class MoveDrawer {
  private:
   enum Kind { kOne, kNeighbors, kStretch, kJoin, kSwap, kNumKinds };
 
-  // How often a move starts from what the step waits for, where that is known.
-  static constexpr double kHotShare = 0.8;
-  // How often a move takes along only what is where it starts.
-  static constexpr double kSameDeviceShare = 0.6;
-  // How often neighbors of neighbors come along, and of how many neighbors.
-  static constexpr double kFurtherShare = 0.5;
-  static constexpr int64_t kMaxFurther = 8;
-  // The longest stretch of single groups; more are moved as clusters.
+  static constexpr double kCriticalPathProbability = 0.8;
+  static constexpr double kSameDeviceProbability = 0.6;
+  static constexpr double kSecondNeighborsProbability = 0.5;
+  static constexpr int64_t kMaxExpandedNeighbors = 8;
   static constexpr int64_t kMaxStretch = 200;
-  // How often a cluster is exchanged for one that is close in the order of the graph.
-  static constexpr double kCloseShare = 0.5;
+  static constexpr double kCloseSwapProbability = 0.5;
   static constexpr int kMaxDraws = 64;
 
   int64_t num_clusters(int64_t level) const { return tables_.num_clusters[level]; }
@@ -125,16 +121,16 @@ class MoveDrawer {
     return tables_.neighbors[neighbors_start(level, cluster) + number];
   }
 
-  // Draws a place, weighed by what was added up.
+  // Draws an index with given cumulated weights.
   int64_t draw_weighed(const double* cumulated, int64_t count) const {
     const double wanted = random_.draw() * cumulated[count - 1];
     const int64_t at = std::upper_bound(cumulated, cumulated + count, wanted) - cumulated;
     return std::min(at, count - 1);
   }
 
-  // Draws a group, long ones and those that the step waits for more often.
+  // Draws a group, with a preference for long groups and for those on the critical path.
   int64_t draw_anchor() const {
-    if (hot_.num_items > 0 && random_.draw() < kHotShare) {
+    if (hot_.num_items > 0 && random_.draw() < kCriticalPathProbability) {
       return hot_.groups[draw_weighed(hot_.cumulated, hot_.num_items)];
     }
     return draw_weighed(tables_.cumulated, tables_.num_groups);
@@ -143,7 +139,7 @@ class MoveDrawer {
   // Draws two groups that exchange a tensor, in any order; -1 if there are none.
   std::pair<int64_t, int64_t> draw_ends(int64_t level) const {
     int64_t one, other;
-    if (hot_.num_transfers > 0 && random_.draw() < kHotShare) {
+    if (hot_.num_transfers > 0 && random_.draw() < kCriticalPathProbability) {
       const int64_t row = random_.draw_below(hot_.num_transfers);
       one = hot_.transfers[2 * row];
       other = hot_.transfers[2 * row + 1];
@@ -160,7 +156,7 @@ class MoveDrawer {
 
   // Draws a group to exchange a cluster for.
   int64_t draw_other(int64_t level, int64_t cluster) const {
-    if (random_.draw() < kCloseShare) {
+    if (random_.draw() < kCloseSwapProbability) {
       const int64_t count = num_clusters(level);
       int64_t distance = random_.draw_order(count);
       if (random_.draw() < 0.5) distance = -distance;
@@ -171,7 +167,7 @@ class MoveDrawer {
     return draw_anchor();
   }
 
-  // Adds a cluster to those of the move unless it is one; returns how many there are.
+  // Adds a cluster to the move unless it is part of it; returns the number of clusters.
   int64_t add_cluster(int32_t cluster, int64_t count) const {
     const int64_t mark = drawn_.marks[tables_.num_groups];
     if (drawn_.marks[cluster] == mark) return count;
@@ -180,7 +176,7 @@ class MoveDrawer {
     return count + 1;
   }
 
-  // Adds the groups of a cluster that may and do not go to a device yet; returns the count.
+  // Adds the groups of a cluster that are not on a device but may go there; returns the count.
   int64_t add_groups(const int32_t* placement, int64_t level, int64_t cluster, int64_t only,
                      int64_t device, int64_t count) const {
     const int64_t end = members_start(level, cluster + 1);
@@ -196,7 +192,7 @@ class MoveDrawer {
     return count;
   }
 
-  // Draws once; returns how many groups go elsewhere.
+  // Draws once; returns the number of moved groups.
   int64_t draw_once(const int32_t* placement, double coarse_share) const {
     const int64_t num_levels = tables_.num_levels;
     const bool is_coarse = num_levels > 1 && random_.draw() < coarse_share;
@@ -222,8 +218,8 @@ class MoveDrawer {
       for (int64_t number = 0; number < num_neighbors; ++number) {
         count = add_cluster(near(level, cluster, number), count);
       }
-      if (!is_coarse && random_.draw() < kFurtherShare) {
-        const int64_t num_first = std::min(count, kMaxFurther);
+      if (!is_coarse && random_.draw() < kSecondNeighborsProbability) {
+        const int64_t num_first = std::min(count, kMaxExpandedNeighbors);
         for (int64_t at = 0; at < num_first; ++at) {
           const int64_t first = drawn_.clusters[at], num_further = num_near(level, first);
           for (int64_t number = 0; number < num_further; ++number) {
@@ -247,7 +243,8 @@ class MoveDrawer {
       const int64_t num_back = add_groups(placement, level, there, device, source, 0);
       return add_groups(placement, level, cluster, source, device, num_back);
     }
-    const bool takes_same = (is_coarse && kind == kOne) || random_.draw() < kSameDeviceShare;
+    const bool takes_same =
+        (is_coarse && kind == kOne) || random_.draw() < kSameDeviceProbability;
     const int64_t only = takes_same ? source : -1, num_taken = count;
     count = 0;
     for (int64_t at = 0; at < num_taken; ++at) {

@@ -1,11 +1,11 @@
-// A step, event by event.
+// A discrete event simulation of a step.
 //
 // Operations and transfers are both *jobs*: each waits in the queue of its *server* (a device with
-// slots, or a channel that carries one transfer at a time) and then runs for a known time. Jobs 0 to
-// num_operations - 1 are the operations, the others the transfers in the order in which they were
-// requested; servers 0 to num_devices - 1 are the devices, the others the channels.
+// slots, or a channel that carries one transfer at a time) and then runs for a known time. Jobs 0
+// to num_operations - 1 are the operations, the others the transfers in the order of their
+// requests; servers 0 to num_devices - 1 are the devices, the others the channels.
 //
-// Only what runs is in the heap of events, so the size of the heap does not depend on the graph.
+// Only running jobs are in the heap of events, so its size does not depend on the graph.
 
 #ifndef TF_PLACER_NATIVE_STEP_H_
 #define TF_PLACER_NATIVE_STEP_H_
@@ -26,14 +26,14 @@ namespace tf_placer {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What part of its overhead a device loses to a transfer if its last one ended `gap_secs` ago: the
-// rules are those of `tf_placer/problem/README.md`.
+// Computes the share of its overhead that a device loses to a transfer if its last one ended
+// `gap_secs` ago, by the rules of `tf_placer/problem/README.md`.
 inline double overhead_part(double gap_secs) {
   constexpr double kRestSecs = 0.01, kLeast = 0.25;
   return kLeast + (1.0 - kLeast) * std::sqrt(std::clamp(gap_secs / kRestSecs, 0.0, 1.0));
 }
 
-// Records none of which is in two cache lines. What is never touched takes no memory.
+// An array whose records do not cross cache lines. Untouched pages take no memory.
 template <typename T>
 class Records {
  public:
@@ -56,8 +56,8 @@ struct Times {
   double end_secs;
 };
 
-// How the memory of devices is looked at: not at all; by the bytes that they hold; or, on asynchronous
-// devices, by the blocks that an allocator makes for them.
+// The simulation of memory: none; the bytes that devices hold; or, on asynchronous devices, the
+// blocks of an allocator.
 enum Memory { kNone, kBytes, kBlocks };
 
 class Step {
@@ -104,7 +104,7 @@ class Step {
     }
   }
 
-  // Puts every group somewhere; returns whether all may go there. Where one may not, nothing is put.
+  // Sets the placement; returns whether it is legal. An illegal placement is not set.
   bool put(const int32_t* placement) {
     const int64_t num_devices = tables_.num_devices;
     for (int64_t group = 0; group < tables_.num_groups; ++group) {
@@ -126,7 +126,7 @@ class Step {
     return true;
   }
 
-  // Moves one group to where it may go.
+  // Moves one group to a legal device.
   void move(int64_t group, int32_t source, int32_t destination) {
     const double* secs = tables_.compute_secs + destination * tables_.num_operations;
     for (int64_t at = tables_.group_start[group]; at < tables_.group_start[group + 1]; ++at) {
@@ -143,7 +143,8 @@ class Step {
     total_secs_[destination] += group_secs[destination];
   }
 
-  // Adds up what the groups of each device take. Moves add and subtract, and errors grow.
+  // Adds up the seconds and bytes of the groups of each device again, because rounding errors grow
+  // with the moves.
   void add_up(const int32_t* placement) {
     for (int64_t device = 0; device < tables_.num_devices; ++device) {
       resident_bytes_[device] = 0;
@@ -156,17 +157,17 @@ class Step {
     }
   }
 
-  // Simulates the step of where everything is.
+  // Simulates the step of the current placement.
   //
-  // kMemory: how to find out what devices hold: `peaks` [num_devices] gets the most.
-  // kTimes: whether to note when jobs start and end: `times` [max_jobs] gets that.
+  // kMemory: the simulation of memory; `peaks` [num_devices] receives the peaks.
+  // kTimes: whether `times` [max_jobs] receives the starts and ends of jobs.
   // kLimit: whether a step that is longer than `limit_secs` may be cut.
   //
   // Returns whether the step was simulated to its end.
   template <Memory kMemory, bool kTimes, bool kLimit>
   bool run(double limit_secs, int64_t* peaks, Times* times);
 
-  // Simulates the step and what devices hold. Blocks are looked at only where they may matter.
+  // Simulates the step with memory. Blocks are simulated only if memory is nearly full.
   template <bool kTimes, bool kLimit>
   bool run_with_memory(double limit_secs, int64_t* peaks, Times* times) {
     if (!run<kBytes, kTimes, kLimit>(limit_secs, peaks, times)) return false;
@@ -195,15 +196,15 @@ class Step {
   }
   int32_t source(int64_t transfer) const { return transfers_[transfer].source; }
   int32_t output(int64_t transfer) const { return transfers_[transfer].output; }
-  // When an operation was handed to its asynchronous device, or a transfer from or to one requested,
-  // among all of this and the ends of transfers; -1 on other devices.
+  // The position of a job in the sequence of all enqueued operations, requested transfers and ended
+  // transfers of asynchronous devices; -1 on other devices.
   int64_t moment(int64_t job) const {
     const int64_t transfer = job - tables_.num_operations;
     if (!has_streams_) return -1;
     return (transfer < 0 ? has_stream(jobs_[job].device) : has_lane(transfer)) ? moments_[job] : -1;
   }
   int64_t end_moment(int64_t transfer) const { return has_streams_ ? end_moments_[transfer] : -1; }
-  // When the destination of a transfer begins to hold what is sent.
+  // The time when the destination of a transfer begins to hold the tensor.
   double hold_secs(int64_t transfer, double start_secs) const {
     return has_streams_ && has_lane(transfer) ? request_secs_[transfer] : start_secs;
   }
@@ -215,18 +216,18 @@ class Step {
 
  private:
   struct Job {
-    double secs;          // how long it takes
-    int32_t device;       // where an operation runs or a transfer goes
-    int32_t num_missing;  // how many inputs an operation still waits for; kInstant if it took no time
-    double ready_secs;    // when it was ready or requested
-    int32_t next;         // what is behind it in the queue; without meaning for the last
+    double secs;          // its duration
+    int32_t device;       // the device of an operation, or the destination of a transfer
+    int32_t num_missing;  // missing inputs of an operation; kInstant if the job took no time
+    double ready_secs;    // the time when it was ready or requested
+    int32_t next;         // the next job in the queue; undefined for the last
     int32_t cause;        // the job that it waited for last, or -1
   };
 
   static constexpr int32_t kInstant = -1;
 
-  // What is needed of a job that is not in order of arrival: its place among the jobs that were
-  // ready at the same time, and what is below it in a heap, or -1.
+  // The fields of a job for the heap of jobs out of order: its position among the jobs that were
+  // ready at the same time, and its children in the heap, or -1.
   struct Rank {
     int64_t order;
     int32_t left;
@@ -237,37 +238,37 @@ class Step {
     int32_t output;
     int32_t source;
     int32_t channel;
-    int32_t next;  // what is behind it in its lane, or -1
+    int32_t next;  // the next transfer in its lane, or -1
   };
 
-  // What an asynchronous device has been handed ends then.
+  // The stream of an asynchronous device, which runs its enqueued operations in order.
   struct Stream {
-    double end_secs;
-    int32_t last;  // the last that it was handed and that takes time, or -1
+    double end_secs;  // the end of all enqueued operations
+    int32_t last;     // the last enqueued operation that takes time, or -1
   };
 
   // The transfers of a kind from or to an asynchronous device, one after the other: from it to
-  // others of its kind, from it to the rest, and from the rest to it.
+  // other asynchronous devices, from it to synchronous devices, and from those to it.
   static constexpr int64_t kLanes = 3;
   struct Lane {
-    int32_t first;  // which is under way, or -1
+    int32_t first;  // the transfer under way, or -1
     int32_t last;
   };
 
-  // The jobs that wait are a list, at the end of which nearly all join, and a heap beside it of
-  // those that do not.
+  // Waiting jobs are in a linked list sorted by arrival, where nearly all are appended, or else in
+  // a heap beside it.
   struct Server {
-    double last_ready_secs;  // of the last job of the queue
+    double last_ready_secs;  // the ready time of the last job of the queue
     int64_t last_order;
-    double held_until_secs;  // no operation gets on before
-    double sends_until_secs;  // the last of its transfers up to now ends, if they have an overhead
-    int32_t first;           // of the queue, or -1
-    int32_t last;            // of the queue; without meaning when that is empty
-    int32_t root;            // of the heap beside the queue, or -1
-    int32_t last_ended;      // the last job that ended and took time
+    double held_until_secs;   // operations make no progress before
+    double sends_until_secs;  // the end of the last of its transfers, if they have an overhead
+    int32_t first;            // the first job of the queue, or -1
+    int32_t last;             // the last job of the queue; undefined when it is empty
+    int32_t root;             // the root of the heap beside the queue, or -1
+    int32_t last_ended;       // the last job that ended and took time
     int32_t slots;
     int32_t free_slots;
-    bool is_changed;  // whether something happened since it last chose what to start
+    bool is_changed;  // true if an event happened since its last choice of jobs to start
   };
 
   struct Event {
@@ -275,24 +276,24 @@ class Step {
     int64_t job;
   };
 
-  // A tensor where it was made: how many readers still need it, and the transfer of it that was
-  // requested last, or -1. Readers elsewhere need it until their transfer has ended.
+  // A tensor on the device of its producer: the number of readers that still need it, and its last
+  // requested transfer, or -1. Readers on other devices need it until their transfer has ended.
   struct Original {
     int32_t num_users;
     int32_t last_copy;
     int32_t device;
-    int32_t block;  // of the allocator of its device
+    int32_t block;  // the block in the allocator of its device
   };
 
-  // A tensor where it was sent: how many readers still need it, and the transfer of the same tensor
-  // that was requested before this one, or -1.
+  // A copy of a tensor on another device: the number of readers that still need it, and the
+  // transfer of the same tensor that was requested before this one, or -1.
   struct Copy {
     int32_t num_users;
     int32_t earlier_copy;
     int32_t block;
   };
 
-  // What a device holds, and up to when its peak is known.
+  // The memory of a device, and the time up to which its peak is known.
   struct Held {
     int64_t bytes;
     double known_secs;
@@ -313,21 +314,21 @@ class Step {
     }
   }
 
-  // Prepares the state before the step; returns how many jobs are ready at once.
+  // Prepares the state before the step; returns the number of jobs ready at the start.
   template <Memory kMemory>
   int64_t start(int64_t* peaks);
 
-  // Counts an input of an operation; returns how many jobs have become ready.
+  // Counts an arrived input of an operation; returns the number of ready jobs.
   int64_t receive(uint32_t reader, int32_t cause, int64_t count) {
     const int32_t num_missing = jobs_[reader].num_missing - 1;
     jobs_[reader].num_missing = num_missing;
     jobs_[reader].cause = cause;
-    // Without a branch, which nothing could predict.
+    // Avoid a branch, because it would be unpredictable.
     arrived_[count] = static_cast<int32_t>(reader);
     return count + (num_missing == 0);
   }
 
-  // Counts a signal that a device has; returns how many jobs have become ready.
+  // Counts a signal that arrived at a device; returns the number of ready jobs.
   int64_t receive_signal(int64_t barrier, int32_t device, int32_t cause, int64_t count) {
     if (--missing_signals_[barrier * tables_.num_devices + device] > 0) return count;
     const uint32_t end = tables_.barriers[barrier + 1].first_waiter;
@@ -338,8 +339,7 @@ class Step {
     return count;
   }
 
-  // Requests the transfer of an output, which `cause` has made; returns how many jobs have become
-  // ready.
+  // Requests the transfer of an output of `cause`; returns the number of ready jobs.
   template <Memory kMemory>
   int64_t request(int32_t output, int32_t where, int32_t cause, int64_t count) {
     const int32_t source = jobs_[cause].device;
@@ -362,7 +362,7 @@ class Step {
     return count + 1;
   }
 
-  // Counts what a device held until now, but not what comes and goes at one instant.
+  // Updates the peak of a device by the memory until now, ignoring changes within one instant.
   void note_peak(int64_t* peaks, int64_t device, double now) {
     if (held_[device].known_secs != now) {
       held_[device].known_secs = now;
@@ -374,7 +374,7 @@ class Step {
 
   bool has_stream(int64_t device) const { return tables_.is_asynchronous[device] != 0; }
 
-  // Whether a transfer waits for streams.
+  // Tells whether a transfer waits for streams.
   bool has_lane(int64_t transfer) const {
     return has_stream(transfers_[transfer].source) || has_stream(destination(transfer));
   }
@@ -385,7 +385,7 @@ class Step {
     return lanes_[kLanes * source + (has_stream(destination) ? 0 : 1)];
   }
 
-  // Holds bytes on an asynchronous device from now on; returns their block.
+  // Allocates bytes on an asynchronous device; returns their block.
   template <Memory kMemory>
   int32_t hold(int64_t device, int64_t bytes, int64_t* peaks) {
     if (bytes == 0) return -1;
@@ -400,7 +400,7 @@ class Step {
     return block;
   }
 
-  // Lets go what was held on a device: its block, or, without one, its bytes.
+  // Frees memory of a device: a block, or bytes without a block.
   void let_go(int64_t device, int64_t bytes, int32_t block) {
     if (block >= 0) {
       allocators_[device].free(block);
@@ -409,7 +409,7 @@ class Step {
     }
   }
 
-  // Lets go the inputs of an operation that nobody else needs.
+  // Frees the inputs of an operation that no other operation needs.
   template <Memory kMemory>
   void let_go_inputs(int64_t operation, int64_t device) {
     const uint32_t end = tables_.operations[operation + 1].first_input;
@@ -431,8 +431,8 @@ class Step {
     }
   }
 
-  // Passes on what an operation makes: to readers where it is, and by transfers to other devices.
-  // Returns how many jobs have arrived by that; they waited for `cause` last.
+  // Passes the outputs of an operation to readers on its device, and by transfers to other devices.
+  // Returns the number of arrived jobs; they waited for `cause` last.
   template <Memory kMemory>
   int64_t pass_on(int32_t operation, int32_t cause, int64_t count) {
     const int32_t device = jobs_[operation].device;
@@ -476,7 +476,7 @@ class Step {
     return count;
   }
 
-  // Hands an operation to its asynchronous device; returns how many jobs have arrived by that.
+  // Enqueues an operation on its asynchronous device; returns the number of arrived jobs.
   template <Memory kMemory, bool kTimes>
   int64_t hand_over(int32_t operation, double now, int64_t count, int64_t* peaks, Times* times) {
     const int32_t device = jobs_[operation].device, cause = jobs_[operation].cause;
@@ -497,7 +497,8 @@ class Step {
     return pass_on<kMemory>(operation, cause, count);
   }
 
-  // Takes the memory of an operation as it is handed over, and lets go what it alone needed.
+  // Allocates the memory of an operation when it is enqueued, and frees the memory that only it
+  // needed.
   template <Memory kMemory>
   void take_memory(int32_t operation, int32_t device, int64_t* peaks) {
     const int32_t end = first_output_[operation + 1];
@@ -518,8 +519,8 @@ class Step {
     let_go_inputs<kMemory>(operation, device);
   }
 
-  // Puts a transfer that was requested now into its lane. It waits there for what the devices at
-  // its ends have been handed up to now.
+  // Appends a transfer to its lane on request. It waits for the operations that are enqueued now on
+  // the devices at its ends.
   template <Memory kMemory>
   int64_t join_lane(int32_t job, double now, int64_t count, int64_t* num_events, int64_t* peaks) {
     const int64_t transfer = job - tables_.num_operations;
@@ -552,7 +553,7 @@ class Step {
     return begin(job, now, count, num_events);
   }
 
-  // Lets the transfer behind one that has ended come to the front of their lane.
+  // Removes an ended transfer from its lane, and begins the next one.
   int64_t leave_lane(int32_t ended, double now, int64_t count, int64_t* num_events) {
     const int64_t transfer = ended - tables_.num_operations;
     Lane& lane = this->lane(transfer);
@@ -562,8 +563,8 @@ class Step {
     return begin(lane.first, now, count, num_events);
   }
 
-  // Lets a transfer ask for its channel, now or when the streams have come to it. Where it has not
-  // come to that yet, its number is behind those of all jobs.
+  // Lets a transfer join the queue of its channel, now or when the streams reach it. Until then,
+  // its events have a number behind those of all jobs.
   int64_t begin(int32_t job, double now, int64_t count, int64_t* num_events) {
     const int32_t waiting = job + static_cast<int32_t>(max_jobs_);
     if (jobs_[job].ready_secs > now) {
@@ -574,7 +575,7 @@ class Step {
     return count + 1;
   }
 
-  // Sorts what ends at one instant: operations, transfers and transfers that wait for streams.
+  // Sorts the events of one instant: operations, transfers, and transfers that wait for streams.
   void sort_ended(int64_t count) {
     int32_t* const ended = ended_;
     std::sort(ended, ended + count, [this](int32_t one, int32_t other) {
@@ -594,12 +595,12 @@ class Step {
     rise(count, {secs, job});
   }
 
-  // Takes the first event out of a heap, which has `count` without it.
+  // Removes the first event from the heap, which has `count` events without it.
   void remove_first(int64_t count) {
     const Event event = events_[count];
     int64_t at = 0, child = 1;
-    // The place goes down to the end without a look at the event, which belongs there nearly always:
-    // no branch depends on times, which nothing could predict.
+    // Move the gap down to a leaf without comparing the last event, which nearly always belongs
+    // there: so no branch depends on times, which would be unpredictable.
     while (child + 1 < count) {
       child += events_[child + 1].secs < events_[child].secs;
       events_[at] = events_[child];
@@ -613,7 +614,7 @@ class Step {
     rise(at, event);
   }
 
-  // Puts an event at a place of the heap, or above what comes after it there.
+  // Puts an event at a place of the heap, or above its later ancestors.
   void rise(int64_t at, Event event) {
     while (at > 0) {
       const int64_t parent = (at - 1) >> 1;
@@ -624,7 +625,7 @@ class Step {
     events_[at] = event;
   }
 
-  // Puts an event at a place of the heap, or below what comes before it there.
+  // Puts an event at a place of the heap, or below its earlier descendants.
   void sink(int64_t count, int64_t at, Event event) {
     int64_t child = 2 * at + 1;
     while (child < count) {
@@ -660,7 +661,7 @@ class Step {
     if (is_before(other, one)) std::swap(one, other);
     const int32_t root = one;
     while (true) {
-      // `one` is in its place and comes before `other`.
+      // Invariant: `one` is in its final place and comes before `other`.
       int32_t below = ranks_[one].right;
       ranks_[one].right = ranks_[one].left;
       if (below < 0) {
@@ -683,7 +684,7 @@ class Step {
     const int32_t first = server.first;
     if (server.root >= 0) {
       const int32_t root = server.root;
-      // It is not the last of the queue: that came after everything that is in the heap.
+      // `first` is not the last job of the queue, which is after all jobs in the heap.
       if (first >= 0 && is_before(first, root)) {
         server.first = jobs_[first].next;
         return first;
@@ -695,9 +696,9 @@ class Step {
     return first;
   }
 
-  // A share of a sum of seconds that is more than rounding can make of it.
+  // An upper bound of the relative rounding error of a sum of seconds.
   static constexpr double kRounding = 1e-9;
-  // Bytes that are no more than this share of a device's memory fit in blocks, too.
+  // Up to this share of a device's memory, fragmentation into blocks does not matter.
   static constexpr double kRoomyShare = 0.75;
 
   const Tables tables_;
@@ -708,8 +709,8 @@ class Step {
   Records<Transfer> transfers_;
   Records<Server> servers_;
   Records<Event> events_;
-  Records<int32_t> ended_;    // what ends at one instant
-  Records<int32_t> arrived_;  // what became ready in one round
+  Records<int32_t> ended_;    // the events of one instant
+  Records<int32_t> arrived_;  // the jobs that became ready in one round
   Records<int32_t> changed_devices_;
   Records<int32_t> changed_channels_;
   Records<Original> originals_;
@@ -718,21 +719,21 @@ class Step {
   Records<int32_t> num_waiters_;      // [num_barriers, num_devices]
   Records<Held> held_;
   Records<int64_t> resident_bytes_;
-  Records<double> total_secs_;    // what all operations of a device take
-  Records<double> started_secs_;  // what those of them take that have started
+  Records<double> total_secs_;    // by device, the sum of all operations
+  Records<double> started_secs_;  // by device, the sum of started operations
   Records<Stream> streams_;       // by device
   Records<Lane> lanes_;           // [num_devices, kLanes]
   Records<int32_t> num_wanting_;  // by device, the readers there of one output
   std::vector<Allocator> allocators_;  // by device
   std::vector<int32_t> first_output_;  // by operation
-  // When operations were handed over and transfers requested, and when those ended, in the order in
-  // which that was done, which may be much at one instant.
+  // Positions in the sequence of enqueued operations, requested transfers and ended transfers, many
+  // of which may happen at one instant.
   Records<int64_t> moments_;      // by job
   Records<int64_t> end_moments_;  // by transfer
   Records<double> request_secs_;  // by transfer
   int64_t num_moments_ = 0;
   double step_secs_ = 0.0;
-  int32_t last_job_ = -1;  // the one that ended last
+  int32_t last_job_ = -1;  // the job that ended last
   int64_t num_jobs_ = 0;
 };
 
@@ -785,7 +786,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   int64_t num_events = 0, num_changed_devices = 0, num_changed_channels = 0;
   double now = 0.0;
   num_jobs_ = num_operations;
-  // A sum of seconds beyond this is certainly beyond the limit.
+  // A sum of seconds above this is above the limit in spite of rounding errors.
   double cut_secs = limit_secs;
   if (kLimit) {
     double most_secs = limit_secs;
@@ -796,7 +797,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   }
 
   while (true) {
-    // All that ends now ends; what becomes ready by that arrives.
+    // Process all ends at this instant; jobs that become ready arrive.
     int64_t num_ended = 0;
     while (num_events > 0 && events_[0].secs == now) {
       ended_[num_ended++] = static_cast<int32_t>(events_[0].job);
@@ -839,7 +840,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         }
         if (has_streams_) end_moments_[transfer] = num_moments_++;
         if (kMemory != kNone) {
-          // The readers of the copy do not need the original any more.
+          // The readers of the copy no longer need the original.
           originals_[output].num_users -= copies_[transfer].num_users;
           if (originals_[output].num_users == 0) {
             const int32_t source = transfers_[transfer].source;
@@ -863,8 +864,8 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       }
     }
 
-    // What has arrived joins the queue of its server, nearly always at the end. An operation that is
-    // handed to an asynchronous device brings others about.
+    // Arrived jobs join the queue of their server, nearly always at the end. Enqueuing an operation
+    // on an asynchronous device lets further jobs arrive.
     for (int64_t at = 0; at < num_arrived; ++at) {
       int32_t job = arrived_[at];
       if (job >= max_jobs_) {
@@ -875,7 +876,8 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       } else if (has_streams_ && job < num_operations && has_stream(jobs_[job].device)) {
         const int32_t device = jobs_[job].device;
         if (kLimit) {
-          // What the device has not been handed follows, and what waits for the operation.
+          // The operations of the device that are not enqueued yet, and the operations that depend
+          // on this one, are still to follow.
           started_secs_[device] += jobs_[job].secs;
           const double begin_secs = std::max(now, streams_[device].end_secs);
           const double rest_secs = total_secs_[device] - started_secs_[device];
@@ -888,7 +890,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       int64_t order = job;
       int32_t number;
       if (job < num_operations) {
-        // What waits for it follows, as fast as it can.
+        // The operations that depend on this one are still to follow.
         if (kLimit && now + tables_.tail_secs[job] > cut_secs) return false;
         number = jobs_[job].device;
         if (!servers_[number].is_changed) changed_devices_[num_changed_devices++] = number;
@@ -971,7 +973,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         const double secs = jobs_[started].secs;
         const double begin_secs = std::max(now, server.held_until_secs);
         if (kLimit) {
-          // The device has this operation and the rest of its own to do from now on.
+          // The device still has to run this operation and the rest of its operations.
           const double rest_secs = total_secs_[device] - started_secs_[device];
           if (begin_secs + rest_secs / server.slots > cut_secs) return false;
           started_secs_[device] += secs;

@@ -1,4 +1,4 @@
-"""All placements of a small problem, but for those that cannot be the best."""
+"""An enumeration of the placements of a small problem that may be optimal."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from tf_placer.problem.problem_groups import device_secs, legal_devices, running
 
 __all__ = ["AllPlacements"]
 
-# The last groups, as many as have at most so many placements, are looked at all at once.
-_MOST_AT_ONCE = 2**13
+_MAX_TAILS = 2**13
 _BATCH = 2**13
-# Sums of seconds depend on the order.
+# Sums of seconds depend on the order of their terms.
 _ROUNDING = 1e-9
 
 
 class AllPlacements:
-    """The legal placements of a problem of at most some hundred millions.
+    """The legal placements of a problem that has at most some hundred millions.
 
-    A placement is promising if no device computes for longer than a limit, and none has to hold
-    more than it can while one of its groups runs. No other placement fits and takes no longer than
-    the limit.
+    A placement is promising if no device computes for longer than a limit, and no device exceeds
+    its memory while one of its groups runs. Any other placement exceeds the memory or the limit.
+
+    A placement consists of a head, the devices of the first groups, and a tail, the devices of
+    the last groups. All tails are checked at once for each head.
 
     Attributes:
-        size: how many placements there are.
+        size: the number of placements.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
-        """Prepares the look at all placements.
+        """Prepares the enumeration.
 
         Args:
-            problem: what is placed.
+            problem: the placement problem.
         """
         legal = legal_devices(problem)
         slots = np.array([device.slots for device in problem.devices])
@@ -41,19 +42,19 @@ class AllPlacements:
         held = np.bincount(problem.groups, problem.resident_bytes, minlength=problem.num_groups)
         running = running_bytes(problem)
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
-        # The number of placements of all groups from each on.
+        # The number of placements of each group and all groups behind it.
         products = np.cumprod(legal.sum(axis=1)[::-1].astype(np.float64))[::-1]
-        first = int(np.argmax(products <= max(_MOST_AT_ONCE, products[-1])))
+        first = int(np.argmax(products <= max(_MAX_TAILS, products[-1])))
         self._heads = _Placements(legal[:first], secs[:first], held[:first], running[:first])
         tails = _Placements(legal[first:], secs[first:], held[first:], running[first:])
-        self._tails, *self._of_tails = tails.some(np.arange(tails.size))
+        self._tails, *self._tail_costs = tails.decode(np.arange(tails.size))
         self.size = self._heads.size * tails.size
 
-    def promising(self, limit_secs: Callable[[], float]) -> Iterator[np.ndarray]:
+    def generate_promising(self, limit_secs: Callable[[], float]) -> Iterator[np.ndarray]:
         """Yields the promising placements, each once.
 
         Args:
-            limit_secs: gives the limit, and is asked again and again, for it may fall.
+            limit_secs: returns the limit; called for each head, because the limit may fall.
 
         Yields:
             int32 [num_placements, num_groups], at least one placement.
@@ -61,8 +62,8 @@ class AllPlacements:
         waiting: list[np.ndarray] = []
         for start in range(0, self._heads.size, _BATCH):
             numbers = np.arange(start, min(start + _BATCH, self._heads.size))
-            for head in zip(*self._heads.some(numbers), strict=True):
-                waiting.append(self._promising(*head, limit_secs()))
+            for head in zip(*self._heads.decode(numbers), strict=True):
+                waiting.append(self._complete(*head, limit_secs()))
                 if sum(map(len, waiting)) >= _BATCH:
                     yield np.concatenate(waiting)
                     waiting = []
@@ -70,24 +71,24 @@ class AllPlacements:
             yield np.concatenate(waiting)
 
     def sample(
-        self, limit_secs: float, num_looks: int, random: np.random.Generator
+        self, limit_secs: float, num_heads: int, random: np.random.Generator
     ) -> tuple[np.ndarray, float]:
-        """Samples the promising placements, and estimates how many there are.
+        """Samples the promising placements, and estimates their number.
 
         Args:
             limit_secs: the limit.
-            num_looks: how many placements of the first groups to look at.
-            random: chooses them.
+            num_heads: the number of heads to sample.
+            random: draws the heads.
 
         Returns:
             int32 [num_placements, num_groups], and the estimate.
         """
-        numbers = random.integers(self._heads.size, size=num_looks)
-        heads = zip(*self._heads.some(numbers), strict=True)
-        found = np.concatenate([self._promising(*head, limit_secs) for head in heads])
-        return found, len(found) / num_looks * self._heads.size
+        numbers = random.integers(self._heads.size, size=num_heads)
+        heads = zip(*self._heads.decode(numbers), strict=True)
+        found = np.concatenate([self._complete(*head, limit_secs) for head in heads])
+        return found, len(found) / num_heads * self._heads.size
 
-    def _promising(
+    def _complete(
         self,
         head: np.ndarray,
         head_secs: np.ndarray,
@@ -95,7 +96,8 @@ class AllPlacements:
         head_running: np.ndarray,
         limit_secs: float,
     ) -> np.ndarray:
-        secs, held, running = self._of_tails
+        """Lists the promising placements with a head."""
+        secs, held, running = self._tail_costs
         kept = (secs + head_secs <= limit_secs * (1.0 + _ROUNDING)).all(axis=1)
         peak_bytes = held + head_held + np.maximum(running, head_running)
         kept &= (peak_bytes <= self._capacities).all(axis=1)
@@ -104,7 +106,7 @@ class AllPlacements:
 
 
 class _Placements:
-    """All placements of some groups, by number."""
+    """All placements of some groups, numbered in a mixed radix."""
 
     def __init__(
         self, legal: np.ndarray, secs: np.ndarray, held: np.ndarray, running: np.ndarray
@@ -113,12 +115,12 @@ class _Placements:
         self._secs, self._held, self._running = secs, held, running
         self.size = int(np.prod([len(each) for each in self._devices], dtype=np.int64))
 
-    def some(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Makes placements.
+    def decode(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Builds the placements with these numbers.
 
         Returns:
-            The placements, what each device computes, in seconds, what it holds all the time, and
-            what it holds at least once beside that, in bytes.
+            The placements, and for each device the seconds that it computes, the bytes that it
+            holds throughout the step, and the further bytes that it holds at least once.
         """
         placements = np.zeros([len(numbers), len(self._devices)], np.int32)
         secs = np.zeros([len(numbers), self._secs.shape[1]])

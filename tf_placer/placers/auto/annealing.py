@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tf_placer.placers.auto.chain import Chain, ChainPlan
+from tf_placer.placers.auto.chain import Chain, ChainParameters
 from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.levels import Level
 from tf_placer.placers.auto.moves import make_drawn_move, make_move_tables
@@ -17,17 +17,17 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["Annealer"]
 
-# So many operations are simulated while room is made for a move, and at least as many until room is
-# made again: half of the time is for moves that need none.
+# Making room takes about as long as simulating this many operations. As many are simulated before
+# room is made again, so that half of the time is left for moves that need no room.
 _OPERATIONS_PER_REPAIR = 1000
 
 
 class Annealer:
-    """One chain: moves that make the step shorter are taken, others with a probability.
+    """One annealing chain: it accepts moves that shorten the step, and others with a probability.
 
-    While the placement does not fit, the bytes that are too many are annealed instead of the step.
-    Once it fits, nothing that does not fit is taken: a move that puts too much on a device takes
-    others off it, or is dropped.
+    While the placement does not fit, the excess bytes are annealed instead of the step time. Once
+    it fits, only moves to placements that fit are accepted: a move that overfills a device moves
+    other groups off it, or is rejected.
 
     References:
         Kirkpatrick, Gelatt and Vecchi, Optimization by Simulated Annealing, Science 220, 1983.
@@ -42,18 +42,18 @@ class Annealer:
         start: Found,
         *,
         seed: int,
-        looks: bool = True,
+        follows_critical_path: bool = True,
     ) -> None:
         """Starts a chain.
 
         Args:
-            problem: what is placed.
-            simulator: of the problem.
+            problem: the placement problem.
+            simulator: a simulator of the problem.
             legal: bool [num_groups, num_devices].
-            levels: what moves take along.
-            start: where the chain starts.
-            seed: of everything random.
-            looks: whether it looks at the critical path, where most moves then begin.
+            levels: the partitions into clusters that move as one.
+            start: the first placement of the chain.
+            seed: seeds the moves and the choice of groups to make room.
+            follows_critical_path: whether most moves start from the critical path.
         """
         secs = device_secs(problem)
         work_secs = np.where(np.isfinite(secs), secs, np.inf).min(axis=1)
@@ -66,7 +66,7 @@ class Annealer:
             self._drawn,
             np.random.default_rng(seeds[0]),
             np.array([device.memory_bytes for device in problem.devices], np.int64),
-            looks=looks,
+            follows_critical_path=follows_critical_path,
         )
         self._steps_per_repair = _OPERATIONS_PER_REPAIR // problem.num_operations
         self._steps_to_repair = 0
@@ -79,33 +79,35 @@ class Annealer:
 
     @property
     def placement(self) -> np.ndarray:
-        """Where the chain is, int32 [num_groups]."""
+        """The current placement, int32 [num_groups]."""
         return self._chain.placement.copy()
 
     @property
     def num_simulated(self) -> int:
-        """How many placements were simulated."""
+        """The number of placements simulated."""
         return self._chain.num_simulated
 
     def restart(self, start: Found) -> None:
-        """Goes on from another placement."""
+        """Continues from another placement."""
         self._chain.restart(np.ascontiguousarray(start.placement, np.int32))
 
-    def run(self, steps: int, plan: ChainPlan, *, max_simulated: float = math.inf) -> None:
+    def run(
+        self, steps: int, parameters: ChainParameters, *, max_simulated: float = math.inf
+    ) -> None:
         """Makes some steps of the chain.
 
         Args:
-            steps: how many.
-            plan: how.
-            max_simulated: how many placements to simulate at most.
+            steps: the number of steps.
+            parameters: the temperature and the choice of moves.
+            max_simulated: the most placements to simulate.
         """
         is_given = False
-        # What room was made for is judged even if that took all steps.
+        # A move that room was made for is evaluated even if making room took all steps.
         while (steps > 0 or is_given) and max_simulated >= 1:
             already = self.num_simulated
             count = int(max(0, min(steps, max_simulated - is_given)))
             is_overfull, made = self._chain.anneal(
-                plan, count, is_given=is_given, fitting_steps=self._steps_to_repair
+                parameters, count, is_given=is_given, fitting_steps=self._steps_to_repair
             )
             max_simulated -= self.num_simulated - already
             made -= is_given
@@ -118,7 +120,7 @@ class Annealer:
             steps -= made
 
     def _make_room(self) -> bool:
-        """Extends a move that does not fit, if there is room for what has to go."""
+        """Extends a move that does not fit by moves that make room, if there is room elsewhere."""
         count, groups, devices = (
             self._chain.num_moved,
             self._drawn["groups"],

@@ -50,30 +50,35 @@ class AutoConfig:
     )
     starts_share: Annotated[float, "share of a search that simulating the starts may take"] = 0.25
     racing_starts: Annotated[
-        int, "heuristics whose best starts race, if there are fewer chains than that"
+        int, "heuristics whose best starts begin successive halving, if there are fewer chains"
     ] = 4
-    race_share: Annotated[float, "share of what the starts leave of a search for the race"] = 0.1
+    race_share: Annotated[
+        float, "share of what the starts leave of a search for successive halving"
+    ] = 0.1
     exhaustive_share: Annotated[
         float, "share of the time left that trying all promising placements may take"
     ] = 0.8
     first_temperature: Annotated[float, "temperature when a chain begins to cool"] = 0.005
     last_temperature: Annotated[float, "temperature when it ends, and of chains that climb"] = 2e-5
     again_temperatures: Annotated[
-        tuple[float, ...], "temperatures when it begins again, in turns"
+        tuple[float, ...], "temperatures to which a chain is reheated, alternately"
     ] = (0.003, 0.0006)
     meetings: Annotated[
-        tuple[float, ...], "shares of a search after which all chains go on from the best"
+        tuple[float, ...], "shares of a search after which all chains restart from the best"
     ] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     climbing: Annotated[
-        Literal["every_other", "none", "all"], "chains that climb after the first meeting"
+        Literal["every_other", "none", "all"],
+        "chains that climb after the first synchronization point",
     ] = "every_other"
-    kick_share: Annotated[float, "share of groups moved at once where climbing gets stuck"] = 0.03
+    kick_share: Annotated[
+        float, "share of groups that a perturbation moves where climbing gets stuck"
+    ] = 0.03
     clusters: Annotated[
         tuple[int, ...], "numbers of clusters that METIS cuts a graph without coarse groups into"
     ] = (32, 128, 512)
     coarse_moves: Annotated[float, "share of moves of whole clusters at first; later none"] = 0.9
     climbing_coarse_moves: Annotated[float, "the same of chains that climb, at most"] = 0.3
-    critical_path: Annotated[bool, "whether most moves begin where the step waits"] = True
+    critical_path: Annotated[bool, "whether most moves start from the critical path"] = True
 
     def __post_init__(self) -> None:
         shares = (

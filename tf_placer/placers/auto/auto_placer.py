@@ -1,4 +1,4 @@
-"""The search in simulation as a placer: what it finds is measured, and corrects the costs."""
+"""The search in simulation as a placer, whose measured candidates correct the costs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["AutoPlacer"]
 
-# A search that is shorter finds nothing.
-_LEAST_SECS = 0.1
+_MIN_SEARCH_SECS = 0.1
 
 
 class AutoPlacer(Placer):
-    """Searches in simulation, has the best placements measured, corrects the costs, and goes on.
+    """Searches in simulation, has the best placements measured, and searches with corrected costs.
 
-    A search in simulation makes one batch. It has the best placement, that of coarse groups, in
-    case the costs of many small transfers are wrong, the best of each chain and the best starts, as
-    long as they differ. Later searches start from what was measured and use the costs that explain
-    it best; what they find is proposed only if it may be faster than the best measured, given how
-    wrong the costs are. It ends when there is no such placement.
+    Each search in simulation makes one batch: the best placement, the best placement of coarse
+    groups, in case the costs of many small transfers are wrong, the best of each chain, and the
+    best starts, as long as they differ. Later searches start from the measured placements and use
+    the costs that explain the measurements best; they propose a placement only if it may be faster
+    than the best measured one, given the error of the costs. The placer ends when there is none.
 
-    What others had measured corrects the costs, too, and is where the first search starts.
+    Measurements made before the placer starts correct the costs, too, and their placements are
+    starts of the first search.
 
     Attributes:
-        factors: the correction of the costs so far; None before anything was measured.
+        factors: the correction of the costs so far; None before the first measurement.
     """
 
     name = "auto"
@@ -53,19 +53,19 @@ class AutoPlacer(Placer):
         config: AutoConfig | None = None,
         max_simulated: int | None = None,
     ) -> None:
-        """Makes the placer; it searches when it is asked.
+        """Makes the placer; it searches when proposals are requested.
 
         Args:
             groups: see `Placer`.
             legal: see `Placer`.
             seed: see `Placer`.
-            problem: what everything costs.
-            config: how to search; None for the defaults.
-            max_simulated: how many placements to simulate in all, in place of a time: then the same
+            problem: the placement problem with its costs.
+            config: settings of the search; None for the defaults.
+            max_simulated: placements to simulate in all, in place of a time limit: then the same
                 measurements lead to the same proposals, on the same number of cores.
 
         Raises:
-            ValueError: by the problem, a group may go where `legal` says that it may not.
+            ValueError: the problem allows a device for a group that `legal` forbids.
         """
         super().__init__(groups, legal, seed=seed)
         if (legal_devices(problem) & ~legal).any():
@@ -77,7 +77,7 @@ class AutoPlacer(Placer):
         self._left_secs: Callable[[], float] = lambda: math.inf
         self._max_simulated = max_simulated
         self._work = groups.work / max(float(groups.work.sum()), 1e-300)
-        # What `propose` found out in this state, so that it is not searched twice.
+        # Proposals do not change before the next measurement, so `propose` caches them.
         self._candidates: list[np.ndarray] | None = None
         self._batches = 0
         self._measured: dict[bytes, tuple[np.ndarray, float | None]] = {}
@@ -89,7 +89,7 @@ class AutoPlacer(Placer):
         measurements: Sequence[Measurement],
         left_secs: Callable[[], float],
     ) -> None:
-        """Learns from what others had measured, and shares out the time; see `Placer.prepare`."""
+        """Learns from earlier measurements, and limits the search time; see `Placer.prepare`."""
         self._left_secs = left_secs
         share_secs = self._config.search_share * left_secs()
         self._search_secs = min(self._config.search_secs, share_secs)
@@ -122,11 +122,10 @@ class AutoPlacer(Placer):
                 self.factors.transfer,
                 100 * self.factors.deviation,
             )
-        # Searched again when somebody asks.
         self._candidates = None
 
     def _search(self) -> list[np.ndarray]:
-        """Candidates that were not measured, best first; none if the search is over."""
+        """Finds candidates that were not measured, best first; none if the search is over."""
         config, is_first = self._config, not self._batches
         if self._batches >= config.rounds:
             return []
@@ -135,7 +134,7 @@ class AutoPlacer(Placer):
         max_secs, max_simulated = min(share * self._search_secs, self._left_secs()), math.inf
         if self._max_simulated is not None:
             max_secs, max_simulated = math.inf, max(1.0, share * self._max_simulated)
-        if max_secs < _LEAST_SECS:
+        if max_secs < _MIN_SEARCH_SECS:
             return []
         problem, factors = self._problem, self.factors
         if factors is not None:
@@ -150,7 +149,7 @@ class AutoPlacer(Placer):
             starts=[("measured", row) for row, _ in sorted(known, key=lambda pair: pair[1])],
             seed=self.seed + self._batches,
         )
-        found = self._distinct(result)
+        found = self._choose_distinct(result)
         if known and found:
             assert factors is not None
             best_secs = min(secs for _, secs in known)
@@ -162,11 +161,11 @@ class AutoPlacer(Placer):
             ]
         return found[:most]
 
-    def _distinct(self, result: AutoResult) -> list[np.ndarray]:
-        """Placements that fit, differ and were not measured.
+    def _choose_distinct(self, result: AutoResult) -> list[np.ndarray]:
+        """Lists placements that fit, differ and were not measured.
 
-        The best and the best of coarse groups come first, which are worth a measurement however
-        little is different; then the fastest.
+        The best placement and the best of coarse groups come first: they are worth a measurement
+        even if they differ little from others. The fastest of the others follow.
         """
         first = [result.best, *(found for name, found in result.starts if name == COARSE_START)]
         others = [*result.finalists, *(found for _, found in result.starts)]

@@ -1,11 +1,12 @@
 """The search in simulation: from the best of many starts, by annealing on all cores.
 
-What each part is worth, as a factor on the step of three models after 10 s without it (commit
-cfc69f1): refinement inside groups 1.16, colocation groups only after clusters 1.11, the second core
-1.07, moves that begin on the critical path 1.06, all else 1.02 to 1.03. On shuffled graphs of up to
-96,000 operations one good placement of which is known it was within 2 % of that, or beyond it, in
-7.5 s (commit 2dba274). Where weights fill 85 to 98 % of all memory it fitted whenever an integer
-program did, 200 times of 200 (commit 9452bb4).
+An ablation (commit cfc69f1) gives the step time of three models after 10 s without each part, as a
+multiple of the time with it: refinement inside groups 1.16, colocation groups only after clusters
+1.11, the second core 1.07, moves that begin on the critical path 1.06, other parts 1.02 to 1.03.
+On shuffled graphs of up to 96,000 operations with one known good placement, the result was within
+2 % of that placement, or better, in 7.5 s (commit 2dba274). Where weights fill 85 to 98 % of all
+memory, the search found a placement that fits whenever an integer program did, in 200 of 200
+problems (commit 9452bb4).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
 from tf_placer.placers.auto.annealing import Annealer
 from tf_placer.placers.auto.auto_config import AutoConfig
-from tf_placer.placers.auto.chain_plans import ChainPlans
+from tf_placer.placers.auto.chain_plans import AnnealingSchedule
 from tf_placer.placers.auto.exhaustive import ExhaustiveSearch
-from tf_placer.placers.auto.found import Found, simulate_found
+from tf_placer.placers.auto.found import Found, simulate_candidates
 from tf_placer.placers.auto.levels import Level, make_levels
 from tf_placer.placers.auto.simulated_starts import SimulatedStarts
-from tf_placer.placers.auto.starts import starting_placements
-from tf_placer.placers.heuristics.parallel_lines import parallel_lines
+from tf_placer.placers.auto.starts import propose_starts
+from tf_placer.placers.heuristics.parallel_lines import find_linear_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -37,28 +38,49 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["AutoProgress", "AutoResult", "auto_search"]
 
-# What a chain does between two looks at the clock: as many steps as take as long as so many
-# operations. Choosing a move takes as long as simulating some, which counts in a small graph.
-_OPERATIONS_PER_TURN, _OPERATIONS_PER_MOVE = 500_000, 100
-# Fewer steps do not keep a thread busy while others wait for theirs; so many do where nothing else
-# says how many.
-_LEAST_STEPS, _STEPS_PER_TURN = 4, 50
-# Fewer turns than this do not cool slowly.
-_TURNS = 200
-# A search that is as near to the lower bound as this at a meeting is over: little is to be found.
-_NEAR_BOUND, _ROUNDING = 0.01, 1e-9
-# Up to how many placements those that may be better are all tried where there is time.
-_MANY_PLACEMENTS = 1e8
-_LOG_OF_TOO_MANY = 30.0
+_ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class _SearchLimits:
+    """The limits of a search that are no settings.
+
+    All chains run in parallel for an iteration, some steps each, and then wait for each other.
+
+    Attributes:
+        operations_per_iteration: operations that a chain simulates in an iteration, at most.
+        operations_per_draw: operations whose simulation takes as long as drawing a move.
+        min_steps_per_iteration: even in a large graph, so that threads do not idle at the barrier.
+        small_budget_steps_per_iteration: even if that leaves fewer iterations than
+            `target_iterations`, unless `operations_per_iteration` allows fewer.
+        target_iterations: iterations that a budget of simulated placements is divided into, so
+            that chains cool slowly.
+        near_bound_tolerance: distance from the lower bound at which a search ends at a
+            synchronization point, as a share of the bound.
+        max_exhaustive_placements: the largest problem to search exhaustively.
+        max_log_placements: natural logarithm of a number of placements that needs no exact count.
+    """
+
+    operations_per_iteration: int = 500_000
+    operations_per_draw: int = 100
+    min_steps_per_iteration: int = 4
+    small_budget_steps_per_iteration: int = 50
+    target_iterations: int = 200
+    near_bound_tolerance: float = 0.01
+    max_exhaustive_placements: float = 1e8
+    max_log_placements: float = 30.0
+
+
+_LIMITS = _SearchLimits()
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoProgress:
-    """How far a search has come.
+    """The progress of a search.
 
     Attributes:
         best: the best placement so far.
-        share: how much of the budget is used, from 0 to 1.
+        share: the used share of the budget, from 0 to 1.
         num_simulated: placements simulated so far.
         elapsed_secs: time so far.
     """
@@ -71,18 +93,18 @@ class AutoProgress:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AutoResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         best: the best placement.
         finalists: the best of every chain and the best start, best first, none twice.
-        starts: the name and the best of the starts of each name, best first.
-        lower_bound_secs: no placement takes less.
+        starts: for each name of a start its best placement, best first.
+        lower_bound_secs: a lower bound of the step time of any placement.
         num_simulated: placements simulated, repeats included.
-        elapsed_secs: what the search took.
+        elapsed_secs: the duration of the search.
         is_near_bound: whether it ended because no placement is better by more than 1 %.
-        is_optimal: whether it is certain that no placement is better: all that may be were tried,
-            or it takes no longer than the lower bound.
+        is_optimal: whether the best placement is proven to be optimal, by exhaustive search or
+            because it takes no longer than the lower bound.
         interrupted: whether it was ended from the keyboard.
     """
 
@@ -113,19 +135,19 @@ def auto_search(
     """Searches for the fastest placement that fits.
 
     Args:
-        problem: what is placed.
+        problem: the placement problem.
         groups: its groups.
-        max_secs: when to end. The first start is always simulated.
-        max_simulated: how many placements to simulate at most. Where this ends the search, the same
+        max_secs: the time limit. The first start is always simulated.
+        max_simulated: the most placements to simulate. Where this ends the search, the same
             seed gives the same placement on the same number of threads.
-        config: how to search; None for the defaults.
+        config: settings of the search; None for the defaults.
         starts: names and placements, int32 [num_groups], beside those of the heuristics.
-        clusters: int [num_groups], the coarse group of each, if the starts are what a search with
-            these found: those of the heuristics, and a long cooling, would lead away from them.
-            Without, METIS cuts the graph into clusters that moves take along.
-        seed: of everything random.
-        threads: how many chains anneal at once; as many as this process may use cores if None.
-        report: called every now and then.
+        clusters: int [num_groups], the coarse group of each group, if the starts are the result of
+            a search with coarse groups: heuristics and slow cooling would lead away from them. If
+            None, METIS cuts the graph into clusters that move as one.
+        seed: seeds everything random.
+        threads: chains that anneal at once; None for one per core that this process may use.
+        report: called with the progress after each iteration.
 
     Returns:
         The best placement, which is never worse than any start.
@@ -151,7 +173,7 @@ class _Search:
         threads: int,
         report: Callable[[AutoProgress], None] | None,
     ) -> None:
-        # Preparing counts: it takes seconds where there are many operations.
+        # The preparation counts: it takes seconds for graphs of many operations.
         self._start_secs = time.monotonic()
         self._problem, self._groups, self._clusters = problem, groups, clusters
         self._config = config
@@ -162,8 +184,11 @@ class _Search:
             int((choices > 1).sum()),
             int((choices - 1).sum()),
         )
-        each = problem.num_operations + _OPERATIONS_PER_MOVE
-        self._steps_per_turn = max(_LEAST_STEPS, _OPERATIONS_PER_TURN // each)
+        operations_per_step = problem.num_operations + _LIMITS.operations_per_draw
+        self._max_steps_per_iteration = max(
+            _LIMITS.min_steps_per_iteration,
+            _LIMITS.operations_per_iteration // operations_per_step,
+        )
         self._simulator = Simulator(problem, threads=threads)
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
@@ -171,7 +196,7 @@ class _Search:
         self._chains: list[Annealer] = []
         self._dropped: list[Annealer] = []
         self._starts = SimulatedStarts(
-            self._simulate, self._progress, self._left, config.starts_share
+            self._simulate, self._progress, self._count_left, config.starts_share
         )
         self._tried: list[Found] = []
         self._all_tried = self._is_near_bound = False
@@ -181,7 +206,6 @@ class _Search:
         self, starts: Iterable[tuple[str, np.ndarray]], max_secs: float, max_simulated: float
     ) -> AutoResult:
         self._max_secs = max_secs
-        # Half a placement cannot be simulated.
         is_limited = math.isfinite(max_simulated)
         self._max_simulated = math.floor(max_simulated) if is_limited else math.inf
         interrupted = False
@@ -195,7 +219,7 @@ class _Search:
                 raise
             interrupted = True
         best_starts = self._starts.best()
-        every = [best_starts[0][1], *self._found_by_chains(), *self._tried]
+        every = [best_starts[0][1], *self._list_chain_bests(), *self._tried]
         finalists = {
             found.placement.tobytes(): found for found in sorted(every, key=lambda f: f.rank)
         }
@@ -204,8 +228,8 @@ class _Search:
             finalists=tuple(finalists.values()),
             starts=best_starts,
             lower_bound_secs=self._bound_secs,
-            num_simulated=self._simulated(),
-            elapsed_secs=self._elapsed_secs(),
+            num_simulated=self._count_simulated(),
+            elapsed_secs=self._get_elapsed_secs(),
             is_near_bound=self._is_near_bound,
             is_optimal=self._all_tried or self._is_at_bound(next(iter(finalists.values()))),
             interrupted=interrupted,
@@ -214,7 +238,7 @@ class _Search:
     def _simulate_starts(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
         self._starts.add(starts)
         if self._clusters is None or not self._starts.found:
-            heuristics = starting_placements(self._problem, self._groups, self._seed)
+            heuristics = propose_starts(self._problem, self._groups, self._seed)
             self._starts.add(
                 start for start in heuristics if self._config.starts in ("all", start[0])
             )
@@ -225,29 +249,29 @@ class _Search:
 
     def _simulate(self, placements: np.ndarray) -> list[Found]:
         start_secs = time.monotonic()
-        found = simulate_found(self._problem, self._simulator, placements)
+        found = simulate_candidates(self._problem, self._simulator, placements)
         self._simulating_secs += time.monotonic() - start_secs
         self._num_simulated += len(placements)
         return found
 
-    # Few placements.
+    # Exhaustive search.
 
-    def _num_placements(self) -> float:
-        # There may be far more than a float can hold.
+    def _count_placements(self) -> float:
+        # The number of placements may exceed the range of a float.
         log_count = np.log(self._legal.sum(axis=1)).sum()
-        return round(math.exp(log_count)) if log_count < _LOG_OF_TOO_MANY else math.inf
+        return round(math.exp(log_count)) if log_count < _LIMITS.max_log_placements else math.inf
 
     def _try_promising(self) -> None:
-        """Simulates every placement that may be better, if there is time for that."""
-        if self._num_placements() > _MANY_PLACEMENTS:
+        """Simulates every placement that may be better, if there is time for all of them."""
+        if self._count_placements() > _LIMITS.max_exhaustive_placements:
             return
         if self._exhaustive is None:
             self._exhaustive = ExhaustiveSearch(self._problem, self._simulator, self._seed)
         best = self._state().best
         limit_secs = math.inf if best.excess_bytes else best.step_secs
-        count, secs = self._exhaustive.expected(limit_secs)
-        left_secs = self._config.exhaustive_share * (self._max_secs - self._elapsed_secs())
-        if secs > left_secs or self._simulated() + count > self._max_simulated:
+        count, secs = self._exhaustive.estimate_effort(limit_secs)
+        left_secs = self._config.exhaustive_share * (self._max_secs - self._get_elapsed_secs())
+        if secs > left_secs or self._count_simulated() + count > self._max_simulated:
             return
         for found, number in self._exhaustive.run(limit_secs):
             self._num_simulated += number
@@ -272,70 +296,76 @@ class _Search:
             if len(np.unique(layers)) < num_groups:
                 known = [layers]
             else:
-                # Nobody knows layers: every group is one. Many lines may be single groups, too.
-                lines = parallel_lines(self._groups)
+                # The problem has no layers, so each group counts as its own layer. Partitions into
+                # linear clusters that are mostly single groups do not help either.
+                lines = find_linear_clusters(self._groups)
                 known = [line for line in lines if 2 * len(np.unique(line)) <= num_groups]
             levels = make_levels(self._groups, [*known, *clusters])
         else:
-            # Whole layers have found their places by then.
+            # The search with coarse groups has already placed whole layers.
             levels = make_levels(self._groups, [self._clusters])
         self._chains = [
             self._make_chain(levels, start, number)
             for number, start in enumerate(self._first_placements())
         ]
-        plans = ChainPlans(
+        schedule = AnnealingSchedule(
             self._config,
             begin=self._progress(),
-            is_race=len(self._chains) > self._threads,
+            is_halving=len(self._chains) > self._threads,
             is_refinement=self._clusters is not None,
-            num_expected=self._expected(),
+            num_expected=self._estimate_left(),
             num_movable=self._num_movable,
             num_single_moves=self._num_single_moves,
         )
-        meetings = list(self._config.meetings)
+        synchronization_points = list(self._config.meetings)
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
             while self._progress() < 1.0 and not self._is_over():
                 share = self._progress()
-                if len(self._chains) > self._threads and share >= plans.race_end:
-                    self._end_race()
-                if meetings and share >= meetings[0]:
-                    meetings.pop(0)
-                    # The better the best is, the fewer may be better still.
+                if len(self._chains) > self._threads and share >= schedule.halving_end:
+                    self._keep_best_chains()
+                if synchronization_points and share >= synchronization_points[0]:
+                    synchronization_points.pop(0)
+                    # The better the best placement is, the fewer others may still be better.
                     self._try_promising()
-                    # Of few placements all may yet be tried.
+                    # A small problem may still be searched exhaustively later.
                     self._is_near_bound = (
-                        self._num_placements() > _MANY_PLACEMENTS
-                        and self._is_at_bound(self._state().best, _NEAR_BOUND)
+                        self._count_placements() > _LIMITS.max_exhaustive_placements
+                        and self._is_at_bound(self._state().best, _LIMITS.near_bound_tolerance)
                     )
                     if self._all_tried or self._is_near_bound:
                         break
                     best = min((chain.best for chain in self._chains), key=lambda f: f.rank)
                     for chain in self._chains:
                         chain.restart(best)
-                # Nothing within a turn depends on the other chains, or on the time.
-                left, count = self._left(), len(self._chains)
-                most = min(self._steps_per_turn, self._max_simulated / _TURNS // count)
-                steps = max(min(_STEPS_PER_TURN, self._steps_per_turn), most)
-                turns = [
+                # An iteration depends neither on the other chains nor on the time, so that the
+                # result is reproducible.
+                left, count = self._count_left(), len(self._chains)
+                most = min(
+                    self._max_steps_per_iteration,
+                    self._max_simulated / _LIMITS.target_iterations // count,
+                )
+                least = min(_LIMITS.small_budget_steps_per_iteration, self._max_steps_per_iteration)
+                steps = max(least, most)
+                runs = [
                     executor.submit(
                         chain.run,
                         int(steps),
-                        plans.plan(share, number),
-                        # What does not go into equal shares is for the first.
+                        schedule.find_parameters(share, number),
+                        # The first chains get the remainder of the division.
                         max_simulated=(left + count - 1 - number) / count,
                     )
                     for number, chain in enumerate(self._chains)
                 ]
-                for turn in turns:
-                    turn.result()
+                for run in runs:
+                    run.result()
                 if self._report is not None:
                     self._report(self._state())
 
     def _first_placements(self) -> list[Found]:
-        """Lists where chains begin, one for each thread at least.
+        """Lists the first placements of the chains, at least one for each thread.
 
-        Which start leads furthest is not known before it was tried: those of several heuristics
-        race.
+        The best start does not always lead to the best placement, so the chains of several
+        heuristics compete by successive halving.
         """
         if self._clusters is not None:
             best = [found for found, _ in self._starts.found[: self._threads]]
@@ -347,19 +377,19 @@ class _Search:
             best = alike[: max(self._threads, self._config.racing_starts)]
         return best + best[-1:] * (self._threads - len(best))
 
-    def _end_race(self) -> None:
-        """Has the chains that came furthest go on, one for each thread."""
+    def _keep_best_chains(self) -> None:
+        """Keeps the chains with the best placements, one for each thread, and drops the others."""
         self._chains.sort(key=lambda chain: chain.best.rank)
         self._chains, self._dropped = self._chains[: self._threads], self._chains[self._threads :]
         for chain in self._chains:
             chain.restart(chain.best)
 
-    def _expected(self) -> float:
+    def _estimate_left(self) -> float:
         """Estimates how many placements can still be simulated."""
         each_secs = self._simulating_secs / max(1, self._num_simulated)
-        left_secs = max(0.0, self._max_secs - self._elapsed_secs())
+        left_secs = max(0.0, self._max_secs - self._get_elapsed_secs())
         by_time = left_secs / each_secs if each_secs > 0 else math.inf
-        return min(by_time, self._left())
+        return min(by_time, self._count_left())
 
     def _make_chain(self, levels: tuple[Level, ...], start: Found, number: int) -> Annealer:
         return Annealer(
@@ -369,39 +399,39 @@ class _Search:
             levels,
             start,
             seed=self._seed * 1009 + number,
-            looks=self._config.critical_path,
+            follows_critical_path=self._config.critical_path,
         )
 
     def _is_over(self) -> bool:
-        """Says whether nothing better can be found."""
+        """Tells whether no better placement can exist."""
         return not self._num_movable or self._is_at_bound(self._state().best)
 
     def _is_at_bound(self, found: Found, tolerance: float = _ROUNDING) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)
 
     def _state(self) -> AutoProgress:
-        found = [*self._found_by_chains(), self._starts.found[0][0], *self._tried]
+        found = [*self._list_chain_bests(), self._starts.found[0][0], *self._tried]
         return AutoProgress(
             min(found, key=lambda f: f.rank),
             self._progress(),
-            self._simulated(),
-            self._elapsed_secs(),
+            self._count_simulated(),
+            self._get_elapsed_secs(),
         )
 
-    def _simulated(self) -> int:
+    def _count_simulated(self) -> int:
         chains = [*self._chains, *self._dropped]
         return self._num_simulated + sum(chain.num_simulated for chain in chains)
 
-    def _found_by_chains(self) -> list[Found]:
+    def _list_chain_bests(self) -> list[Found]:
         return [chain.best for chain in [*self._chains, *self._dropped]]
 
-    def _left(self) -> float:
-        """Says how many placements may still be simulated."""
-        return self._max_simulated - self._simulated()
+    def _count_left(self) -> float:
+        """Counts the placements that may still be simulated."""
+        return self._max_simulated - self._count_simulated()
 
     def _progress(self) -> float:
-        by_time = self._elapsed_secs() / self._max_secs
-        return min(1.0, max(by_time, self._simulated() / self._max_simulated))
+        by_time = self._get_elapsed_secs() / self._max_secs
+        return min(1.0, max(by_time, self._count_simulated() / self._max_simulated))
 
-    def _elapsed_secs(self) -> float:
+    def _get_elapsed_secs(self) -> float:
         return time.monotonic() - self._start_secs

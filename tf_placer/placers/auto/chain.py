@@ -1,4 +1,4 @@
-"""A chain of simulated annealing in the compiled core."""
+"""An annealing chain in the compiled core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.moves import DrawnMove, MoveTables
 from tf_placer.simulation.step_tables import StepTables
 
-__all__ = ["Chain", "ChainPlan"]
+__all__ = ["Chain", "ChainParameters"]
 
 # The record of `native/annealing.h`.
 _RECORD = np.dtype(
@@ -29,19 +29,19 @@ _RECORD = np.dtype(
         ("best_excess_bytes", np.int64),
     ]
 )
-_OVERFULL = 1  # of `Chain::End`
+_OVERFULL = 1  # `kOverfull` of `Chain::End`.
 
 
 @dataclasses.dataclass(frozen=True)
-class ChainPlan:
-    """How a chain goes on.
+class ChainParameters:
+    """The parameters of the next steps of a chain.
 
     Attributes:
         temperature: as a share of the step time; positive.
-        coarse_share: how often moves take clusters rather than single groups, from 0 to 1.
-        patience: after how many fruitless moves in a row to go on from the best placement with some
-            groups elsewhere; 0 for never.
-        kick: how many moves at once that is.
+        coarse_share: probability that a move takes a cluster rather than a single group.
+        patience: fruitless moves in a row after which the chain restarts from a perturbation of
+            its best placement; 0 for never.
+        perturbation_moves: moves in a perturbation.
 
     References:
         Lourenço, Martin and Stützle, Iterated Local Search, Handbook of Metaheuristics, 2003.
@@ -50,7 +50,7 @@ class ChainPlan:
     temperature: float
     coarse_share: float
     patience: int = 0
-    kick: int = 0
+    perturbation_moves: int = 0
 
 
 class _State(Struct):
@@ -64,18 +64,18 @@ class _State(Struct):
     )
 
 
-class _Plan(Struct):
+class _Parameters(Struct):
     _fields_ = (
         ("temperature", ctypes.c_double),
         ("coarse_share", ctypes.c_double),
         ("patience", int64),
-        ("kick", int64),
+        ("perturbation_moves", int64),
         ("fitting_steps", int64),
     )
 
 
 class Chain:
-    """Where a chain is, and the best that it found. It works for one thread at a time."""
+    """The state of a chain: its current and its best placement. One thread may use it at a time."""
 
     def __init__(
         self,
@@ -85,20 +85,20 @@ class Chain:
         random: np.random.Generator,
         capacities: np.ndarray,
         *,
-        looks: bool = True,
+        follows_critical_path: bool = True,
     ) -> None:
-        """Makes a chain that is nowhere yet.
+        """Makes a chain without a placement; call `restart` before `anneal`.
 
         Args:
             tables: the problem.
-            moves: what moves are drawn from.
-            drawn: gets the moves.
-            random: what they are drawn with.
-            capacities: int64 [num_devices], how many bytes the devices can hold.
-            looks: whether it looks at the critical path, where most moves then begin.
+            moves: tables to draw moves from.
+            drawn: receives the drawn moves.
+            random: draws the moves.
+            capacities: int64 [num_devices], the memory of the devices in bytes.
+            follows_critical_path: whether most moves start from the critical path.
 
         Raises:
-            MemoryError: it does not fit.
+            MemoryError: the host has too little memory.
         """
         record = np.zeros(1, _RECORD)
         record["cut_share"] = 1.0
@@ -115,7 +115,10 @@ class Chain:
             capacities=capacities,
         )
         self._chain = core().tf_placer_make_chain(
-            ctypes.byref(tables), ctypes.byref(self._state), ctypes.byref(drawn), looks
+            ctypes.byref(tables),
+            ctypes.byref(self._state),
+            ctypes.byref(drawn),
+            follows_critical_path,
         )
         if not self._chain:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
@@ -123,22 +126,22 @@ class Chain:
 
     @property
     def placement(self) -> np.ndarray:
-        """Where the chain is, int32 [num_groups]."""
+        """The current placement, int32 [num_groups]."""
         return self._state["placement"]
 
     @property
     def peak_bytes(self) -> np.ndarray:
-        """What devices hold at most with the last placement that was simulated, int64."""
+        """The peak bytes of the devices in the last simulated placement, int64 [num_devices]."""
         return self._state["peak_bytes"]
 
     @property
     def capacities(self) -> np.ndarray:
-        """How many bytes the devices can hold, int64 [num_devices]."""
+        """The memory of the devices in bytes, int64 [num_devices]."""
         return self._state["capacities"]
 
     @property
     def num_moved(self) -> int:
-        """How many groups the last move has, of which the first so many count."""
+        """The number of groups in the last move; further entries of `drawn` are unused."""
         return int(self._state["record"]["num_moved"][0])
 
     @num_moved.setter
@@ -147,7 +150,7 @@ class Chain:
 
     @property
     def num_simulated(self) -> int:
-        """How many placements were simulated."""
+        """The number of placements simulated."""
         return int(self._state["record"]["num_simulated"][0])
 
     @property
@@ -162,34 +165,37 @@ class Chain:
         )
 
     def restart(self, placement: np.ndarray) -> None:
-        """Goes on from another placement, int32 [num_groups], which is legal."""
+        """Continues from another legal placement, int32 [num_groups]."""
         core().tf_placer_restart(self._chain, pointer_to(placement, np.int32))
 
     def anneal(
-        self, plan: ChainPlan, num_steps: int, *, is_given: bool, fitting_steps: int
+        self, parameters: ChainParameters, num_steps: int, *, is_given: bool, fitting_steps: int
     ) -> tuple[bool, int]:
         """Makes some steps.
 
         Args:
-            plan: how.
-            num_steps: how many, at most.
-            is_given: whether the first move is drawn already, which makes one more.
-            fitting_steps: so many steps take only what fits, and nobody is asked for room.
+            parameters: the temperature and the choice of moves.
+            num_steps: the most steps to make.
+            is_given: whether the first move is drawn already and comes beside these steps.
+            fitting_steps: first steps that reject a move that does not fit, instead of returning
+                so that the caller makes room.
 
         Returns:
-            Whether it ended because somebody has to make room for the last move, and how many steps
-            were made.
+            Whether it returned because the caller has to make room for the last move, and the
+            number of steps made.
         """
         num_made = int64()
         end = core().tf_placer_anneal(
             self._chain,
             ctypes.byref(self._moves),
             ctypes.byref(self._random),
-            ctypes.byref(_Plan(**dataclasses.asdict(plan), fitting_steps=fitting_steps)),
+            ctypes.byref(
+                _Parameters(**dataclasses.asdict(parameters), fitting_steps=fitting_steps)
+            ),
             is_given,
             num_steps,
             ctypes.byref(num_made),
         )
         if end < 0:
-            raise MemoryError("no memory to go on from another placement")
+            raise MemoryError("no memory to restart from another placement")
         return end == _OVERFULL, num_made.value

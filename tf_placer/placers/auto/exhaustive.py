@@ -1,4 +1,4 @@
-"""Tries every placement of a small problem that may be the best."""
+"""An exhaustive search of a small problem."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["ExhaustiveSearch"]
 
-# How many placements of the first groups tell how many placements are promising.
-_LOOKS = 64
-# So many samples are timed, of at most so many placements; other work disturbs some.
-_TIMINGS, _TIMED = 4, 512
-# What leaving out a placement that is not promising takes, in seconds.
-_LOOK_SECS = 2e-7
+_SAMPLED_HEADS = 64
+# The fastest of several batches counts, because other processes may slow down some of them.
+_TIMED_BATCHES, _MAX_TIMED_PLACEMENTS = 4, 512
+_SECS_PER_REJECTED_PLACEMENT = 2e-7
 
 
 class ExhaustiveSearch:
@@ -31,45 +29,45 @@ class ExhaustiveSearch:
         """Prepares the search.
 
         Args:
-            problem: what is placed; with at most some hundred millions of placements.
-            simulator: of the problem.
-            seed: of the estimate of how long it takes.
+            problem: the placement problem; with at most some hundred millions of placements.
+            simulator: a simulator of the problem.
+            seed: seeds the sample that the estimate of the effort rests on.
         """
         self._placements = AllPlacements(problem)
         self._simulator = simulator
         self._random = np.random.default_rng(seed)
 
-    def expected(self, limit_secs: float) -> tuple[float, float]:
-        """Estimates what it takes to find what is faster than a limit.
+    def estimate_effort(self, limit_secs: float) -> tuple[float, float]:
+        """Estimates the effort to find all placements that are faster than a limit.
 
         Args:
-            limit_secs: the step that is to be shorter.
+            limit_secs: the step time to beat.
 
         Returns:
-            About how many placements have to be simulated, and how long the search takes, in
-            seconds. It may well take less, for with every faster step fewer are promising.
+            The number of placements to simulate, and the seconds that this takes. The search may
+            take less, because every faster step leaves fewer promising placements.
         """
-        rows, count = self._placements.sample(limit_secs, _LOOKS, self._random)
-        parts = np.array_split(rows, _TIMINGS)
-        each_secs = min(self._time(part[:_TIMED], limit_secs) for part in parts)
-        return count, each_secs * count + _LOOK_SECS * self._placements.size
+        rows, count = self._placements.sample(limit_secs, _SAMPLED_HEADS, self._random)
+        parts = np.array_split(rows, _TIMED_BATCHES)
+        each_secs = min(self._time(part[:_MAX_TIMED_PLACEMENTS], limit_secs) for part in parts)
+        return count, each_secs * count + _SECS_PER_REJECTED_PLACEMENT * self._placements.size
 
     def run(self, limit_secs: float) -> Iterator[tuple[Found | None, int]]:
-        """Simulates all that may be faster than a limit.
+        """Simulates all placements that may be faster than a limit.
 
         Args:
-            limit_secs: the step that is to be shorter.
+            limit_secs: the step time to beat.
 
         Yields:
-            Again and again, the fastest placement that fits, if it is new, else None; and how many
-            were simulated for that.
+            After each batch, its fastest placement that fits if it is the best so far, else None;
+            and the number of placements in the batch.
         """
         best_secs = limit_secs
 
-        def limit() -> float:
+        def get_limit() -> float:
             return best_secs
 
-        for placements in self._placements.promising(limit):
+        for placements in self._placements.generate_promising(get_limit):
             batch = self._simulator.simulate(placements, limit_secs=best_secs)
             step_secs = np.where(batch.feasible, batch.step_secs, np.inf)
             at = int(np.argmin(step_secs))
@@ -80,7 +78,7 @@ class ExhaustiveSearch:
             yield found, len(placements)
 
     def _time(self, placements: np.ndarray, limit_secs: float) -> float:
-        """Measures what simulating one of some placements takes, in seconds."""
+        """Measures the seconds to simulate one placement."""
         start_secs = time.monotonic()
         self._simulator.simulate(placements, limit_secs=limit_secs)
         return (time.monotonic() - start_secs) / max(1, len(placements))

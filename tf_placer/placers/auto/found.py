@@ -1,4 +1,4 @@
-"""Placements and what they take."""
+"""Placements with their simulated step times and memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Found", "simulate_found"]
+__all__ = ["Found", "simulate_candidates"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Found:
-    """A placement and what it takes.
+    """A placement with its simulated step time and memory.
 
     Attributes:
         placement: int32 [num_groups].
-        step_secs: its step.
+        step_secs: its step time.
         peak_bytes: int64 [num_devices], the most that each device holds at once.
-        excess_bytes: by how much that is more than they can, added up; 0 if it fits.
+        excess_bytes: the sum of bytes that exceed the memory of devices; 0 if it fits.
     """
 
     placement: np.ndarray
@@ -30,18 +30,18 @@ class Found:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Lower is better: what fits comes first, then what is fast."""
+        """The sort key, best first: by the excess bytes, then by the step time."""
         return (self.excess_bytes, self.step_secs)
 
 
-def simulate_found(
+def simulate_candidates(
     problem: PlacementProblem, simulator: Simulator, placements: np.ndarray
 ) -> list[Found]:
-    """Simulates placements and says what they take.
+    """Simulates placements.
 
     Args:
-        problem: what is placed.
-        simulator: of the problem.
+        problem: the placement problem.
+        simulator: a simulator of the problem.
         placements: int32 [count, num_groups].
     """
     simulated = simulator.simulate(placements)

@@ -1,4 +1,4 @@
-"""What a move takes along: single groups, or clusters of groups that belong together."""
+"""Partitions of the groups into clusters that move as one, from the coarsest to single groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Level", "make_levels"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Level:
-    """A partition of the groups into clusters, and which clusters exchange tensors.
+    """A partition of the groups into clusters, and the pairs of clusters that exchange tensors.
 
     Attributes:
         members_start: int64 [num_clusters + 1]: cluster c has the groups
@@ -38,7 +38,7 @@ class Level:
 
     @property
     def num_clusters(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.order)
 
     def groups_of(self, clusters: np.ndarray) -> np.ndarray:
@@ -61,8 +61,8 @@ def make_levels(groups: GroupGraph, memberships: Sequence[np.ndarray]) -> tuple[
 
     Args:
         groups: the groups.
-        memberships: int [num_groups] each, the cluster of every group; of any number of clusters.
-            A partition that does not put groups together is left out.
+        memberships: int [num_groups] each, the cluster of every group, with any numbers.
+            A partition into single groups is left out.
 
     Raises:
         ValueError: a membership does not fit the groups.
@@ -80,16 +80,16 @@ def make_levels(groups: GroupGraph, memberships: Sequence[np.ndarray]) -> tuple[
             partitions.append((len(clusters), cluster_of.reshape(-1)))
     partitions.sort(key=lambda partition: partition[0])
     return tuple(
-        _level(groups, count, cluster_of)
+        _make_level(groups, count, cluster_of)
         for count, cluster_of in [*partitions, (groups.num_groups, single)]
     )
 
 
-def _level(groups: GroupGraph, count: int, cluster_of: np.ndarray) -> Level:
+def _make_level(groups: GroupGraph, count: int, cluster_of: np.ndarray) -> Level:
     ends = cluster_of[groups.edges.astype(np.int64)].reshape(-1, 2)
     ends = ends[ends[:, 0] != ends[:, 1]]
     pairs = np.unique(np.concatenate([ends, ends[:, ::-1]]) @ np.array([count, 1]))
-    # Layers are numbered from the inputs; clusters are where their groups are on average.
+    # Layers are numbered from the inputs; a cluster is ordered by the mean layer of its groups.
     sizes = np.bincount(cluster_of, minlength=count)
     layers = np.bincount(cluster_of, groups.layers, minlength=count) / sizes
     order = np.lexsort([np.arange(count), layers]).astype(np.int32)

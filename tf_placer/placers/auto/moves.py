@@ -1,7 +1,8 @@
 """Small changes of a placement, drawn at random by the compiled core.
 
 A move takes one cluster of a level; a cluster and its neighbors; a stretch of clusters in the
-order of the graph; one end of a transfer to where the other is; or it exchanges two clusters.
+order of the graph; one end of a transfer to the device of the other end; or it exchanges two
+clusters.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ __all__ = [
 ]
 
 KINDS = ("one", "neighbors", "stretch", "join", "swap")
-"""What a move may be, by the number that the core notes."""
+"""The names of the kinds of moves, indexed by the number in `DrawnMove.kind`."""
 
 
 class MoveTables(Struct):
-    """What moves are drawn from: the struct of that name in `native/moves.h`."""
+    """The tables that moves are drawn from: the struct of the same name in `native/moves.h`."""
 
     _fields_ = (
         ("num_clusters", array_of(np.int32)),
@@ -46,7 +47,7 @@ class MoveTables(Struct):
 
 
 class DrawnMove(Struct):
-    """Space for a move: the struct of that name in `native/moves.h`."""
+    """Space for a move: the struct of the same name in `native/moves.h`."""
 
     _fields_ = (
         ("groups", array_of(np.int64)),
@@ -60,20 +61,20 @@ class DrawnMove(Struct):
 def make_move_tables(
     levels: Sequence[Level], legal: np.ndarray, work_secs: np.ndarray
 ) -> MoveTables:
-    """Prepares to draw.
+    """Builds the tables that moves are drawn from.
 
     Args:
-        levels: the last is that of single groups.
+        levels: the levels, of which the last has single groups.
         legal: bool [num_groups, num_devices], true where a group may go.
-        work_secs: float64 [num_groups], what the groups take; those that take long are drawn more
+        work_secs: float64 [num_groups], the compute times of the groups; long ones are drawn more
             often.
     """
     num_groups = len(legal)
-    # Not in proportion: the many small ones matter as well.
+    # The square root still draws the many short groups, which matter as well.
     weights = np.sqrt(work_secs + 1e-3 * work_secs.mean() + 1e-12)
     weights = np.where(legal.sum(axis=1) > 1, weights, 0.0)
 
-    def table(name: str, width: int) -> np.ndarray:
+    def build_table(name: str, width: int) -> np.ndarray:
         rows = np.zeros([len(levels), width], np.int32)
         for row, level in zip(rows, levels, strict=True):
             values = getattr(level, name)
@@ -87,11 +88,11 @@ def make_move_tables(
         total += len(level.neighbors)
     return MoveTables(
         num_clusters=np.array([level.num_clusters for level in levels], np.int32),
-        cluster_of=table("cluster_of", num_groups),
-        members_start=table("members_start", num_groups + 1),
-        members=table("members", num_groups),
-        order=table("order", num_groups),
-        position=table("position", num_groups),
+        cluster_of=build_table("cluster_of", num_groups),
+        members_start=build_table("members_start", num_groups + 1),
+        members=build_table("members", num_groups),
+        order=build_table("order", num_groups),
+        position=build_table("position", num_groups),
         neighbors_start=starts,
         neighbors=np.concatenate([level.neighbors for level in levels]).astype(np.int32),
         legal=np.ascontiguousarray(legal),

@@ -1,29 +1,26 @@
-"""Distributes what groups hold, so that no device holds more than it can."""
+"""A search for distributions of groups in which no device exceeds its memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["Packer", "pack", "repack"]
 
-# Into so many parts all sizes together are cut, to find sums that fill a device.
-_PARTS = 2**16
-# Groups that are looked at to be moved, and those to change places with, at once.
-_MAX_GROUPS, _MAX_OTHERS = 64, 512
-# More are made in vain, as a rule.
+# Rounding sizes to this many units in all bounds the tables of subset sums.
+_SIZE_UNITS = 2**16
+_MAX_EXCHANGED_GROUPS, _MAX_EXCHANGE_PARTNERS = 64, 512
 _MAX_EXCHANGES = 300
-# For how many exchanges a group that was moved stays where it is, at most.
-_MAX_REST = 8
+_MAX_TABU_EXCHANGES = 8
 
 
 class Packer:
     """Packs groups anew where a step needs more memory than there is.
 
-    How much devices hold beside the sizes of their groups, such as copies from other devices, is
-    taken from the simulation of what was packed before.
+    The memory that devices need beside the sizes of their groups, such as copies from other
+    devices, is taken from the simulation of the previous packing.
     """
 
     def __init__(
@@ -34,20 +31,20 @@ class Packer:
         *,
         only_resident: bool,
     ) -> None:
-        """Finds out how large groups are.
+        """Determines the sizes of the groups.
 
         Args:
-            problem: what is placed.
+            problem: the placement problem.
             legal: bool [num_groups, num_devices], true where a group may go.
-            seed: of all choices.
-            only_resident: whether the size of a group is what it holds all the time, instead of an
-                estimate of the most that it holds.
+            seed: seeds all choices.
+            only_resident: whether the size of a group is the memory that it holds throughout the
+                step, instead of an estimate of its peak.
         """
         if only_resident:
             self._sizes = np.zeros(problem.num_groups, np.int64)
             np.add.at(self._sizes, problem.groups, problem.resident_bytes)
         else:
-            memories = group_memories(problem)
+            memories = estimate_group_memories(problem)
             self._sizes = np.max([memory.kept_bytes for memory in memories], axis=0)
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
         self._legal = legal
@@ -58,7 +55,7 @@ class Packer:
 
         Args:
             placement: int32 [num_groups].
-            peak_bytes: int64 [num_devices], what its devices hold.
+            peak_bytes: int64 [num_devices], the simulated peaks of its devices.
 
         Returns:
             int32 [num_groups]; the placement itself if nothing better was found.
@@ -69,13 +66,13 @@ class Packer:
         return repack(self._sizes, capacities, self._legal, placement, self._random)
 
     def pack(self, placement: np.ndarray) -> np.ndarray:
-        """Makes a placement from scratch; only what needs no room is where it was.
+        """Builds a placement from scratch, in which only groups of no size stay in place.
 
         Args:
             placement: int32 [num_groups].
 
         Returns:
-            int32 [num_groups], whose sizes fit if that was found.
+            int32 [num_groups]; it may still exceed the memory.
         """
         packed = pack(self._sizes, self._capacities, self._legal, placement, self._random)
         return repack(self._sizes, self._capacities, self._legal, packed, self._random)
@@ -89,21 +86,21 @@ def repack(
     random: np.random.Generator,
     max_exchanges: int = _MAX_EXCHANGES,
 ) -> np.ndarray:
-    """Changes a distribution until it fits, by exchanges that leave the least too much.
+    """Changes a distribution until it fits, by the exchanges that leave the least excess.
 
-    A group on a device that holds too much goes to another device, or changes places with a group
-    there. What was moved rests for a while, so that the search gets out of dead ends.
+    A group on an overfull device moves to another device, or changes places with a group there.
+    A moved group is tabu for a while, so that the search leaves local optima.
 
     Args:
         sizes: int64 [num_groups], bytes.
         capacities: int64 [num_devices], bytes.
         legal: bool [num_groups, num_devices], true where a group may go.
-        placement: int32 [num_groups], where groups are.
-        random: chooses among groups and how long they rest.
-        max_exchanges: how many moves and exchanges to make at most.
+        placement: int32 [num_groups], the first distribution.
+        random: draws groups and the durations for which they are tabu.
+        max_exchanges: the most moves and exchanges to make.
 
     Returns:
-        int32 [num_groups], the distribution that had least too much on all devices together.
+        int32 [num_groups], the distribution with the least excess on all devices together.
 
     References:
         Glover, Tabu Search, ORSA Journal on Computing 1(3), 1989.
@@ -112,17 +109,17 @@ def repack(
     filled = np.zeros(len(capacities), np.int64)
     np.add.at(filled, placement, sizes)
     room = capacities - filled
-    best, best_excess = placement.copy(), _excess(room)
-    rests_until = np.zeros(len(sizes), np.int64)
+    best, best_excess = placement.copy(), _compute_excess(room)
+    tabu_until = np.zeros(len(sizes), np.int64)
     for number in range(max_exchanges):
         if not best_excess:
             break
-        crowded = np.flatnonzero((room[placement] < 0) & (rests_until <= number) & (sizes > 0))
+        crowded = np.flatnonzero((room[placement] < 0) & (tabu_until <= number) & (sizes > 0))
         if not len(crowded):
             continue
-        crowded = random.permutation(crowded)[:_MAX_GROUPS]
-        group, other, to = _best_exchange(
-            sizes, room, legal, placement, crowded, rests_until <= number
+        crowded = random.permutation(crowded)[:_MAX_EXCHANGED_GROUPS]
+        group, other, to = _find_best_exchange(
+            sizes, room, legal, placement, crowded, tabu_until <= number
         )
         if group < 0:
             continue
@@ -131,11 +128,11 @@ def repack(
         room[source] += moved
         room[to] -= moved
         placement[group] = to
-        rests_until[group] = number + 2 + random.integers(_MAX_REST)
+        tabu_until[group] = number + 2 + random.integers(_MAX_TABU_EXCHANGES)
         if other >= 0:
             placement[other] = source
-            rests_until[other] = number + 2 + random.integers(_MAX_REST)
-        excess = _excess(room)
+            tabu_until[other] = number + 2 + random.integers(_MAX_TABU_EXCHANGES)
+        excess = _compute_excess(room)
         if excess < best_excess:
             best, best_excess = placement.copy(), excess
     return best
@@ -148,29 +145,29 @@ def pack(
     placement: np.ndarray,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Distributes groups from scratch: fills the devices one by one, each by a sum that fits.
+    """Distributes groups from scratch: fills the devices one by one by solving subset sums.
 
     Args:
         sizes: int64 [num_groups], bytes.
         capacities: int64 [num_devices], bytes.
         legal: bool [num_groups, num_devices], true where a group may go.
-        placement: int32 [num_groups], where what needs no room is.
-        random: the order of the devices and groups, and how full devices are made.
+        placement: int32 [num_groups], the devices of the groups of size 0.
+        random: draws the order of the devices and groups, and the fill levels of devices.
 
     Returns:
-        int32 [num_groups]. What is on the last devices may be too much.
+        int32 [num_groups]. The last devices may be overfull.
 
     References:
         Caprara and Pferschy, Worst-case analysis of the subset sum algorithm for bin packing,
-        Operations Research Letters 32(2), 2004. That all devices get their share is ours.
+        Operations Research Letters 32(2), 2004. Even shares for all devices are our addition.
     """
     placement = placement.copy()
     open_groups = sizes > 0
-    part = max(1.0, float(sizes.sum()) / _PARTS)
+    part = max(1.0, float(sizes.sum()) / _SIZE_UNITS)
     devices = random.permutation(len(capacities)).tolist()
     is_even = random.random()
-    for turn, device in enumerate(devices):
-        later = devices[turn + 1 :]
+    for position, device in enumerate(devices):
+        later = devices[position + 1 :]
         there = np.flatnonzero(open_groups & legal[:, device])
         choices = legal[there][:, later].sum(axis=1)
         must = there[choices == 0]
@@ -180,23 +177,24 @@ def pack(
         if not later or not len(may):
             continue
         room = float(capacities[device] - sizes[must].sum())
-        # Full, or as full as all have to be.
+        # Fill the device completely, or to the mean of all open devices, or between the two.
         share = sizes[open_groups].sum() / max(1.0, room + float(capacities[later].sum()))
         wanted = room * (share + (1.0 - share) * random.random() * (random.random() > is_even))
-        # What can go to few devices comes first, and what is large.
+        # Groups with few choices come first, then large ones.
         order = np.lexsort([-sizes[may] * random.uniform(0.5, 1.0, len(may)), choices[choices > 0]])
-        chosen = may[order][_closest_sum(sizes[may[order]] / part, wanted / part, room / part)]
+        sums = _choose_closest_sum(sizes[may[order]] / part, wanted / part, room / part)
+        chosen = may[order][sums]
         placement[chosen] = device
         open_groups[chosen] = False
     return placement
 
 
-def _closest_sum(sizes: np.ndarray, wanted: float, most: float) -> list[int]:
-    """Chooses sizes that add up to about what is wanted, and to no more than the most."""
+def _choose_closest_sum(sizes: np.ndarray, wanted: float, most: float) -> list[int]:
+    """Chooses sizes whose sum is closest to the wanted sum and does not exceed the most."""
     wholes = np.rint(sizes).astype(np.int64).tolist()
     limit = int(max(0.0, most))
     mask = (1 << (limit + 1)) - 1
-    # Bit s of number k: the first k sizes have some with the sum s.
+    # Bit s of sums[k] is set if some of the first k sizes add up to s.
     sums = [1]
     for whole in wholes:
         sums.append((sums[-1] | (sums[-1] << whole)) & mask)
@@ -207,14 +205,14 @@ def _closest_sum(sizes: np.ndarray, wanted: float, most: float) -> list[int]:
     left = next_above if above and next_above - target < target - below else below
     chosen = []
     for number in range(len(wholes), 0, -1):
-        # The first ones are preferred.
+        # Skipping a later size whenever possible prefers the first sizes.
         if not sums[number - 1] >> left & 1:
             chosen.append(number - 1)
             left -= wholes[number - 1]
     return chosen
 
 
-def _best_exchange(
+def _find_best_exchange(
     sizes: np.ndarray,
     room: np.ndarray,
     legal: np.ndarray,
@@ -222,16 +220,16 @@ def _best_exchange(
     crowded: np.ndarray,
     is_free: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Finds the exchange after which least is too much.
+    """Finds the exchange that leaves the least excess.
 
     Returns:
-        A group, what it changes places with, -1 for nothing, and its new device; (-1, -1, -1) if
-        there is none.
+        A group, the group it changes places with or -1, and its new device; (-1, -1, -1) if no
+        exchange is allowed.
     """
     sources = placement[crowded]
     others = np.flatnonzero(is_free & (sizes > 0))
-    others = others[:: -(-len(others) // _MAX_OTHERS)] if len(others) else others
-    # Columns are devices, to move to, and then groups, to change places with.
+    others = others[:: -(-len(others) // _MAX_EXCHANGE_PARTNERS)] if len(others) else others
+    # The columns are the devices to move to, followed by the groups to change places with.
     ends = np.concatenate([np.arange(len(room)), placement[others]])
     moved = sizes[crowded][:, None] - np.concatenate([np.zeros(len(room), np.int64), sizes[others]])
     allowed = legal[crowded][:, ends] & (sources[:, None] != ends) & (moved != 0)
@@ -247,5 +245,5 @@ def _best_exchange(
     return int(crowded[row]), other, int(ends[column])
 
 
-def _excess(room: np.ndarray) -> int:
+def _compute_excess(room: np.ndarray) -> int:
     return int(np.maximum(-room, 0).sum())

@@ -1,4 +1,4 @@
-"""The whole search in simulation: with coarse groups first, then with the groups inside them."""
+"""The coarse-to-fine search: with coarse groups first, then with the groups inside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import in_order, merge_group_graph
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult, auto_search
-from tf_placer.placers.auto.found import Found, simulate_found
+from tf_placer.placers.auto.found import Found, simulate_candidates
 from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_layers
@@ -22,7 +22,7 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["COARSE_START", "refined_search"]
 
-#: What the search with groups calls the best placement of coarse groups, among its starts.
+#: The name of the start of the fine search that is the best placement of coarse groups.
 COARSE_START = "coarse groups"
 
 
@@ -40,24 +40,24 @@ def refined_search(
 ) -> AutoResult:
     """Searches for the fastest placement that fits.
 
-    What belongs together moves together at first, which leads far in little time; the rest of the
-    time refines what that found. Where there is much time, few groups have found their places long
-    before it is over, and the rest is for refining.
+    The search moves whole coarse groups first, which makes most of the progress in little time,
+    and then refines the result with single groups. Few coarse groups converge soon, so that their
+    share of a long search is limited.
 
     Args:
-        problem: what is placed. Without coarse groups, all of the search is with groups.
-        groups: its groups; their layers are those of the problem, if it knows any.
-        max_secs: see `auto_search`, as everything that follows.
-        max_simulated: how many placements at most.
-        config: how to search; None for the defaults.
+        problem: the placement problem. Without coarse groups, all of the search is with groups.
+        groups: its groups; the layers of the problem, if it has any, replace theirs.
+        max_secs: see `auto_search`.
+        max_simulated: see `auto_search`.
+        config: see `auto_search`.
         starts: names and placements, int32 [num_groups].
-        seed: of everything random.
-        threads: how many chains.
-        report: called every now and then.
+        seed: see `auto_search`.
+        threads: see `auto_search`.
+        report: see `auto_search`.
 
     Returns:
-        The best placement, and others, of groups. Among the starts is `COARSE_START`, unless the
-        search was over with coarse groups.
+        The best placement and the finalists, of groups. The starts include `COARSE_START`, unless
+        the search ended with coarse groups.
 
     Raises:
         ValueError: the budget is not positive, or an argument does not fit the problem.
@@ -84,16 +84,16 @@ def refined_search(
             report=report,
         )
 
-    def used(elapsed_secs: float, num_simulated: int) -> float:
+    def compute_share(elapsed_secs: float, num_simulated: int) -> float:
         return min(1.0, max(elapsed_secs / max_secs, num_simulated / max_simulated))
 
     def report_coarse(progress: AutoProgress) -> None:
         if report is not None:
-            share = used(progress.elapsed_secs, progress.num_simulated)
-            best = _lifted(progress.best, clusters)
+            share = compute_share(progress.elapsed_secs, progress.num_simulated)
+            best = _expand(progress.best, clusters)
             report(dataclasses.replace(progress, best=best, share=share))
 
-    coarse = _lifted_result(
+    coarse = _expand_result(
         search(
             dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
             merge_group_graph(groups, clusters),
@@ -102,7 +102,7 @@ def refined_search(
                 1.0,
                 min(config.coarse_budget * max_simulated, config.coarse_placements * num_clusters),
             ),
-            starts=_coarse_starts(starts, clusters),
+            starts=_select_coarse_starts(starts, clusters),
             report=report_coarse,
         ),
         clusters,
@@ -110,10 +110,10 @@ def refined_search(
     left_secs = max_secs - coarse.elapsed_secs
     left_simulated = max_simulated - coarse.num_simulated
     if coarse.interrupted or left_secs <= 0 or left_simulated < 1:
-        return _with_starts(
+        return _include_starts(
             dataclasses.replace(
                 coarse,
-                # Of coarse groups less is possible.
+                # The results for coarse groups do not hold for the groups inside them.
                 lower_bound_secs=float(lower_bounds(problem).step_secs),
                 is_near_bound=False,
                 is_optimal=False,
@@ -126,7 +126,7 @@ def refined_search(
         if report is not None:
             elapsed_secs = progress.elapsed_secs + coarse.elapsed_secs
             num_simulated = progress.num_simulated + coarse.num_simulated
-            share = used(elapsed_secs, num_simulated)
+            share = compute_share(elapsed_secs, num_simulated)
             report(AutoProgress(progress.best, share, num_simulated, elapsed_secs))
 
     fine = search(
@@ -138,26 +138,26 @@ def refined_search(
         clusters=clusters,
         report=report_fine,
     )
-    return _joined(coarse, fine)
+    return _merge_results(coarse, fine)
 
 
-def _lifted(found: Found, clusters: np.ndarray) -> Found:
-    """Gives each group the device of its coarse group."""
+def _expand(found: Found, clusters: np.ndarray) -> Found:
+    """Expands a placement of coarse groups to one of the groups in them."""
     return dataclasses.replace(found, placement=found.placement[clusters])
 
 
-def _lifted_result(coarse: AutoResult, clusters: np.ndarray) -> AutoResult:
-    """Turns the result of placing coarse groups into one of the groups in them."""
+def _expand_result(coarse: AutoResult, clusters: np.ndarray) -> AutoResult:
+    """Expands the result of a search with coarse groups to one with the groups in them."""
     return dataclasses.replace(
         coarse,
-        best=_lifted(coarse.best, clusters),
-        finalists=tuple(_lifted(found, clusters) for found in coarse.finalists),
-        starts=tuple((name, _lifted(found, clusters)) for name, found in coarse.starts),
+        best=_expand(coarse.best, clusters),
+        finalists=tuple(_expand(found, clusters) for found in coarse.finalists),
+        starts=tuple((name, _expand(found, clusters)) for name, found in coarse.starts),
     )
 
 
-def _joined(coarse: AutoResult, fine: AutoResult) -> AutoResult:
-    """Adds what was found with coarse groups to the result of the search that went on from it."""
+def _merge_results(coarse: AutoResult, fine: AutoResult) -> AutoResult:
+    """Adds the result with coarse groups to that of the search that refined it."""
     finalists = {
         found.placement.tobytes(): found
         for found in sorted([*fine.finalists, *coarse.finalists], key=lambda each: each.rank)
@@ -173,21 +173,21 @@ def _joined(coarse: AutoResult, fine: AutoResult) -> AutoResult:
     )
 
 
-def _with_starts(
+def _include_starts(
     result: AutoResult, problem: PlacementProblem, starts: Sequence[tuple[str, np.ndarray]]
 ) -> AutoResult:
-    """Puts the best start into the result of a search that has not seen all, if it is better."""
+    """Adds the best start to the result of a search that may have skipped starts, if better."""
     if not starts:
         return result
     placements = np.stack([placement for _, placement in starts]).astype(np.int32)
-    found = simulate_found(problem, Simulator(problem), placements)
+    found = simulate_candidates(problem, Simulator(problem), placements)
     best = min([result.best, *found], key=lambda each: each.rank)
     if best is result.best:
         return result
     return dataclasses.replace(result, best=best, finalists=(best, *result.finalists))
 
 
-def _coarse_starts(
+def _select_coarse_starts(
     starts: Iterable[tuple[str, np.ndarray]], clusters: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the starts that have each coarse group on one device."""

@@ -1,4 +1,4 @@
-"""Makes room on devices that hold too much."""
+"""A repair of moves that overfill devices."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import functools
 
 import numpy as np
 
-from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["MemoryRepair"]
 
-# More groups than this are not moved to make room for one move.
-_MAX_GROUPS = 32
-# Groups that are looked at to be sent away, and those to come back for them, where none just goes.
-_MAX_SENT, _MAX_TAKEN = 32, 256
+_MAX_MOVED_GROUPS = 32
+_MAX_EXCHANGED_GROUPS, _MAX_EXCHANGE_PARTNERS = 32, 256
 
 
 class MemoryRepair:
-    """Sends groups away from devices that hold too much, to devices that have room.
+    """Moves groups from overfull devices to devices that have room.
 
-    Where no device has room enough, groups change places with smaller ones. How much a group holds
-    is an estimate, so what comes out may still not fit.
+    Where no device has enough room, groups change places with smaller ones. The memory of a group
+    is an estimate, so the result may still not fit.
     """
 
     def __init__(
@@ -30,9 +28,9 @@ class MemoryRepair:
         """Prepares to repair.
 
         Args:
-            problem: what is placed.
+            problem: the placement problem.
             legal: bool [num_groups, num_devices], true where a group may go.
-            seed: of the choice of groups.
+            seed: seeds the choice of groups.
         """
         self._problem = problem
         self._legal = legal
@@ -40,8 +38,8 @@ class MemoryRepair:
 
     @functools.cached_property
     def _held_bytes(self) -> np.ndarray:
-        """What each group holds, about; takes as long as many simulations, and is seldom needed."""
-        memories = group_memories(self._problem)
+        """Estimates of the memory of each group, computed late because that is slow."""
+        memories = estimate_group_memories(self._problem)
         held_bytes: np.ndarray = np.max([memory.kept_bytes for memory in memories], axis=0)
         return held_bytes
 
@@ -57,10 +55,10 @@ class MemoryRepair:
 
         Args:
             placement: int32 [num_groups], before the change.
-            groups: int32 [num_changed], the groups that go elsewhere.
-            devices: int32 [num_changed], where they go.
-            peak_bytes: int64 [num_devices], what the devices hold after the change.
-            capacities: int64 [num_devices], what they can hold.
+            groups: int32 [num_changed], the moved groups.
+            devices: int32 [num_changed], their new devices.
+            peak_bytes: int64 [num_devices], the peaks of the devices after the change.
+            capacities: int64 [num_devices], the memory of the devices.
 
         Returns:
             The change with further groups, none twice; None if no room was found.
@@ -74,8 +72,8 @@ class MemoryRepair:
         for device in np.flatnonzero(room < 0).tolist():
             there = np.flatnonzero((after == device) & ~fixed & (self._held_bytes > 0))
             self._random.shuffle(there)
-            # Of what was drawn, what is just large enough comes first.
-            there = there[: 8 * _MAX_GROUPS]
+            # Try the smallest group that frees enough memory first.
+            there = there[: 8 * _MAX_MOVED_GROUPS]
             enough = self._held_bytes[there] >= -room[device]
             there = there[np.lexsort([np.where(enough, self._held_bytes[there], 0), ~enough])]
             for group in there.tolist():
@@ -92,11 +90,11 @@ class MemoryRepair:
                 room[to] -= held
                 room[device] += held
                 sent.append(group)
-                if len(sent) > _MAX_GROUPS:
+                if len(sent) > _MAX_MOVED_GROUPS:
                     return None
             while room[device] < 0:
-                swap = self._swap(device, after, fixed, room)
-                if swap is None or len(sent) + 2 > _MAX_GROUPS:
+                swap = self._choose_swap(device, after, fixed, room)
+                if swap is None or len(sent) + 2 > _MAX_MOVED_GROUPS:
                     return None
                 group, other = swap
                 moved = self._held_bytes[group] - self._held_bytes[other]
@@ -111,18 +109,18 @@ class MemoryRepair:
             np.concatenate([devices, after[further]]).astype(np.int32),
         )
 
-    def _swap(
+    def _choose_swap(
         self, device: int, after: np.ndarray, fixed: np.ndarray, room: np.ndarray
     ) -> tuple[int, int] | None:
         """Chooses a group of a device, and a smaller one elsewhere to change places with.
 
-        Just large enough is the difference if possible, else as large as possible.
+        The difference of their sizes is the smallest that frees enough memory, else the largest.
         """
         is_free = ~fixed
         groups = np.flatnonzero(is_free & (after == device) & (self._held_bytes > 0))
         others = np.flatnonzero(is_free & (after != device) & self._legal[:, device])
-        groups = self._random.permutation(groups)[:_MAX_SENT]
-        others = self._random.permutation(others)[:_MAX_TAKEN]
+        groups = self._random.permutation(groups)[:_MAX_EXCHANGED_GROUPS]
+        others = self._random.permutation(others)[:_MAX_EXCHANGE_PARTNERS]
         if not len(groups) or not len(others):
             return None
         moved = self._held_bytes[groups][:, None] - self._held_bytes[others]
@@ -131,7 +129,7 @@ class MemoryRepair:
         if not allowed.any():
             return None
         needed = -room[device]
-        # What is enough is better than what is not.
+        # Prefer exchanges that free enough memory.
         worth = np.where(moved >= needed, needed - moved, moved - np.iinfo(np.int64).max)
         at = int(np.argmax(np.where(allowed, worth, np.iinfo(np.int64).min)))
         row, column = divmod(at, len(others))

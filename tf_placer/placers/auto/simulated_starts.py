@@ -1,4 +1,4 @@
-"""What the starts of a search take, and how the best of them are made to fit."""
+"""The simulated starts of a search, and repacked versions of the best of them that fit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["SimulatedStarts"]
 
-# What making a start fit may take of the time, starts included; how often one is packed again, and
-# how often from scratch.
-_FIT_SHARE = 0.5
-_REPAIRS = 20
-_PACKINGS = 100
+_MAX_SHARE_UNTIL_FITTING = 0.5
+_MAX_REPACKS_PER_START = 20
+_MAX_PACKINGS_FROM_SCRATCH = 100
 _BATCH = 16
 
 
@@ -24,7 +22,7 @@ class SimulatedStarts:
     """Simulates starts as long as there is time for them.
 
     Attributes:
-        found: what the placements take that were simulated so far, and their names.
+        found: the candidates simulated so far, and their names.
     """
 
     def __init__(
@@ -34,17 +32,17 @@ class SimulatedStarts:
         left: Callable[[], float],
         max_share: float,
     ) -> None:
-        """Simulates nothing yet.
+        """Prepares to simulate.
 
         Args:
-            simulate: tells what placements take, int32 [count, num_groups].
-            progress: how much of the budget of the search is used, from 0 to 1.
-            left: how many placements may still be simulated.
-            max_share: of the budget, for the starts.
+            simulate: simulates placements, int32 [count, num_groups].
+            progress: returns the used share of the budget of the search, from 0 to 1.
+            left: returns the number of placements that may still be simulated.
+            max_share: the share of the budget for the starts.
         """
         self._simulate = simulate
         self._progress = progress
-        self._left = left
+        self._count_left = left
         self._max_share = max_share
         self._known: set[bytes] = set()
         self.found: list[tuple[Found, str]] = []
@@ -53,14 +51,14 @@ class SimulatedStarts:
         """Simulates all starts that there is time for; the first one in any case.
 
         Args:
-            starts: names and placements, int32 [num_groups], made one after the other.
+            starts: names and placements, int32 [num_groups]; each may take seconds to generate.
         """
         batch: list[tuple[str, np.ndarray]] = []
-        for name, placement in starts:  # Making the next one may take seconds.
+        for name, placement in starts:
             if placement.tobytes() not in self._known:
                 self._known.add(placement.tobytes())
                 batch.append((name, placement))
-            if len(batch) >= min(_BATCH if self.found else 1, self._left()):
+            if len(batch) >= min(_BATCH if self.found else 1, self._count_left()):
                 self._add_batch(batch)
                 batch = []
             if self._progress() >= self._max_share:
@@ -71,20 +69,20 @@ class SimulatedStarts:
     def make_fit(
         self, problem: PlacementProblem, legal: np.ndarray, *, count: int, seed: int
     ) -> None:
-        """Packs anew the starts that come closest to fitting, and then from scratch.
+        """Repacks the starts that come closest to fitting, and then packs from scratch.
 
         Args:
-            problem: what is placed.
+            problem: the placement problem.
             legal: bool [num_groups, num_devices], true where a group may go.
-            count: how many starts are packed anew.
-            seed: of everything random.
+            count: the number of starts to repack.
+            seed: seeds the packers.
         """
         packers = [Packer(problem, legal, seed, only_resident=is_sure) for is_sure in (False, True)]
         closest = self.found[:count]
         tries = [(packer, found, name) for found, name in closest for packer in packers]
-        for number in range(len(tries) + _PACKINGS):
+        for number in range(len(tries) + _MAX_PACKINGS_FROM_SCRATCH):
             fits = any(not found.excess_bytes for found, _ in self.found)
-            if self._progress() >= (self._max_share if fits else _FIT_SHARE):
+            if self._progress() >= (self._max_share if fits else _MAX_SHARE_UNTIL_FITTING):
                 break
             if number < len(tries):
                 packer, found, name = tries[number]
@@ -93,8 +91,8 @@ class SimulatedStarts:
             else:
                 packer, name = packers[number % len(packers)], "packing"
                 found = self._add_one(name, packer.pack(closest[0][0].placement))
-            for _ in range(_REPAIRS):
-                if not found.excess_bytes or self._left() < 1:
+            for _ in range(_MAX_REPACKS_PER_START):
+                if not found.excess_bytes or self._count_left() < 1:
                     break
                 placement = packer.repack(found.placement, found.peak_bytes)
                 if (placement == found.placement).all():
@@ -103,7 +101,7 @@ class SimulatedStarts:
         self._sort()
 
     def best(self) -> tuple[tuple[str, Found], ...]:
-        """Lists the best of each name, best first."""
+        """Lists the best start of each name, best first."""
         best: dict[str, Found] = {}
         for found, name in sorted(self.found, key=lambda pair: pair[0].rank):
             best.setdefault(name, found)

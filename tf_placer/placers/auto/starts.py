@@ -1,4 +1,4 @@
-"""Where the search starts: what every placer that does not search proposes."""
+"""The starts of the search: proposals of the placers whose registry entry has `seeds_auto`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from tf_placer.placers.registry import PLACERS
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 
-__all__ = ["starting_placements"]
+__all__ = ["propose_starts"]
 
-# More proposals of one placer than this are not asked for.
-_MAX_PROPOSALS = 64
+_MAX_PROPOSALS_PER_PLACER = 64
 
 
-def starting_placements(
+def propose_starts(
     problem: PlacementProblem, groups: GroupGraph, seed: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Proposes the placements of all that seed `auto`: those of all in turn, and then the others.
+    """Proposes the placements of all placers that seed `auto`.
+
+    Each placer first proposes as many placements as its registry entry says. When all placers had
+    their turn, each proposes the rest of its placements.
 
     Args:
-        problem: what is placed.
+        problem: the placement problem.
         groups: its groups.
-        seed: of the heuristics.
+        seed: seeds the heuristics.
 
     Yields:
         The name of a heuristic, and int32 [num_groups]. The same placement may come several times.
@@ -38,20 +40,20 @@ def starting_placements(
     for name, entry in PLACERS.items():
         if not entry.seeds_auto:
             continue
-        at_once = min(entry.seeds_auto, _MAX_PROPOSALS)
+        at_once = min(entry.seeds_auto, _MAX_PROPOSALS_PER_PLACER)
         try:
             placer = make_placer(name, groups, legal, seed=seed, problem=problem)
         except ImportError as error:  # A library that is not installed.
             logging.info("no starts of %s: %s", name, error)
             continue
-        yield from _proposals(placer, 0, at_once)
+        yield from _generate_proposals(placer, 0, at_once)
         later.append((placer, at_once))
     for placer, first in later:
-        yield from _proposals(placer, first, _MAX_PROPOSALS)
+        yield from _generate_proposals(placer, first, _MAX_PROPOSALS_PER_PLACER)
 
 
-def _proposals(placer: Placer, first: int, end: int) -> Iterator[tuple[str, np.ndarray]]:
-    # One by one: whoever takes them may stop between any two.
+def _generate_proposals(placer: Placer, first: int, end: int) -> Iterator[tuple[str, np.ndarray]]:
+    # Request proposals one by one, because the caller may stop after any of them.
     for number in range(first, end):
         proposed = placer.propose(number + 1)
         if len(proposed) <= number:

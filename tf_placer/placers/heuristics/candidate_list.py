@@ -1,4 +1,4 @@
-"""Placers that know all their proposals from the start."""
+"""The base of placers that propose a fixed list of placements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["CandidateList"]
 
 
 class CandidateList(Placer):
-    """Proposes a fixed list of placements, each until it was measured, and then nothing more.
+    """Proposes each placement of a fixed list until it was measured.
 
-    A candidate is made when it is first asked for, since some take seconds to make.
+    Candidates are generated on demand, because some take seconds to generate.
     """
 
     def __init__(
@@ -27,15 +27,15 @@ class CandidateList(Placer):
         seed: int,
         candidates: Iterable[np.ndarray],
     ) -> None:
-        """Makes the list.
+        """Prepares the list.
 
         Args:
             groups: see `Placer`.
             legal: see `Placer`.
             seed: see `Placer`.
             candidates: int [num_groups] each, a wanted device per group. A group that may not go
-                where it is wanted goes to its first legal device instead; placements that are then
-                the same are proposed once.
+                to its wanted device goes to its first legal device instead; placements that become
+                equal by that are proposed once.
         """
         super().__init__(groups, legal, seed=seed)
         self._first_legal = legal.argmax(axis=1)
@@ -56,7 +56,7 @@ class CandidateList(Placer):
         return np.concatenate([empty, *(row[None] for row in self._waiting.values())])[:count]
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
-        """Strikes measured placements off the list; see `Placer.observe`."""
+        """Removes measured placements from the list; see `Placer.observe`."""
         for placement in placements.astype(np.int32):
             key = placement.tobytes()
             self._made_or_measured.add(key)

@@ -9,16 +9,16 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 
-__all__ = ["Contiguous", "equal_cuts"]
+__all__ = ["Contiguous", "cut_equally"]
 
 
 class Contiguous(CandidateList):
     """Cuts the sequence of layers into one contiguous part per device.
 
-    Proposes the parts of equal numbers of layers, of equal numbers of operations and of equal
-    work, with the devices in order, and the same with the devices reversed. If there are more than
-    two devices, all of that comes first without device 0, which is the CPU of the process that
-    holds the session and slow beside GPUs.
+    Proposes parts of equal numbers of layers, of equal numbers of operations and of equal work,
+    with the devices in order, and the same with the devices reversed. If there are more than two
+    devices, the proposals without device 0 come first: it is the CPU of the process that holds the
+    session, and slow beside GPUs.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -28,12 +28,12 @@ class Contiguous(CandidateList):
     name = "expert"
 
     def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
-        """Makes the proposals; see `Placer`."""
-        candidates = _candidates(groups, num_devices=legal.shape[-1])
+        """Prepares the proposals; see `Placer`."""
+        candidates = _generate_candidates(groups, num_devices=legal.shape[-1])
         super().__init__(groups, legal, seed=seed, candidates=candidates)
 
 
-def _candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]:
+def _generate_candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]:
     """Yields the wanted device of every group, int [num_groups], cut by cut."""
     layer_numbers, layers = np.unique(groups.layers, return_inverse=True)
     num_operations = groups.type_counts.sum(axis=1)
@@ -44,37 +44,37 @@ def _candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]
     ]
     everywhere = np.arange(num_devices)
     for devices in [everywhere[1:], everywhere] if num_devices > 2 else [everywhere]:
-        cuts = [equal_cuts(weight, len(devices))[layers] for weight in weights]
+        cuts = [cut_equally(weight, len(devices))[layers] for weight in weights]
         yield from (devices[cut] for cut in cuts)
         yield from (devices[::-1][cut] for cut in cuts)
 
 
-def equal_cuts(weights: np.ndarray, num_parts: int) -> np.ndarray:
+def cut_equally(weights: np.ndarray, num_parts: int) -> np.ndarray:
     """Cuts a sequence into contiguous parts whose weights are as equal as possible.
 
-    The sum of the squared weights of the parts is the least possible; of several such cuts, the
-    one with the longest first parts is taken. No part is empty unless there are fewer items than
-    parts; then every item is a part of its own.
+    The sum of the squared weights of the parts is minimal; of several such cuts, the one with the
+    longest first parts is chosen. No part is empty unless there are fewer items than parts; then
+    every item is a part of its own.
 
     Args:
         weights: float64 [num_items], not negative.
-        num_parts: at most how many parts.
+        num_parts: the number of parts.
 
     Returns:
         int64 [num_items], the part of each item, from 0 and never decreasing.
 
     Example:
-        >>> equal_cuts(np.array([1.0, 1.0, 10.0]), 2).tolist()
+        >>> cut_equally(np.array([1.0, 1.0, 10.0]), 2).tolist()
         [0, 0, 1]
     """
     num_items = len(weights)
     num_parts = min(num_parts, num_items)
     ends = np.concatenate([[0.0], np.cumsum(weights)])
-    # least[i] is the least sum of squares of the first i items in the parts made so far.
+    # least[i] is the least sum of squares when the first i items are cut into `part` parts.
     least = np.where(np.arange(num_items + 1) == 0, 0.0, np.inf)
     last_cuts = np.zeros([num_parts, num_items + 1], np.int64)
     for part in range(num_parts):
-        least, last_cuts[part] = _with_one_more_part(least, ends)
+        least, last_cuts[part] = _add_part(least, ends)
     parts = np.zeros(num_items, np.int64)
     end = num_items
     for part in reversed(range(num_parts)):
@@ -83,12 +83,12 @@ def equal_cuts(weights: np.ndarray, num_parts: int) -> np.ndarray:
     return parts
 
 
-def _with_one_more_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the least sums of squares with one more part, and where that begins.
+def _add_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the least sums of squares with one more part, and the begin of that part.
 
-    The best cut never moves back as items are added, because squares are convex. So half-way items
-    come first, all of a depth at once, and tell between which cuts those of the others are: steps
-    and space are n log n and n in the number of items.
+    The best cut never moves back as items are added, because squares are convex. Divide and
+    conquer therefore processes middle items first, all of a depth at once, whose cuts bound those
+    of the others: time and space are O(n log n) and O(n) in the number of items.
 
     Args:
         least: float64 [num_items + 1], the least sum of squares of the first i items.
@@ -99,7 +99,7 @@ def _with_one_more_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray
     """
     count = len(ends)
     longer, cuts = np.full(count, np.inf), np.zeros(count, np.int64)
-    # Items from `first` to before `last` are to be cut at `low` to `high`.
+    # The best cuts of items in [first, last) are in [low, high].
     first, last = np.array([1]), np.array([count])
     low, high = np.array([0]), np.array([count - 1])
     while len(first):

@@ -1,4 +1,4 @@
-"""Earliest task first: always the operation that can start first, where it can start first."""
+"""Earliest task first: a list scheduler that always takes the operation that can start first."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from tf_placer.placers.heuristics.group_binding import GroupBinding
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
 
-__all__ = ["earliest_task_first"]
+__all__ = ["schedule_earliest_first"]
 
 _NONE = -1
 
 
-def earliest_task_first(
+def schedule_earliest_first(
     costs: ScheduleCosts, binding: GroupBinding, *, favorites: Sequence[int] | None = None
 ) -> tuple[list[int], list[float], list[float]]:
     """Schedules all operations.
 
-    Of all operations whose inputs are scheduled, and all devices that they may go to and fit on,
-    the pair comes next that can start first; ties go to what is first in topological order, and
-    then to the device where it ends first. If an operation fits nowhere, it is scheduled once
-    nothing else can be, where least room is missing.
+    Of all pairs of an operation whose inputs are scheduled and a device that it may go to and fits
+    on, the pair that can start first is scheduled next; ties go to the first operation in
+    topological order, and then to the device where it ends first. An operation that fits nowhere
+    is scheduled when no other operation is left, on the device with the smallest lack of memory.
 
     With favorite children, a device whose last operation has a favorite that can start there no
     later than elsewhere waits for it, and meanwhile takes only urgent operations: those that could
-    start anywhere by then.
+    start on any device by then.
 
     Args:
-        costs: of the operations.
-        binding: what the groups may be bound to; they are bound to where they go.
-        favorites: for each operation its favorite among those that wait for it, -1 if it has
-            none; None if none has.
+        costs: the costs of the operations.
+        binding: the allowed devices of the groups; binds the groups to the chosen devices.
+        favorites: for each operation its favorite among its followers, -1 if it has none; None
+            for a schedule without favorites.
 
     Returns:
         For each operation its device, start and end, in seconds.
@@ -43,29 +43,29 @@ def earliest_task_first(
 
 
 class _Queue:
-    """The operations that a device could take next, earliest first."""
+    """The operations that a device could run next, earliest first."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[float, int, int]] = []  # (ready time, place in order, operation)
         self._ready: list[tuple[int, int]] = []
 
     def add(self, ready_secs: float, place: int, operation: int) -> None:
-        """Adds an operation whose inputs are there at some time."""
+        """Adds an operation whose inputs arrive at a time."""
         heapq.heappush(self._waiting, (ready_secs, place, operation))
 
     def move_ready(self, now_secs: float) -> None:
-        """Turns to the time at which the device is free."""
+        """Marks the operations that are ready when the device is free."""
         while self._waiting and self._waiting[0][0] <= now_secs:
             heapq.heappush(self._ready, heapq.heappop(self._waiting)[1:])
 
-    def first(self, now_secs: float) -> tuple[float, int, int] | None:
-        """Finds what can start first: (start, place in order, operation); None if nothing can."""
+    def find_first(self, now_secs: float) -> tuple[float, int, int] | None:
+        """Finds the operation that can start first: (start, place in order, operation) or None."""
         if self._ready:
             return (now_secs, *self._ready[0])
         return self._waiting[0] if self._waiting else None
 
     def drop_first(self) -> None:
-        """Forgets what `first` returned."""
+        """Removes the operation that `find_first` returned."""
         if self._ready:
             heapq.heappop(self._ready)
         else:
@@ -87,22 +87,23 @@ class _Schedule:
         for place, operation in enumerate(costs.order):
             self._places[operation] = place
         self._missing = [len(inputs) for inputs in costs.inputs]
-        # When the inputs of an operation that can be scheduled are on each of its devices.
+        # For an operation that can be scheduled, the arrival of its inputs on each device.
         self._arrivals: list[dict[int, float]] = [{} for _ in costs.order]
         self._slots = [[0.0] * min(slots, count) for slots in costs.slots]
         self._last = [_NONE] * len(costs.slots)
         self._queues = [_Queue() for _ in costs.slots]
         self._urgent = [_Queue() for _ in costs.slots]
-        self._unscheduled: list[tuple[int, int]] = []  # A heap; some are scheduled since.
+        # A heap, from which scheduled operations are removed late.
+        self._unscheduled: list[tuple[int, int]] = []
         for operation in costs.order:
             if not self._missing[operation]:
                 self._add(operation)
 
     def take_next(self) -> None:
-        """Schedules one more operation."""
+        """Schedules the next operation."""
         best: tuple[float, int, float, int] | None = None
         for device in range(len(self._slots)):
-            found = self._next_on(device)
+            found = self._find_next(device)
             if found is not None:
                 start, place, operation = found
                 end = start + self._costs.secs[operation][device]
@@ -124,11 +125,11 @@ class _Schedule:
                 self._add(follower)
 
     def _add(self, operation: int) -> None:
-        """Adds an operation that can be scheduled from now on."""
+        """Adds an operation whose inputs are now scheduled."""
         place = self._places[operation]
         arrivals = {
             device: self._costs.arrival_secs(operation, device, self.devices, self.ends)
-            for device in self._binding.allowed(self._costs.groups[operation])
+            for device in self._binding.list_allowed(self._costs.groups[operation])
         }
         self._arrivals[operation] = arrivals
         heapq.heappush(self._unscheduled, (place, operation))
@@ -137,24 +138,24 @@ class _Schedule:
             if self._favorites is not None:
                 self._urgent[device].add(max(arrivals.values()), place, operation)
 
-    def _next_on(self, device: int) -> tuple[float, int, int] | None:
-        """Finds what can start first on a device: (start, place in order, operation), if any."""
-        favorite = self._awaited(device)
+    def _find_next(self, device: int) -> tuple[float, int, int] | None:
+        """Finds the next operation on a device: (start, place in order, operation) or None."""
+        favorite = self._find_awaited(device)
         if favorite == _NONE:
-            return self._first(self._queues[device], device)
+            return self._find_first(self._queues[device], device)
         start = max(self._slots[device][0], self._arrivals[favorite][device])
-        urgent = self._first(self._urgent[device], device)
+        urgent = self._find_first(self._urgent[device], device)
         if urgent is not None and urgent[0] < start:
             return urgent
         return start, self._places[favorite], favorite
 
-    def _first(self, queue: _Queue, device: int) -> tuple[float, int, int] | None:
+    def _find_first(self, queue: _Queue, device: int) -> tuple[float, int, int] | None:
         now_secs = self._slots[device][0]
         queue.move_ready(now_secs)
-        while (found := queue.first(now_secs)) is not None:
+        while (found := queue.find_first(now_secs)) is not None:
             if self._can_go(found[2], device):
                 return found
-            # Rooms only become smaller, so it never can again.
+            # Free memory only shrinks, so the operation never fits on this device again.
             queue.drop_first()
         return None
 
@@ -163,8 +164,8 @@ class _Schedule:
             self._costs.groups[operation], device
         )
 
-    def _awaited(self, device: int) -> int:
-        """Finds the favorite child that a device waits for; -1 if it waits for none."""
+    def _find_awaited(self, device: int) -> int:
+        """Finds the favorite child that a device waits for, or -1."""
         if self._favorites is None or self._last[device] == _NONE:
             return _NONE
         favorite = self._favorites[self._last[device]]
@@ -179,11 +180,11 @@ class _Schedule:
         return favorite if starts[device] <= min(starts.values()) else _NONE
 
     def _force_first(self) -> None:
-        """Binds the first operation that fits nowhere to where least room is missing."""
+        """Binds the first unscheduled operation to the device with the smallest lack of memory."""
         while self.devices[self._unscheduled[0][1]] != _NONE:
             heapq.heappop(self._unscheduled)
         group = self._costs.groups[self._unscheduled[0][1]]
-        (device,) = self._binding.choices(group)
+        (device,) = self._binding.list_choices(group)
         self._binding.bind(group, device)
         for place, operation in self._unscheduled:
             if self._costs.groups[operation] == group and self.devices[operation] == _NONE:

@@ -1,4 +1,4 @@
-"""Favorite children: which operation should follow another on its device."""
+"""Favorite children: for each operation the one that should follow it on its device."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Any
 import numpy as np
 from scipy import optimize, sparse
 
-from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts, mean_link, mean_secs
+from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts, average_link, average_secs
 
-__all__ = ["favorite_children"]
+__all__ = ["find_favorite_children"]
 
-# Rounding errors of the solver must not make two favorites of one.
-_HALF = 0.5 - 1e-6
+# Slightly below a half, so that rounding errors of the solver cannot give an operation two
+# favorites.
+_MAX_DELAY_OF_FAVORITE = 0.5 - 1e-6
 
 
-def favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[int], float]:
+def find_favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[int], float]:
     """Finds favorite children by a linear program.
 
-    The program schedules on as many devices as it likes: an operation starts after those that it
-    waits for and, unless it is the favorite of one, after the transfer from it. Every operation
-    has one favorite at most and is the favorite of one at most; the program may share that out,
-    and what has more than half of it counts. Operations take their mean seconds on the devices
-    that they may go to, and transfers those on an average link; what is sent in a group, and
-    signals, take no time.
+    The program schedules on an unlimited number of devices: an operation starts after its inputs
+    and, unless it is the favorite of their producer, after the transfer from there. Every operation
+    has at most one favorite and is the favorite of at most one; the relaxed program may assign
+    fractions of a favorite, of which those above a half count. Operations take their mean seconds
+    on the devices that they may go to, and transfers those of an average link; transfers within a
+    group, and signals, take no time.
 
     Args:
-        costs: of the operations.
-        allowed: bool [num_groups, num_devices], where groups may go.
+        costs: the costs of the operations.
+        allowed: bool [num_groups, num_devices], true where a group may go.
 
     Returns:
-        For each operation its favorite, -1 if it has none; and the length of the schedule, in
-        seconds: if no transfer takes longer than any operation, no schedule is shorter.
+        For each operation its favorite or -1; and the length of the schedule, in seconds. It is a
+        lower bound of all schedules if no transfer takes longer than any operation.
 
     Raises:
         RuntimeError: the program could not be solved.
@@ -41,8 +42,8 @@ def favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[i
         with small communication delays, ETFA 1995; Jeon et al., Baechi: Fast Device Placement of
         Machine Learning Graphs, SoCC 2020.
     """
-    secs = np.array(mean_secs(costs, allowed))
-    latency_secs, secs_per_byte = mean_link(costs, allowed)
+    secs = np.array(average_secs(costs, allowed))
+    latency_secs, secs_per_byte = average_link(costs, allowed)
     edges = [
         (before, after, size > 0 and costs.groups[before] != costs.groups[after], size)
         for after, inputs in enumerate(costs.inputs)
@@ -54,21 +55,22 @@ def favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[i
     # The tolerances of the solver are absolute.
     unit_secs = max(float(secs.mean()), np.finfo(np.float64).tiny)
 
-    def one_per_row(columns: np.ndarray, width: int) -> Any:
+    def build_selection(columns: np.ndarray, width: int) -> Any:
         rows = np.arange(len(columns))
         return sparse.csr_array((np.ones(len(columns)), (rows, columns)), (len(columns), width))
 
     count = len(secs)
-    first, last = one_per_row(befores, count), one_per_row(afters, count)
+    first, last = build_selection(befores, count), build_selection(afters, count)
     column = np.ones([count, 1])
     sent = sparse.csr_array(
         (transfers / unit_secs, (crossing, np.arange(len(crossing)))), (len(edges), len(crossing))
     )
-    # Variables: what each crossing edge lacks of being a favorite, the starts, and the length.
+    # Variables: the share of its transfer that each crossing edge waits for, which is 0 for a
+    # favorite; the starts; and the length.
     conditions = [
         [sent, first - last, None],
         [None, sparse.eye_array(count), -column],
-        [-first[crossing].T, None, None],  # All edges of an operation but one lack all.
+        [-first[crossing].T, None, None],  # All edges of an operation but one wait in full.
         [-last[crossing].T, None, None],
     ]
     limits = [
@@ -91,6 +93,6 @@ def favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[i
     if solved.status:
         raise RuntimeError(f"placer 'm_sct' could not solve its linear program: {solved.message}")
     favorites = [-1] * count
-    for edge in crossing[solved.x[: len(crossing)] < _HALF].tolist():
+    for edge in crossing[solved.x[: len(crossing)] < _MAX_DELAY_OF_FAVORITE].tolist():
         favorites[befores[edge]] = int(afters[edge])
     return favorites, float(solved.fun) * unit_secs

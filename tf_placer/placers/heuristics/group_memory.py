@@ -1,4 +1,4 @@
-"""What groups hold in memory, before it is known where they go."""
+"""Estimates of the memory of groups before they are placed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from graph_passes.util.topological_order import topological_order
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["GroupMemory", "group_memories", "held_bytes"]
+__all__ = ["GroupMemory", "compute_peak_bytes", "estimate_group_memories"]
 
-_NUM_INSTANTS = 4
-# Among how many instants those are looked for.
-_NUM_LOOKS = 64
+_MAX_INSTANTS = 4
+_NUM_CANDIDATE_INSTANTS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupMemory:
-    """What each group adds to the memory of its device at some instant.
+    """The memory that each group adds to its device at some instant.
+
+    Tensors here are those alive at the instant that other groups still need.
 
     Attributes:
-        kept_bytes: int64 [num_groups], what it holds then.
-        temporary_bytes: int64 [num_groups], the most that one of its operations holds beside that
-            while it runs. Operations of a device share the room for it.
-        tensor_groups: int32 [num_tensors], the groups that make the tensors between groups that
-            are there then.
-        tensor_bytes: int64 [num_tensors], what a copy of each holds on another device.
-        local_bytes: int64 [num_tensors], what each adds to what its group keeps.
-        reads: int64 [num_reads, 2], (number of such a tensor, another group that still needs it
-            then), none twice.
+        kept_bytes: int64 [num_groups], the bytes that each group holds.
+        temporary_bytes: int64 [num_groups], the most further bytes that an operation of the group
+            needs while it runs. The operations of a device share this memory.
+        tensor_groups: int32 [num_tensors], the group that makes each tensor.
+        tensor_bytes: int64 [num_tensors], the bytes of a copy of each on another device.
+        local_bytes: int64 [num_tensors], the bytes of each in `kept_bytes` of its group.
+        reads: int64 [num_reads, 2], the pairs (tensor, another group that still needs it), none
+            twice.
     """
 
     kept_bytes: np.ndarray
@@ -40,12 +40,12 @@ class GroupMemory:
     local_bytes: np.ndarray
     reads: np.ndarray
 
-    def on_devices(self, placement: np.ndarray, num_devices: int) -> np.ndarray:
-        """Computes what a placement holds.
+    def compute_held_bytes(self, placement: np.ndarray, num_devices: int) -> np.ndarray:
+        """Computes the memory of the devices in a placement at the instant.
 
         Args:
             placement: int [num_groups], the device of each group.
-            num_devices: how many devices there are.
+            num_devices: the number of devices.
 
         Returns:
             int64 [num_devices], bytes.
@@ -61,39 +61,39 @@ class GroupMemory:
         np.add.at(held, copies % num_devices, self.tensor_bytes[copies // num_devices])
         return held + temporary
 
-    def without_copies(self) -> GroupMemory:
-        """Makes the same as if copies on other devices held nothing."""
+    def drop_copies(self) -> GroupMemory:
+        """Copies this without the memory of copies on other devices."""
         return dataclasses.replace(self, reads=np.zeros([0, 2], np.int64))
 
 
-def held_bytes(
+def compute_peak_bytes(
     memories: Sequence[GroupMemory], placement: np.ndarray, num_devices: int
 ) -> np.ndarray:
-    """Computes the most that a placement holds at any of some instants.
+    """Computes the peak memory of the devices in a placement over some instants.
 
     Args:
-        memories: what groups hold at each instant.
+        memories: the memory of groups at each instant.
         placement: int [num_groups], the device of each group.
-        num_devices: how many devices there are.
+        num_devices: the number of devices.
 
     Returns:
         int64 [num_devices], bytes.
     """
-    held = [memory.on_devices(placement, num_devices) for memory in memories]
+    held = [memory.compute_held_bytes(placement, num_devices) for memory in memories]
     most: np.ndarray = np.max(held, axis=0)
     return most
 
 
-def group_memories(problem: PlacementProblem) -> list[GroupMemory]:
-    """Estimates what each group holds at the instants that matter.
+def estimate_group_memories(problem: PlacementProblem) -> list[GroupMemory]:
+    """Estimates the memory of each group at the instants of high memory use.
 
-    Its operations hold what is resident, and the tensors of them that are alive if a single device
-    runs everything in the order in which it becomes ready.
+    A group holds its resident memory and its tensors that are alive if a single device runs all
+    operations in the order in which they become ready.
 
     Returns:
-        What is held when most is alive, in training mostly what the forward pass keeps for the
-        backward pass or gradients that wait for their sum; and then at up to three instants at
-        which other groups hold more.
+        The memory at the instant when most bytes are alive, in training mostly activations kept
+        for the backward pass or gradients that wait for their sum; and then at up to three
+        instants at which other groups hold more.
 
     References:
         Jeon et al., Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020: memory of
@@ -104,31 +104,32 @@ def group_memories(problem: PlacementProblem) -> list[GroupMemory]:
     np.add.at(changes, lives.firsts, problem.local_bytes)
     np.subtract.at(changes, lives.lasts + 1, problem.local_bytes)
     chosen = [int(np.argmax(np.cumsum(changes)))]
-    others = np.linspace(0, problem.num_operations - 1, _NUM_LOOKS).astype(np.int64).tolist()
-    alive_bytes = {instant: lives.alive_bytes(instant) for instant in [*chosen, *others]}
+    places = np.linspace(0, problem.num_operations - 1, _NUM_CANDIDATE_INSTANTS)
+    others = places.astype(np.int64).tolist()
+    alive_bytes = {instant: lives.compute_alive_bytes(instant) for instant in [*chosen, *others]}
     most = alive_bytes[chosen[0]]
-    while len(chosen) < _NUM_INSTANTS:
+    while len(chosen) < _MAX_INSTANTS:
         more = {each: int(np.maximum(alive_bytes[each] - most, 0).sum()) for each in others}
         best = max(others, key=lambda instant: more[instant])
         if not more[best]:
             break
         chosen.append(best)
         most = np.maximum(most, alive_bytes[best])
-    return [lives.memory(instant) for instant in chosen]
+    return [lives.compute_memory(instant) for instant in chosen]
 
 
 class _Lives:
-    """When tensors are alive on a single device, counted in operations.
+    """The lifetimes of tensors on a single device, as places of operations in its order.
 
     Attributes:
-        firsts: int64 [num_tensors], the place of the operation that makes each.
+        firsts: int64 [num_tensors], the place of the operation that makes each tensor.
         lasts: int64 [num_tensors], the place of the last operation that reads it.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
         self._problem = problem
         places = np.empty(problem.num_operations, np.int64)
-        # First what has been ready for longest.
+        # Run the operation first that has been ready for longest.
         order = topological_order(problem.num_operations, problem.edges, "oldest")
         places[order] = np.arange(problem.num_operations)
         self._tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
@@ -139,17 +140,17 @@ class _Lives:
         self.lasts = self.firsts.copy()
         np.maximum.at(self.lasts, self._tensors, self._read_places)
 
-    def alive_bytes(self, instant: int) -> np.ndarray:
-        """Computes what each group's tensors hold while an operation runs: int64 [num_groups]."""
+    def compute_alive_bytes(self, instant: int) -> np.ndarray:
+        """Computes the bytes of each group's tensors at an instant, int64 [num_groups]."""
         alive = (self.firsts <= instant) & (instant <= self.lasts)
         held = np.zeros(self._problem.num_groups, np.int64)
         np.add.at(held, self._owners[alive], self._problem.local_bytes[alive])
         return held
 
-    def memory(self, instant: int) -> GroupMemory:
-        """Computes what groups hold while the operation at a place runs."""
+    def compute_memory(self, instant: int) -> GroupMemory:
+        """Computes the memory of groups while the operation at a place runs."""
         problem = self._problem
-        kept_bytes = self.alive_bytes(instant)
+        kept_bytes = self.compute_alive_bytes(instant)
         np.add.at(kept_bytes, problem.groups, problem.resident_bytes)
         temporary_bytes = np.zeros(problem.num_groups, np.int64)
         np.maximum.at(temporary_bytes, problem.groups, problem.temp_bytes)

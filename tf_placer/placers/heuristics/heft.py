@@ -1,4 +1,4 @@
-"""HEFT: the operation with the longest way to the end first, where it ends first."""
+"""HEFT: a list scheduler by the length of the critical path behind each operation."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.util.topological_order import longest_before
 from tf_placer.placers.heuristics.group_binding import GroupBinding
-from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.placers.heuristics.list_scheduler import (
     COMMUNICATION_WEIGHTS,
     MEMORY_SHARES,
     ListScheduler,
-    accelerators_first,
-    bound_placements,
-    legal_on,
+    generate_placements,
+    list_device_sets,
+    restrict_to_devices,
 )
 from tf_placer.placers.heuristics.schedule_costs import (
     ScheduleCosts,
-    mean_link,
-    mean_secs,
-    schedule_costs,
+    average_link,
+    average_secs,
+    read_schedule_costs,
 )
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["Heft", "heft_schedule", "upward_ranks"]
+__all__ = ["Heft", "compute_upward_ranks", "schedule_heft"]
 
 
 class Heft(ListScheduler):
     """Heterogeneous earliest finish time.
 
     Operations are scheduled in the order of their upward ranks, the mean seconds from their start
-    to the end of the step, each where it ends first; it may start in a gap between others.
+    to the end of the step, each on the device where it ends first; it may start in a gap between
+    others.
 
     Proposes the schedules on all devices and on all but the CPU, for several weights of the
     communication, each as published and then with the memory of the devices as a limit.
@@ -48,36 +49,35 @@ class Heft(ListScheduler):
 
     name = "heft"
 
-    def _placements(
+    def _generate_placements(
         self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
     ) -> Iterator[np.ndarray]:
-        memories = group_memories(problem)
+        memories = estimate_group_memories(problem)
         memory_bytes = np.array([device.memory_bytes for device in problem.devices], np.float64)
         no_limit = np.full(problem.num_devices, np.inf)
         limits = [no_limit, *(memory_bytes * share for share in MEMORY_SHARES)]
         for weight in COMMUNICATION_WEIGHTS:
-            costs = schedule_costs(problem, communication_weight=weight)
-            for devices in reversed(accelerators_first(problem.num_devices)):
-                allowed = legal_on(legal, devices)
-                ranks = upward_ranks(costs, allowed)
-                schedule = functools.partial(heft_schedule, costs, ranks)
-                yield from bound_placements(schedule, allowed, memories, limits)
+            costs = read_schedule_costs(problem, communication_weight=weight)
+            for devices in reversed(list_device_sets(problem.num_devices)):
+                allowed = restrict_to_devices(legal, devices)
+                ranks = compute_upward_ranks(costs, allowed)
+                schedule = functools.partial(schedule_heft, costs, ranks)
+                yield from generate_placements(schedule, allowed, memories, limits)
 
 
-def upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
+def compute_upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
     """Computes the mean seconds from the start of each operation to the end of the step.
 
     Args:
-        costs: of the operations.
-        allowed: bool [num_groups, num_devices], where groups may go.
+        costs: the costs of the operations.
+        allowed: bool [num_groups, num_devices], true where a group may go.
 
     Returns:
-        For each operation its own mean seconds on the devices that it may go to, and the most that
-        an operation after it has, with the mean seconds that lie between the two if they are on
-        different devices.
+        For each operation the sum of its own mean seconds on its allowed devices, and the largest
+        rank of its followers, each with the mean seconds of the transfer to the follower.
     """
-    own_secs = np.array(mean_secs(costs, allowed))
-    latency, per_byte = mean_link(costs, allowed)
+    own_secs = np.array(average_secs(costs, allowed))
+    latency, per_byte = average_link(costs, allowed)
     inputs = [(i, before) for i, sent in enumerate(costs.inputs) for before, _ in sent]
     sizes = np.array([size for sent in costs.inputs for _, size in sent], np.float64)
     after_secs = longest_before(
@@ -90,15 +90,15 @@ def upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
     return ranks
 
 
-def heft_schedule(
+def schedule_heft(
     costs: ScheduleCosts, ranks: list[float], binding: GroupBinding
 ) -> tuple[list[int], list[float], list[float]]:
     """Schedules all operations.
 
     Args:
-        costs: of the operations.
+        costs: the costs of the operations.
         ranks: the upward rank of each operation.
-        binding: what the groups may be bound to; they are bound to where they go.
+        binding: the allowed devices of the groups; binds the groups to the chosen devices.
 
     Returns:
         For each operation its device, start and end, in seconds.
@@ -106,15 +106,15 @@ def heft_schedule(
     count = len(costs.order)
     timelines = [[_Timeline() for _ in range(min(slots, count))] for slots in costs.slots]
     devices, starts, ends = [-1] * count, [0.0] * count, [0.0] * count
-    # Sorting is stable: operations without costs keep their topological order.
+    # The sort is stable, so operations of no cost keep their topological order.
     for operation in sorted(costs.order, key=lambda operation: -ranks[operation]):
         group = costs.groups[operation]
         first_end = float("inf")
-        for device in binding.choices(group):
+        for device in binding.list_choices(group):
             arrival = costs.arrival_secs(operation, device, devices, ends)
             secs = costs.secs[operation][device]
             for timeline in timelines[device]:
-                start = timeline.earliest_start(arrival, secs)
+                start = timeline.find_earliest_start(arrival, secs)
                 if start + secs < first_end:
                     first_end = start + secs
                     best = device, timeline, start, secs
@@ -126,15 +126,15 @@ def heft_schedule(
 
 
 class _Timeline:
-    """When a slot of a device is taken."""
+    """The busy times of a slot of a device."""
 
     def __init__(self) -> None:
-        # Blocks between which there is time, in order.
+        # Busy blocks in order, with free time between them.
         self._starts: list[float] = []
         self._ends: list[float] = []
 
-    def earliest_start(self, ready: float, secs: float) -> float:
-        """Finds the first time from `ready` on at which nothing runs for so long."""
+    def find_earliest_start(self, ready: float, secs: float) -> float:
+        """Finds the first start from `ready` on with this many free seconds."""
         for block in range(bisect.bisect_right(self._ends, ready), len(self._ends)):
             if ready + secs <= self._starts[block]:
                 break
@@ -142,7 +142,7 @@ class _Timeline:
         return ready
 
     def add(self, start: float, secs: float) -> None:
-        """Takes a time that is free."""
+        """Marks a free time as busy."""
         if not secs:
             return
         end = start + secs

@@ -8,15 +8,15 @@ from tf_placer.placers.heuristics.local_search import LocalSearch, Value
 
 __all__ = ["HillClimbing"]
 
-_LEAST_PATIENCE = 16
+_MIN_PATIENCE = 16
 
 
 class HillClimbing(LocalSearch):
-    """Takes every move that is not for the worse.
+    """Accepts every move that does not make the placement worse.
 
-    After as many fruitless moves in a row as there are moves of one group alone, it goes on from
-    the best placement so far after several random moves at once, 3 % of the groups and at least 2:
-    an iterated local search.
+    After as many fruitless moves in a row as there are moves of a single group, it restarts from a
+    perturbation of the best placement, by random moves of 3 % of the groups and at least 2: an
+    iterated local search.
 
     References:
         Lourenço, Martin and Stützle, Iterated Local Search, Handbook of Metaheuristics, 2003.
@@ -29,6 +29,6 @@ class HillClimbing(LocalSearch):
         if value <= current:
             self._take(placement, value)
         self._fruitless = 0 if value < current else self._fruitless + 1
-        if self._fruitless >= max(self.num_single_moves, _LEAST_PATIENCE):
+        if self._fruitless >= max(self.num_single_moves, _MIN_PATIENCE):
             self._fruitless = 0
-            self._kick()
+            self._perturb()

@@ -1,4 +1,4 @@
-"""Hill climbing that learns which moves are worth a measurement."""
+"""Hill climbing that learns to select promising moves."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["LearnedMoves"]
 
-# So many moves are drawn for each that is measured.
-_CHOICES = 4
-# A step that is shorter or longer by more than this share is as good or bad as one that fails.
-_MOST_SHARE = 0.01
-# How fast the model forgets how wrong it was.
-_FORGET = 0.01
-# Features that never differ from 0 say nothing.
-_LEAST_SQUARE = 1e-30
+_MOVES_DRAWN_PER_MEASUREMENT = 4
+# Gains and losses are clipped at this share of the step time; a failure counts as the full loss.
+_MAX_GAIN_SHARE = 0.01
+_ERROR_DECAY = 0.01
+# Avoids a division by zero for features that are always 0.
+_MIN_MEAN_SQUARE = 1e-30
 
 
 class LearnedMoves(HillClimbing):
     """Hill climbing that draws four moves at a time and measures the most promising.
 
-    What a move gains is taken to be linear in what it changes (see `MoveFeatures`). The weights are
-    learned from all moves that were measured. To choose a move they are drawn anew from what is
-    known of them, so that moves of which little is known are tried, too.
+    The gain of a move is modeled as linear in its features (see `MoveFeatures`), by Bayesian
+    regression on all measured moves. Each choice samples the weights from their posterior
+    (Thompson sampling), so that moves with uncertain gains are tried, too.
 
     References:
         Agrawal and Goyal, Thompson Sampling for Contextual Bandits with Linear Payoffs, ICML 2013.
@@ -47,51 +45,55 @@ class LearnedMoves(HillClimbing):
         super().__init__(groups, legal, seed=seed, problem=problem)
         self._features = MoveFeatures(groups, self.num_devices)
         size = self._features.size
-        # Sums over the moves measured: of products of features, and of features by gains.
+        # Sums over the measured moves: of products of features, and of features times gains.
         self._products = np.zeros([size, size])
         self._gains = np.zeros(size)
         self._num_moves = 0
         self._mean_error = 1.0
 
     def _judge(self, placement: np.ndarray, value: Value, current: Value) -> None:
-        (features,) = self._features.of(self.current, placement[None])
-        gain = _gain(value, current)
-        scale, mean, _ = self._model()
+        (features,) = self._features.describe(self.current, placement[None])
+        gain = _compute_gain(value, current)
+        scale, mean, _ = self._fit_model()
         error = gain - features @ (scale * mean)
-        self._mean_error += _FORGET * (error**2 - self._mean_error)
+        self._mean_error += _ERROR_DECAY * (error**2 - self._mean_error)
         self._products += np.outer(features, features)
         self._gains += gain * features
         self._num_moves += 1
         super()._judge(placement, value, current)
 
-    def _next(self, generator: np.random.Generator) -> np.ndarray:
+    def _draw_next(self, generator: np.random.Generator) -> np.ndarray:
         if self._current_value is None:
-            return super()._next(generator)
-        choices = [super(LearnedMoves, self)._next(generator) for _ in range(_CHOICES)]
-        features = self._features.of(self.current, np.stack(choices))
-        scale, mean, precision = self._model()
+            return super()._draw_next(generator)
+        choices = [
+            super(LearnedMoves, self)._draw_next(generator)
+            for _ in range(_MOVES_DRAWN_PER_MEASUREMENT)
+        ]
+        features = self._features.describe(self.current, np.stack(choices))
+        scale, mean, precision = self._fit_model()
         root = np.linalg.cholesky(np.linalg.inv(precision))
         noise = root @ generator.standard_normal(len(mean))
         weights = scale * (mean + np.sqrt(self._mean_error) * noise)
         return choices[int(np.argmax(features @ weights))]
 
-    def _model(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Computes what is known of the weights of features, divided by what they mostly are.
+    def _fit_model(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes the posterior of the weights of normalized features.
 
         Returns:
-            float64 [size], what features are multiplied by, float64 [size], the means of the
-            weights, and float64 [size, size], the inverse of their covariance for errors of 1.
-            Before anything is known, each feature matters as much as any other.
+            float64 [size], the factors that normalize the features; float64 [size], the means of
+            the weights; and float64 [size, size], their precision for errors of variance 1. In
+            the prior, all features have the same variance.
         """
-        squares = np.maximum(self._products.diagonal() / max(1, self._num_moves), _LEAST_SQUARE)
+        mean_squares = self._products.diagonal() / max(1, self._num_moves)
+        squares = np.maximum(mean_squares, _MIN_MEAN_SQUARE)
         scale = 1.0 / np.sqrt(squares)
         precision = self._products * np.outer(scale, scale) + np.eye(len(scale))
         return scale, np.linalg.solve(precision, scale * self._gains), precision
 
 
-def _gain(value: Value, current: Value) -> float:
-    """Says what a move gained, from -1 to 1."""
+def _compute_gain(value: Value, current: Value) -> float:
+    """Computes the gain of a move, from -1 to 1."""
     if value[0] or current[0]:
         return float(value < current) - float(value > current)
     share = (current[1] - value[1]) / current[1] if current[1] else 0.0
-    return float(np.clip(share / _MOST_SHARE, -1.0, 1.0))
+    return float(np.clip(share / _MAX_GAIN_SHARE, -1.0, 1.0))

@@ -1,4 +1,4 @@
-"""The base of placers that change the placement that they have by one move at a time."""
+"""The base of placers that improve a placement by one move at a time."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["LocalSearch", "Value"]
 
-# How many moves a kick is, as a share of the groups that can be moved, and at least.
-_KICK_SHARE = 0.03
-_LEAST_KICK = 2
+_PERTURBATION_SHARE = 0.03
+_MIN_PERTURBATION_MOVES = 2
 
 Value = tuple[int, float]
-"""What a placement is worth, less being better: one that runs (0, seconds), one that runs out of
-memory (1, bytes too many), anything else (2, 0)."""
+"""The cost of a placement: (0, seconds) if it runs, (1, excess bytes) if it runs out of memory,
+(2, 0) for any other failure."""
 
 
 class LocalSearch(Placer):
-    """Measures one device for everything and contiguous cuts, then moves from the best of them.
+    """Measures single devices and contiguous cuts, then moves from the best of them.
 
-    Placement n, counted from 0 over the whole search, is one move from the placement that is
-    current when it is proposed; which move depends on (seed, n) alone. Measurements are judged in
-    order, each beside what is current by then: of a batch of moves from the same placement,
-    several may be taken one after the other, and each of them is that one move alone.
+    Placement n, counted from 0 over the whole search, is one move away from the placement that is
+    current when it is proposed; the move depends on (seed, n) alone. Measurements are judged in
+    order, each against the placement that is current by then: of a batch of moves from the same
+    placement, several may be accepted one after the other, and each replaces the one before.
 
-    Failures are worse than anything that runs. While nothing runs, placements that run out of
-    memory are compared by the bytes that are too many, if the memory of the devices is known from
-    the problem and the peaks from the measurements; other failures are all alike, so that the
-    search walks on from one to the next.
+    Failures are worse than all placements that run. While no placement runs, those that run out of
+    memory are compared by their excess bytes, if the problem gives the memory of the devices and
+    the measurements the peaks; all other failures are equal, so that the search moves from one to
+    the next.
     """
 
-    # Moves are rarely taken, so several from one placement lose little, and keep cores busy.
+    # Moves are rarely accepted, so a batch from one placement loses little, and keeps cores busy.
     batch_size = 8
 
     def __init__(
@@ -56,8 +55,8 @@ class LocalSearch(Placer):
         Args:
             groups: see `Placer`.
             legal: see `Placer`.
-            seed: of the moves.
-            problem: what says how much memory the devices have; None if that is not known.
+            seed: seeds the moves.
+            problem: gives the memory of the devices; None if it is not known.
         """
         super().__init__(groups, legal, seed=seed)
         self._memory_bytes = problem and np.array([d.memory_bytes for d in problem.devices])
@@ -67,22 +66,22 @@ class LocalSearch(Placer):
         self._num_observed = 0
         (self._best,) = (self._current,) = self._starts.propose(1)
         self._best_value: Value = (sys.maxsize, 0.0)
-        # None where the next placement that is measured becomes the current one, whatever it is.
+        # None if the next measured placement is to become the current one unconditionally.
         self._current_value: Value | None = None
 
     @property
     def num_single_moves(self) -> int:
-        """How many moves of one group alone there are."""
+        """The number of different moves of a single group."""
         return self._neighborhood.num_single_moves
 
     @property
     def current(self) -> np.ndarray:
-        """int32 [num_groups], the placement that moves start from."""
+        """The placement that moves start from, int32 [num_groups]."""
         return self._current
 
     @property
     def best(self) -> tuple[np.ndarray, Value]:
-        """The best placement so far, int32 [num_groups], and what it is worth."""
+        """The best placement so far, int32 [num_groups], and its value."""
         return self._best, self._best_value
 
     def propose(self, count: int) -> np.ndarray:
@@ -93,14 +92,14 @@ class LocalSearch(Placer):
         if not self.num_single_moves:
             return placements[:0]
         for number, placement in enumerate(placements, self._num_observed):
-            placement[:] = self._next(np.random.default_rng([self.seed, number]))
+            placement[:] = self._draw_next(np.random.default_rng([self.seed, number]))
         return placements
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Judges placements one after the other; see `Placer.observe`."""
         moves = self._moves
         for placement, measurement in zip(placements, measurements, strict=True):
-            value = self._value(measurement)
+            value = self._evaluate(measurement)
             if value < self._best_value:
                 self._best, self._best_value = placement.astype(np.int32), value
             if self._current_value is None:
@@ -115,33 +114,34 @@ class LocalSearch(Placer):
 
     @abc.abstractmethod
     def _judge(self, placement: np.ndarray, value: Value, current: Value) -> None:
-        """Takes a measured placement or leaves it.
+        """Accepts or rejects a measured placement.
 
         Args:
             placement: int32 [num_groups].
-            value: what it is worth.
-            current: what the current placement is worth.
+            value: its value.
+            current: the value of the current placement.
         """
 
     def _take(self, placement: np.ndarray, value: Value) -> None:
         self._current = placement.astype(np.int32)
         self._current_value = value
 
-    def _kick(self) -> None:
-        """Lets the search go on from the best placement after several moves at once."""
+    def _perturb(self) -> None:
+        """Lets the search restart from a perturbation of the best placement."""
         self._current = self._best
         self._current_value = None
 
-    def _next(self, generator: np.random.Generator) -> np.ndarray:
+    def _draw_next(self, generator: np.random.Generator) -> np.ndarray:
         placement = self._current
         num_moves = 1
         if self._current_value is None:
-            num_moves = max(_LEAST_KICK, int(_KICK_SHARE * self._neighborhood.num_movable))
+            share = int(_PERTURBATION_SHARE * self._neighborhood.num_movable)
+            num_moves = max(_MIN_PERTURBATION_MOVES, share)
         for _ in range(num_moves):
-            placement = self._neighborhood.moved(placement, generator)
+            placement = self._neighborhood.draw_move(placement, generator)
         return placement
 
-    def _value(self, measurement: Measurement) -> Value:
+    def _evaluate(self, measurement: Measurement) -> Value:
         if measurement.median_secs is not None:
             return 0, measurement.median_secs
         failure, peaks = measurement.failure, measurement.peak_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.placers.heuristics.favorite_children import favorite_children
+from tf_placer.placers.heuristics.favorite_children import find_favorite_children
 from tf_placer.placers.heuristics.m_etf import MEtf
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
 
@@ -12,10 +12,10 @@ __all__ = ["MSct"]
 
 
 class MSct(MEtf):
-    """m-ETF in which devices wait for the favorite child of what they ran last.
+    """m-ETF in which devices wait for the favorite child of their last operation.
 
-    The favorite children of a device set are those of the linear program with links as they are,
-    for all weights of the communication.
+    The linear program of the favorite children uses unweighted links, whatever the weight of the
+    communication in the schedule.
 
     References:
         Jeon et al., Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020; Hanen and
@@ -25,5 +25,5 @@ class MSct(MEtf):
 
     name = "m_sct"
 
-    def _favorites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
-        return favorite_children(costs, allowed)[0]
+    def _find_favorites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
+        return find_favorite_children(costs, allowed)[0]

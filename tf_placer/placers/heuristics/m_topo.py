@@ -7,26 +7,27 @@ from collections.abc import Iterator
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.heuristics.fill_in_order import fill_in_order
+from tf_placer.placers.heuristics.fill_in_order import fill_devices
 from tf_placer.placers.heuristics.group_binding import GroupBinding
-from tf_placer.placers.heuristics.group_memory import GroupMemory, group_memories
+from tf_placer.placers.heuristics.group_memory import GroupMemory, estimate_group_memories
 from tf_placer.placers.heuristics.list_scheduler import (
     ListScheduler,
-    accelerators_first,
-    legal_on,
+    list_device_sets,
+    restrict_to_devices,
 )
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import topological_groups
 
-__all__ = ["MTopo", "equal_share"]
+__all__ = ["MTopo", "compute_equal_share"]
 
 
 class MTopo(ListScheduler):
     """Fills one device after the other up to an equal share of all memory needed.
 
-    A group is where its first operation is in the topological order.
+    Groups are ordered by their first operation in topological order.
 
-    Proposes that on all devices but the CPU, as published, and on all devices, the CPU last.
+    Proposes a placement on all devices but the CPU, as published, and one on all devices, with the
+    CPU last.
 
     References:
         Jeon et al., Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020.
@@ -34,29 +35,29 @@ class MTopo(ListScheduler):
 
     name = "m_topo"
 
-    def _placements(
+    def _generate_placements(
         self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
     ) -> Iterator[np.ndarray]:
-        memory = group_memories(problem)[0].without_copies()
+        memory = estimate_group_memories(problem)[0].drop_copies()
         order = topological_groups(problem).tolist()
-        for devices in accelerators_first(problem.num_devices):
-            share = equal_share(memory, len(devices))
+        for devices in list_device_sets(problem.num_devices):
+            share = compute_equal_share(memory, len(devices))
             limits = [min(share, float(device.memory_bytes)) for device in problem.devices]
-            binding = GroupBinding(legal_on(legal, devices), [memory], limits)
+            binding = GroupBinding(restrict_to_devices(legal, devices), [memory], limits)
             cpu_last = sorted(devices, key=lambda device: (device == 0, device))
-            fill_in_order(order, cpu_last, binding)
-            yield binding.placement()
+            fill_devices(order, cpu_last, binding)
+            yield binding.build_placement()
 
 
-def equal_share(memory: GroupMemory, num_devices: int) -> float:
-    """Computes what each device holds at most if groups are dealt out evenly, whatever their order.
+def compute_equal_share(memory: GroupMemory, num_devices: int) -> float:
+    """Computes a limit up to which devices can be filled in any order so that all groups fit.
 
     Args:
-        memory: what groups hold.
-        num_devices: how many devices there are.
+        memory: the memory of the groups.
+        num_devices: the number of devices.
 
     Returns:
-        The mean, and the largest group and temporary beside it, in bytes.
+        The sum of the mean of the devices, the largest group, and the largest temporary, in bytes.
     """
     mean = memory.kept_bytes.sum() / num_devices
     return float(mean + memory.kept_bytes.max() + memory.temporary_bytes.max())

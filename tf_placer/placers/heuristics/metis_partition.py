@@ -1,4 +1,4 @@
-"""METIS: balanced parts, one per accelerator, that send each other little."""
+"""METIS: balanced parts, one per accelerator, with little traffic between them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.heuristics.weighted_graph import (
     WeightedGraph,
-    accelerators,
-    weighted_graph,
-    whole_numbers,
+    build_weighted_graph,
+    list_accelerators,
+    scale_to_integers,
 )
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["MetisPartition", "metis_parts"]
+__all__ = ["MetisPartition", "partition_graph"]
 
-# METIS adds weights up in 32-bit numbers, unless it was built with larger ones. Half leaves room.
-_MOST_BYTES = 1 << 30
-# Thousandths by which a part may be too heavy: the default of METIS, and what lets it cut less.
-_IMBALANCES = (30, 100, 300)
-# Seeds are C integers; -1 stands for a default.
+# METIS may add up weights in 32-bit integers, depending on its build; half of their range is safe.
+_MAX_TOTAL_BYTES = 1 << 30
+# The default of METIS, and larger imbalances, which allow smaller cuts.
+_IMBALANCES_PER_MILLE = (30, 100, 300)
+# Seeds are C integers, in which -1 stands for a default.
 _NUM_SEEDS = 1 << 31
 
 
 class MetisPartition(CandidateList):
     """Cuts the graph of groups into one part per accelerator.
 
-    Parts are balanced in what they take to compute, in proportion to the powers of the
-    accelerators, and METIS minimizes the bytes between them. Proposes parts that are 3 %, 10 % and
-    30 % out of balance at most, each made at once and by recursive bisection. Groups that may go to
-    no accelerator stay on their first legal device, and are no part of what is cut.
+    The compute times of the parts are balanced, in proportion to the powers of the accelerators,
+    and METIS minimizes the bytes between parts. Proposes parts with an imbalance of at most 3 %,
+    10 % and 30 %, each by k-way partitioning and by recursive bisection. Groups that may go to no
+    accelerator stay on their first legal device, and are not part of the partitioned graph.
 
     References:
         Karypis and Kumar, A Fast and High Quality Multilevel Scheme for Partitioning Irregular
@@ -48,44 +48,46 @@ class MetisPartition(CandidateList):
     def __init__(
         self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, problem: PlacementProblem
     ) -> None:
-        """Makes the proposals.
+        """Prepares the proposals.
 
         Args:
             groups: see `Placer`.
             legal: see `Placer`.
-            seed: of the random choices of METIS.
-            problem: what the operations of the groups cost on these devices.
+            seed: seeds METIS.
+            problem: the placement problem, with the costs of operations on the devices.
         """
         check_legal(groups, legal)
-        candidates = _candidates(groups, legal, problem, seed)
+        candidates = _generate_candidates(groups, legal, problem, seed)
         super().__init__(groups, legal, seed=seed, candidates=candidates)
 
 
-def _candidates(
+def _generate_candidates(
     groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem, seed: int
 ) -> Iterator[np.ndarray]:
-    devices = accelerators(problem)
-    graph = weighted_graph(groups, legal, problem, devices)
-    for imbalance in _IMBALANCES:
+    devices = list_accelerators(problem)
+    graph = build_weighted_graph(groups, legal, problem, devices)
+    for imbalance in _IMBALANCES_PER_MILLE:
         for recursive in (False, True):
             placement = legal.argmax(axis=1)
-            parts = metis_parts(graph, imbalance=imbalance, recursive=recursive, seed=seed)
+            parts = partition_graph(graph, imbalance=imbalance, recursive=recursive, seed=seed)
             placement[graph.members] = devices[parts]
             yield placement
 
 
-def metis_parts(graph: WeightedGraph, *, imbalance: int, recursive: bool, seed: int) -> np.ndarray:
+def partition_graph(
+    graph: WeightedGraph, *, imbalance: int, recursive: bool, seed: int
+) -> np.ndarray:
     """Cuts a graph into one part per device.
 
     Args:
         graph: the graph, with the powers of the devices.
-        imbalance: by how many thousandths a part may be heavier than its share.
-        recursive: whether to bisect again and again; otherwise all parts are made at once.
-        seed: of METIS' random choices.
+        imbalance: the largest excess of a part over its share, in thousandths.
+        recursive: whether to use recursive bisection, instead of k-way partitioning.
+        seed: seeds METIS.
 
     Returns:
-        int64 [num_nodes], the part of each node: its device. Where there are no more nodes than
-        devices, each is a part.
+        int64 [num_nodes], the part of each node: its device. If there are no more nodes than
+        devices, each node is a part.
     """
     num_parts = len(graph.powers)
     if num_parts == 1 or graph.num_nodes <= num_parts:
@@ -94,7 +96,7 @@ def metis_parts(graph: WeightedGraph, *, imbalance: int, recursive: bool, seed: 
         num_parts,
         pymetis.CSRAdjacency(graph.start, graph.neighbors),
         vweights=graph.work,
-        eweights=whole_numbers(graph.edge_bytes, _MOST_BYTES),
+        eweights=scale_to_integers(graph.edge_bytes, _MAX_TOTAL_BYTES),
         tpwgts=(graph.powers / graph.powers.sum()).tolist(),
         recursive=recursive,
         options=pymetis.Options(seed=seed % _NUM_SEEDS, ufactor=imbalance),

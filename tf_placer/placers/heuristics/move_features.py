@@ -1,4 +1,4 @@
-"""What a move changes, as numbers that a model of its worth can read."""
+"""Features of moves, for a model of their gains."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from graph_passes.grouping.group_graph import GroupGraph
 
 __all__ = ["MoveFeatures"]
 
-# The graph is looked at in so many parts of equal work, from the inputs to the outputs.
-_WINDOWS = 16
+_NUM_WINDOWS = 16
 
 
 class MoveFeatures:
-    """Describes moves by what they change, all in shares of the whole graph.
+    """Describes moves by features, as shares of the whole graph.
 
-    Six numbers say how a placement differs from the one before, whatever the move: in the most
-    work of a device, in the squares of the work of all devices, in the bytes and in the edges
-    between devices, and in the first two once more within windows of the graph. Five are of what
-    moved: the work, the groups, how much more work their new devices have than their old ones,
-    whether it is one group, and whether two changed places. The last is always 1.
+    Six features are differences between the placements after and before the move: of the largest
+    work of a device, of the sum of the squared work of all devices, of the bytes and of the edges
+    between devices, and of the first two within windows of the graph. The windows have equal work
+    and are ordered from the inputs to the outputs. Five features describe the moved groups: their
+    work, their number, the mean surplus of work of their new devices over their old ones, whether
+    it is a single group, and whether two groups changed places. The last feature is always 1.
 
     Attributes:
-        size: how many numbers there are.
+        size: the number of features.
     """
 
     size = 12
 
     def __init__(self, groups: GroupGraph, num_devices: int) -> None:
-        """Collects what the numbers are made of.
+        """Prepares the features.
 
         Args:
             groups: the groups.
-            num_devices: how many devices there are.
+            num_devices: the number of devices.
         """
         self._num_devices = num_devices
-        self._work = _shares(groups.work)
+        self._work = _normalize(groups.work)
         self._edges = groups.edges
-        self._edge_bytes = _shares(groups.edge_bytes)
+        self._edge_bytes = _normalize(groups.edge_bytes)
         order = np.argsort(groups.layers, kind="stable")
         self._windows = np.empty(groups.num_groups, np.int64)
         done = np.cumsum(self._work[order])
-        self._windows[order] = np.minimum(done * _WINDOWS, _WINDOWS - 1)
+        self._windows[order] = np.minimum(done * _NUM_WINDOWS, _NUM_WINDOWS - 1)
 
-    def of(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    def describe(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Describes moves from one placement.
 
         Args:
             before: int32 [num_groups], the placement.
-            after: int32 [num_moves, num_groups], where each move leads.
+            after: int32 [num_moves, num_groups], the placement after each move.
 
         Returns:
             float64 [num_moves, size].
         """
         loads = np.bincount(before, self._work, self._num_devices)
-        state = self._state(before)
-        return np.stack([self._changed(before, each, loads, state) for each in after])
+        state = self._describe_placement(before)
+        return np.stack([self._describe_move(before, each, loads, state) for each in after])
 
-    def _changed(
+    def _describe_move(
         self, before: np.ndarray, after: np.ndarray, loads: np.ndarray, state: np.ndarray
     ) -> np.ndarray:
-        """Describes a move from a placement of these loads and this state, float64 [size]."""
+        """Describes a move from a placement of known loads and state, float64 [size]."""
         moved = np.flatnonzero(before != after)
         sources, targets = before[moved], after[moved]
         count = max(1, len(moved))
         return np.concatenate(
             [
-                self._state(after) - state,
+                self._describe_placement(after) - state,
                 [
                     self._work[moved].sum(),
                     len(moved) / len(before),
@@ -78,11 +78,11 @@ class MoveFeatures:
             ]
         )
 
-    def _state(self, placement: np.ndarray) -> np.ndarray:
+    def _describe_placement(self, placement: np.ndarray) -> np.ndarray:
         """Describes a placement, float64 [6]."""
         cells = self._windows * self._num_devices + placement
-        windows = np.bincount(cells, self._work, _WINDOWS * self._num_devices)
-        windows = windows.reshape(_WINDOWS, self._num_devices)
+        windows = np.bincount(cells, self._work, _NUM_WINDOWS * self._num_devices)
+        windows = windows.reshape(_NUM_WINDOWS, self._num_devices)
         loads = windows.sum(axis=0)
         cut = placement[self._edges[:, 0]] != placement[self._edges[:, 1]]
         return np.array(
@@ -97,6 +97,6 @@ class MoveFeatures:
         )
 
 
-def _shares(amounts: np.ndarray) -> np.ndarray:
-    """Divides by the sum, unless that is 0."""
+def _normalize(amounts: np.ndarray) -> np.ndarray:
+    """Divides amounts by their sum, unless that is 0."""
     return np.asarray(amounts, np.float64) / (float(amounts.sum()) or 1.0)

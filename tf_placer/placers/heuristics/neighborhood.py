@@ -1,4 +1,4 @@
-"""The placements that are one move away from a placement."""
+"""The placements one move away from a placement."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ _NUM_MOVES = 4
 
 
 class Neighborhood:
-    """Moves that are drawn at random, from four kinds with equal chances.
+    """Random moves of four kinds with equal probabilities.
 
-    A group that may go to several devices is drawn, and another device for it. It goes there
+    A move draws a group that may go to several devices, and another device for it. The group goes
+    there
 
     - alone,
     - with those of its neighbors in the graph that are on its device,
     - with those groups of its layer that are on its device, or
     - in exchange for a group that is there.
 
-    What may not go there stays. A group that nothing can be exchanged for goes alone.
+    Groups that may not go to the device stay. Without a group to exchange, the drawn group goes
+    alone.
 
     Attributes:
-        num_single_moves: how many moves of one group alone there are.
+        num_single_moves: the number of different moves of a single group.
     """
 
     def __init__(self, groups: GroupGraph, legal: np.ndarray) -> None:
-        """Collects what travels together.
+        """Prepares the moves.
 
         Args:
             groups: the groups.
@@ -52,24 +54,24 @@ class Neighborhood:
 
     @property
     def num_movable(self) -> int:
-        """How many groups may go to several devices."""
+        """The number of groups that may go to several devices."""
         return len(self._movable)
 
-    def moved(self, placement: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def draw_move(self, placement: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Draws a placement one random move away.
 
         Args:
-            placement: int32 [num_groups], where the groups are; each is where it may go.
-            generator: says which move. Four numbers are drawn from it.
+            placement: int32 [num_groups], a legal placement. Some group must be movable.
+            generator: draws the move, by four numbers.
 
         Returns:
-            Another array, with the group that was drawn elsewhere. Some group must be movable.
+            A copy of the placement, with the drawn group on another device.
         """
         draws = generator.random(_NUM_MOVES)
-        group = _drawn(self._movable, draws[0])
+        group = _pick(self._movable, draws[0])
         choices = self._choices[group]
         source = placement[group]
-        target = _drawn(choices[choices != source], draws[1])
+        target = _pick(choices[choices != source], draws[1])
         kind = int(draws[2] * _NUM_MOVES)
         result = placement.copy()
         if kind == _NEIGHBORS:
@@ -80,7 +82,7 @@ class Neighborhood:
             others = self._movable[placement[self._movable] == target]
             others = others[self._legal[others, source]]
             if others.size:
-                result[_drawn(others, draws[3])] = source
+                result[_pick(others, draws[3])] = source
         result[group] = target
         return result
 
@@ -91,6 +93,6 @@ class Neighborhood:
         placement[others[together]] = target
 
 
-def _drawn(items: np.ndarray, draw: float) -> int:
-    """Picks one of several, by a number from 0 to below 1."""
+def _pick(items: np.ndarray, draw: float) -> int:
+    """Picks an item by a number from 0 to below 1."""
     return int(items[int(draw * len(items))])

@@ -1,11 +1,11 @@
-"""Lines through a graph: what has the same place in every period, whatever its name.
+"""Linear clusters of a graph: groups that have the same position in every period of the graph.
 
-An unrolled network is a grid of cells, layers times steps, and nothing in its numbers tells the one
-direction from the other. Its shape does: where a -> b -> d and a -> c -> d, the edges a -> b and
-c -> d lead in the same direction, and so do a -> c and b -> d. Edges that are joined by such
-squares are a *class*: all edges from one layer to the next one are, and so are those from one step
-to the next. What is left when the largest classes are taken out of the graph are its lines: few,
-and long. Towers that share nothing but parameters are lines, too.
+An unrolled network is a grid of cells, layers times steps, and the numbers of its groups do not
+tell the two directions apart. Its shape does: if a -> b -> d and a -> c -> d, then the edges a -> b
+and c -> d lead in the same direction, and so do a -> c and b -> d. Edges that are connected by such
+squares form a *class*: all edges from one layer to the next are a class, and so are those from one
+step to the next. Without the edges of the largest classes, the graph falls apart into its linear
+clusters, which are few and long. Towers that share only parameters are linear clusters, too.
 """
 
 from __future__ import annotations
@@ -16,130 +16,130 @@ from scipy.sparse.csgraph import connected_components
 
 from graph_passes.grouping.group_graph import GroupGraph
 
-__all__ = ["bands_of_lines", "chains", "longest_ways", "parallel_lines"]
+__all__ = ["find_bands", "find_chains", "find_linear_clusters", "find_longest_paths"]
 
-# What has more inputs or outputs is a line of its own: parameters are read everywhere.
-_MOST_ENDS = 8
-# Of the ways of two edges between the same two ends, so many that follow each other are compared.
-_MOST_WAYS = 4
-# Numbers of lines that are few enough to be cut, or moved, as a whole.
-_MOST_LINES = (1024, 256, 64, 16)
+# A node of higher degree, such as a parameter read everywhere, is a cluster of its own.
+_MAX_DEGREE = 8
+# Among the paths of two edges between the same ends, each is compared with its next ones only.
+_MAX_COMPARED_PATHS = 4
+_MAX_CLUSTERS = (1024, 256, 64, 16)
 
 
-def parallel_lines(groups: GroupGraph) -> list[np.ndarray]:
-    """Finds lines of groups along which a graph repeats itself.
+def find_linear_clusters(groups: GroupGraph) -> list[np.ndarray]:
+    """Finds partitions into linear clusters, along which a graph repeats itself.
 
     Args:
-        groups: the graph of groups. It may have circles.
+        groups: the graph of groups. It may have cycles.
 
     Returns:
-        int64 [num_groups] each, the line of every group, from 0 without gaps; fewer lines each
-        time, at most 1024 and at least two. None where nothing is repeated. Edges are all that
-        matters: neither names nor numbers change what is found.
+        int64 [num_groups] each, the cluster of every group, from 0 without gaps; from at most 1024
+        clusters to at least two. The list is empty for a graph that does not repeat itself. The
+        result depends on the edges alone, not on the names and numbers of groups.
 
     References:
         Winkler, Isometric Embedding in Products of Complete Graphs, Discrete Applied Mathematics
         7, 1984: edges on the opposite sides of squares.
     """
-    chain_of, count = chains(groups)
+    chain_of, count = find_chains(groups)
     edges = np.unique(chain_of[groups.edges.astype(np.int64)].reshape(-1, 2), axis=0)
     edges = edges[edges[:, 0] != edges[:, 1]]
-    is_few = _ends(edges, count) <= _MOST_ENDS
-    edges = edges[is_few[edges].all(axis=1)]
-    classes = _classes(edges, count)
+    is_low = _compute_degrees(edges, count) <= _MAX_DEGREE
+    edges = edges[is_low[edges].all(axis=1)]
+    classes = _find_classes(edges, count)
     sizes = np.bincount(classes)[classes]
     found: list[np.ndarray] = []
-    wanted = iter(_MOST_LINES)
+    wanted = iter(_MAX_CLUSTERS)
     most = next(wanted)
-    # The lines grow as larger classes stay in the graph. What is read everywhere never does, so
-    # there may be many lines even with all classes.
+    # The clusters grow with the classes that stay in the graph. Nodes of high degree stay single,
+    # so there may be many clusters even with all classes.
     for size in np.unique(sizes).tolist():
-        num_lines, line_of = _components(edges[sizes <= size], count)
-        if num_lines < 2:
+        num_clusters, cluster_of = _find_components(edges[sizes <= size], count)
+        if num_clusters < 2:
             break
-        if num_lines <= most:
-            found.append(line_of[chain_of])
-            smaller = (limit for limit in wanted if limit < num_lines)
+        if num_clusters <= most:
+            found.append(cluster_of[chain_of])
+            smaller = (limit for limit in wanted if limit < num_clusters)
             most = next(smaller, 1)
     return found
 
 
-def bands_of_lines(lines: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Puts lines together that are there at the same time.
+def find_bands(clusters: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Combines clusters that overlap in time to bands.
 
     Args:
-        lines: int64 [num_groups], the line of each group, from 0 without gaps.
-        when: float64 [num_groups], when each group is over, from whenever on that is counted.
+        clusters: int64 [num_groups], the cluster of each group, from 0 without gaps.
+        times: float64 [num_groups], the time of each group, from any origin.
 
     Returns:
-        int64 [num_lines], the band of each line, from 0. A line is of a band if its middle is
-        before the end of the line that began the band.
+        int64 [num_clusters], the band of each cluster, from 0. A cluster is in a band if its
+        middle is before the end of the first cluster of the band.
     """
-    count = int(lines.max()) + 1
+    count = int(clusters.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(first, lines, when)
-    np.maximum.at(last, lines, when)
+    np.minimum.at(first, clusters, times)
+    np.maximum.at(last, clusters, times)
     middle = ((first + last) / 2).tolist()
     bands = np.empty(count, np.int64)
     band, end = -1, -np.inf
-    for line in np.argsort(first, kind="stable").tolist():
-        if middle[line] > end:
-            band, end = band + 1, last[line]
-        bands[line] = band
+    for cluster in np.argsort(first, kind="stable").tolist():
+        if middle[cluster] > end:
+            band, end = band + 1, last[cluster]
+        bands[cluster] = band
     return bands
 
 
-def chains(groups: GroupGraph) -> tuple[np.ndarray, int]:
-    """Joins groups one of which sends to the other alone, which receives from it alone.
+def find_chains(groups: GroupGraph) -> tuple[np.ndarray, int]:
+    """Joins the ends of every edge that is the only output of the one and only input of the other.
 
     Returns:
-        int64 [num_groups], the chain of each group, from 0 without gaps, and how many chains.
+        int64 [num_groups], the chain of each group, from 0 without gaps, and the number of chains.
     """
     count = groups.num_groups
     sources, targets = groups.edges.astype(np.int64).T
     num_outputs = np.bincount(sources, minlength=count)
     num_inputs = np.bincount(targets, minlength=count)
     joined = (num_outputs[sources] == 1) & (num_inputs[targets] == 1)
-    num_chains, chain_of = _components(groups.edges[joined], count)
+    num_chains, chain_of = _find_components(groups.edges[joined], count)
     return chain_of, num_chains
 
 
-def longest_ways(groups: GroupGraph, rest_secs: np.ndarray) -> np.ndarray:
-    """Takes a graph apart into ways, each of which goes on where most is still to come.
+def find_longest_paths(groups: GroupGraph, rest_secs: np.ndarray) -> np.ndarray:
+    """Partitions a graph into paths that follow the longest rest of the step.
 
     Args:
         groups: the graph of groups.
-        rest_secs: float64 [num_groups], how long the step goes on at least once a group begins.
+        rest_secs: float64 [num_groups], the least seconds from the start of a group to the end of
+            the step.
 
     Returns:
-        int64 [num_groups], the way of each group, from 0 without gaps.
+        int64 [num_groups], the path of each group, from 0 without gaps.
     """
     edges = groups.edges.astype(np.int64)
-    # Of those that a group sends to the one with the longest rest; of several groups that send to
-    # one, that with the longest itself.
+    # Keep for each group the edge to the follower with the longest rest; then for each follower the
+    # edge from the group with the longest rest.
     for own, other in ((0, 1), (1, 0)):
         edges = edges[np.lexsort([-rest_secs[edges[:, other]], edges[:, own]])]
         edges = edges[np.unique(edges[:, own], return_index=True)[1]]
-    return _components(edges, groups.num_groups)[1]
+    return _find_components(edges, groups.num_groups)[1]
 
 
-def _ends(edges: np.ndarray, count: int) -> np.ndarray:
-    """Counts the inputs or the outputs of each node, whichever are more, int64 [count]."""
+def _compute_degrees(edges: np.ndarray, count: int) -> np.ndarray:
+    """Computes the larger of the in-degree and the out-degree of each node, int64 [count]."""
     counts = [np.bincount(ends, minlength=count) for ends in edges.T]
     return np.maximum(*counts)
 
 
-def _classes(edges: np.ndarray, count: int) -> np.ndarray:
+def _find_classes(edges: np.ndarray, count: int) -> np.ndarray:
     """Finds the class of each edge, int64 [num_edges].
 
     Args:
         edges: int64 [num_edges, 2], sorted, none twice.
-        count: how many nodes there are.
+        count: the number of nodes.
     """
     sources, targets = edges.T
     num_outputs = np.bincount(sources, minlength=count)
     first_output = np.searchsorted(sources, np.arange(count + 1))
-    # All ways of two edges, by their ends.
+    # All paths of two edges, sorted by their ends.
     counts = num_outputs[targets]
     starts = np.cumsum(counts) - counts
     one = np.repeat(np.arange(len(edges)), counts)
@@ -148,15 +148,15 @@ def _classes(edges: np.ndarray, count: int) -> np.ndarray:
     order = np.argsort(ends, kind="stable")
     ends, one, other = ends[order], one[order], other[order]
     pairs = [np.zeros([0, 2], np.int64)]
-    for distance in range(1, _MOST_WAYS):
+    for distance in range(1, _MAX_COMPARED_PATHS):
         at = np.flatnonzero(ends[distance:] == ends[:-distance])
         pairs.append(np.stack([one[at], other[at + distance]], axis=1))
         pairs.append(np.stack([other[at], one[at + distance]], axis=1))
-    return _components(np.concatenate(pairs), len(edges))[1]
+    return _find_components(np.concatenate(pairs), len(edges))[1]
 
 
-def _components(edges: np.ndarray, count: int) -> tuple[int, np.ndarray]:
-    """Finds what is connected: how many parts, and int64 [count], the part of each node."""
+def _find_components(edges: np.ndarray, count: int) -> tuple[int, np.ndarray]:
+    """Finds the number of connected components and, int64 [count], the component of each node."""
     ones = np.ones(len(edges), np.bool_)
     matrix = coo_matrix((ones, (edges[:, 0], edges[:, 1])), shape=(count, count))
     number, part_of = connected_components(matrix, directed=False)

@@ -1,4 +1,4 @@
-"""What a list scheduler reads of a problem."""
+"""The costs of a placement problem, in the form that list schedulers read."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["ScheduleCosts", "mean_link", "mean_secs", "schedule_costs"]
+__all__ = ["ScheduleCosts", "average_link", "average_secs", "read_schedule_costs"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScheduleCosts:
-    """The costs of operations and of what passes between them.
+    """The costs of operations and of transfers between them.
 
-    Lists, because a list scheduler looks at one operation after the other.
+    Lists are faster than arrays here, because a list scheduler reads single operations.
 
     Attributes:
         order: the operations in topological order.
-        inputs: for each operation (operation before, bytes that it sends) for all it waits for;
-            no operation twice.
-        followers: for each operation those that wait for it; none twice.
+        inputs: for each operation the pairs (predecessor, bytes from it); no predecessor twice.
+        followers: for each operation its successors; none twice.
         secs: for each operation its seconds on each device; infinite where it may not go.
         groups: the group of each operation.
-        latency_secs: for each device the seconds that nothing takes from there to each device.
-        secs_per_byte: for each device the seconds that each further byte takes to each device.
-        slots: for each device how many operations run there at a time.
+        latency_secs: for each device the latencies of the links to each device.
+        secs_per_byte: for each device the seconds per byte of the links to each device.
+        slots: for each device the number of operations that run at a time.
     """
 
     order: list[int]
@@ -42,15 +41,15 @@ class ScheduleCosts:
     def arrival_secs(
         self, operation: int, device: int, devices: list[int], ends: list[float]
     ) -> float:
-        """Computes when everything that an operation waits for is on a device.
+        """Computes the time when all inputs of an operation are on a device.
 
-        Transfers do not wait for each other, as list schedulers have it.
+        Transfers do not wait for each other, as usual in list scheduling.
 
         Args:
-            operation: the operation that waits.
-            device: where it is to run.
-            devices: the device of each operation that it waits for, by operation.
-            ends: when each of them ends.
+            operation: the operation.
+            device: its device.
+            devices: the device of each operation; those of its predecessors are read.
+            ends: the end of each operation; those of its predecessors are read.
         """
         arrival = 0.0
         for before, size in self.inputs[operation]:
@@ -63,15 +62,15 @@ class ScheduleCosts:
         return arrival
 
 
-def schedule_costs(
+def read_schedule_costs(
     problem: PlacementProblem, *, communication_weight: float = 1.0
 ) -> ScheduleCosts:
     """Reads the costs of a problem.
 
     Args:
-        problem: what is placed.
-        communication_weight: what the seconds of all transfers are multiplied by. List schedulers
-            know no queues in front of a link; more than 1 stands for the waiting there.
+        problem: the placement problem.
+        communication_weight: a factor on the seconds of all transfers. List schedulers do not
+            model queues in front of a link; a factor above 1 stands for the waiting there.
     """
     count, num_devices = problem.num_operations, problem.num_devices
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
@@ -112,12 +111,12 @@ def schedule_costs(
     )
 
 
-def mean_secs(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
-    """Averages what each operation takes over the devices that its group may go to.
+def average_secs(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
+    """Averages the seconds of each operation over the allowed devices of its group.
 
     Args:
-        costs: of the operations.
-        allowed: bool [num_groups, num_devices], where groups may go.
+        costs: the costs of the operations.
+        allowed: bool [num_groups, num_devices], true where a group may go.
     """
     may_go = allowed[costs.groups]
     sums = np.where(may_go, np.array(costs.secs).reshape(may_go.shape), 0.0).sum(axis=1)
@@ -125,15 +124,15 @@ def mean_secs(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
     return means
 
 
-def mean_link(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[float, float]:
+def average_link(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[float, float]:
     """Averages the links between devices that groups may go to.
 
     Args:
-        costs: of the links.
-        allowed: bool [num_groups, num_devices], where groups may go.
+        costs: the costs of the links.
+        allowed: bool [num_groups, num_devices], true where a group may go.
 
     Returns:
-        (seconds that nothing takes, seconds per byte); zeros if there is only one such device.
+        (latency in seconds, seconds per byte); zeros if there is only one such device.
     """
     devices = np.flatnonzero(allowed.any(axis=0)).tolist()
     pairs = list(itertools.permutations(devices, 2))

@@ -1,4 +1,4 @@
-"""Placements that a search begins with: what people would try first."""
+"""Simple placements that a local search begins with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["simple_starts"]
 
 
 def simple_starts(groups: GroupGraph, legal: np.ndarray, *, seed: int) -> CandidateList:
-    """Lists everything on each device, then the layers cut into contiguous parts.
+    """Lists the placements on a single device, then contiguous parts of the layers.
 
     Args:
         groups: see `Placer`.

@@ -15,24 +15,22 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["SimulatedAnnealing"]
 
-_FIRST_COOLING = 800
-# The last temperature of a cooling by the first.
-_COOLED = 0.01
-# Of the last so many moves for the worse, the first temperature is that share's.
-_REMEMBERED = 256
-_QUANTILE = 0.1
-# Apart from what says which move is proposed.
-_STREAM = 1
+_MOVES_OF_FIRST_COOLING = 800
+_LAST_TO_FIRST_TEMPERATURE = 0.01
+_NUM_REMEMBERED_INCREASES = 256
+_FIRST_TEMPERATURE_QUANTILE = 0.1
+# Makes the random numbers of acceptance independent of those of the proposals.
+_ACCEPTANCE_STREAM = 1
 
 
 class SimulatedAnnealing(LocalSearch):
-    """Takes moves for the worse too, the rarer the worse they are and the cooler it is.
+    """Accepts worse placements with a probability that falls with the temperature.
 
-    A move that makes the step longer by the factor r is taken with the probability r ** (-1 / T).
-    The temperature T falls geometrically to a hundredth in 800 moves; then it starts again from
-    the best placement so far, with twice the moves, and so on, as the number of moves to come is
-    not known. What it falls from is measured: the logarithm of the factor that a tenth of the last
-    256 moves for the worse stayed below.
+    A move that makes the step longer by the factor r is accepted with the probability
+    r ** (-1 / T). The temperature T falls geometrically to a hundredth in 800 moves; then it starts
+    again from the best placement so far, with twice as many moves, and so on, because the number
+    of moves to come is not known. The first temperature is measured: it is the 10 % quantile of
+    the logarithms of the factors of the last 256 moves that made the step longer.
 
     References:
         Kirkpatrick, Gelatt and Vecchi, Optimization by Simulated Annealing, Science, 1983.
@@ -50,33 +48,37 @@ class SimulatedAnnealing(LocalSearch):
     ) -> None:
         """Makes a placer; see `LocalSearch`."""
         super().__init__(groups, legal, seed=seed, problem=problem)
-        self._increases: collections.deque[float] = collections.deque(maxlen=_REMEMBERED)
-        self._highest = 0.0
-        self._age = 0
-        self._cooling = _FIRST_COOLING
+        self._increases: collections.deque[float] = collections.deque(
+            maxlen=_NUM_REMEMBERED_INCREASES
+        )
+        self._first_temperature = 0.0
+        self._num_moves = 0
+        self._moves_of_cooling = _MOVES_OF_FIRST_COOLING
 
     @property
     def temperature(self) -> float:
-        """What a move for the worse is judged by; 0 before there was one."""
-        return self._highest * _COOLED ** (self._age / self._cooling)
+        """The temperature of the next move; 0 before the first worse placement."""
+        share = self._num_moves / self._moves_of_cooling
+        return self._first_temperature * _LAST_TO_FIRST_TEMPERATURE**share
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Judges placements one after the other; see `Placer.observe`."""
         super().observe(placements, measurements)
         if self._increases:
-            self._highest = float(np.quantile(self._increases, _QUANTILE))
+            quantile = np.quantile(self._increases, _FIRST_TEMPERATURE_QUANTILE)
+            self._first_temperature = float(quantile)
 
     def _judge(self, placement: np.ndarray, value: Value, current: Value) -> None:
-        if value <= current or self._takes_worse(value, current):
+        if value <= current or self._accept_worse(value, current):
             self._take(placement, value)
-        self._age += 1
-        if self._age == self._cooling:
-            self._age = 0
-            self._cooling *= 2
+        self._num_moves += 1
+        if self._num_moves == self._moves_of_cooling:
+            self._num_moves = 0
+            self._moves_of_cooling *= 2
             self._take(*self.best)
 
-    def _takes_worse(self, value: Value, current: Value) -> bool:
-        """Says whether a move for the worse is taken; never one from what runs to what does not."""
+    def _accept_worse(self, value: Value, current: Value) -> bool:
+        """Decides on a worse placement, which is never accepted if it fails."""
         if value[0] or not current[1]:
             return False
         increase = math.log(value[1] / current[1])
@@ -84,5 +86,6 @@ class SimulatedAnnealing(LocalSearch):
         temperature = self.temperature
         if not temperature:
             return False
-        draw = np.random.default_rng([self.seed, self._num_observed, _STREAM]).random()
+        stream = [self.seed, self._num_observed, _ACCEPTANCE_STREAM]
+        draw = np.random.default_rng(stream).random()
         return bool(draw < math.exp(-increase / temperature))

@@ -1,4 +1,4 @@
-"""Everything on the CPU."""
+"""A placer of everything on the CPU."""
 
 from __future__ import annotations
 

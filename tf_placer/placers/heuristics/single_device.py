@@ -1,4 +1,4 @@
-"""Everything on one device."""
+"""A placer of everything on one device."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["SingleDevice"]
 class SingleDevice(CandidateList):
     """Proposes each device for everything: the others in their order, and device 0 last.
 
-    Device 0 is the CPU of the process that holds the session: beside GPUs, a step there takes
-    longer than all others together.
+    Device 0 comes last, because it is the CPU of the process that holds the session: beside GPUs, a
+    step there takes longer than those on all other devices together.
 
-    Groups that may not go there stay on their first legal device, as operations without a GPU
-    kernel stay on the CPU in the papers' Single-GPU.
+    Groups that may not go to the device stay on their first legal device, as operations without a
+    GPU kernel stay on the CPU in the papers' Single-GPU.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,

@@ -1,4 +1,4 @@
-"""Lines through the graph, cut into stretches."""
+"""Pipeline stages of linear clusters."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.heuristics.candidate_list import CandidateList
-from tf_placer.placers.heuristics.contiguous import equal_cuts
-from tf_placer.placers.heuristics.parallel_lines import bands_of_lines, chains, parallel_lines
-from tf_placer.placers.heuristics.weighted_graph import accelerators
+from tf_placer.placers.heuristics.contiguous import cut_equally
+from tf_placer.placers.heuristics.parallel_lines import (
+    find_bands,
+    find_chains,
+    find_linear_clusters,
+)
+from tf_placer.placers.heuristics.weighted_graph import list_accelerators
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.path_secs import least_secs, longest_after
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["Stretches"]
 
-# More lines than this are not sorted by what they send each other, which takes their cube.
-_MOST_SORTED = 512
+# The spectral order takes cubic time in the number of clusters.
+_MAX_SPECTRAL_CLUSTERS = 512
 
 
 class Stretches(CandidateList):
-    """Cuts what repeats itself into pipelines: stretches of neighboring lines, one per device.
+    """Cuts repetitive graphs into pipeline stages of neighboring linear clusters, one per device.
 
-    Lines are found by the shape of the graph. Those that are there at the same time, as the layers
-    of an encoder are, are a band; each band is put in order, and cut into stretches of equal work
-    by dynamic programming, so that every device has a part of every band. Lines are in the order in
-    which they begin, or in that which puts those side by side that send each other much. Proposes
-    both, for finer and coarser lines. What does not repeat itself is cut into stretches of chains.
+    Linear clusters are found by the shape of the graph. Clusters that overlap in time, as the
+    layers of an encoder do, form a band. The clusters of a band are ordered, and cut into stages of
+    equal work by dynamic programming, so that every device has a stage of every band. The order is
+    by time, or the spectral order, which puts clusters with much traffic next to each other.
+    Proposes both, for finer and coarser clusters. A graph that does not repeat itself is cut into
+    stages of chains.
 
     References:
         Fiedler, A Property of Eigenvectors of Nonnegative Symmetric Matrices, Czechoslovak
-        Mathematical Journal 25, 1975: the second order.
+        Mathematical Journal 25, 1975: the spectral order.
     """
 
     name = "stretches"
@@ -40,47 +45,49 @@ class Stretches(CandidateList):
     def __init__(
         self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, problem: PlacementProblem
     ) -> None:
-        """Makes the proposals.
+        """Prepares the proposals.
 
         Args:
             groups: see `Placer`.
             legal: see `Placer`.
             seed: see `Placer`.
-            problem: what the operations of the groups cost on these devices.
+            problem: the placement problem, with the costs of operations on the devices.
         """
         check_legal(groups, legal)
-        super().__init__(groups, legal, seed=seed, candidates=_candidates(groups, problem))
+        super().__init__(groups, legal, seed=seed, candidates=_generate_candidates(groups, problem))
 
 
-def _candidates(groups: GroupGraph, problem: PlacementProblem) -> Iterator[np.ndarray]:
+def _generate_candidates(groups: GroupGraph, problem: PlacementProblem) -> Iterator[np.ndarray]:
     """Yields the wanted device of every group, int64 [num_groups]."""
-    devices = accelerators(problem)
-    # When groups begin at the latest, counted from the end of the step. Topological numbers
-    # would not do: they may have one line after the other.
+    devices = list_accelerators(problem)
+    # The latest starts of groups, counted from the end of the step. A topological order could
+    # have one cluster after the other even if they overlap in time.
     secs = least_secs(problem)
-    when = np.zeros(groups.num_groups)
-    np.minimum.at(when, problem.groups, -(longest_after(problem, secs) + secs))
-    for lines in parallel_lines(groups) or [chains(groups)[0]]:
-        bands = bands_of_lines(lines, when)
-        work = np.bincount(lines, groups.work, len(bands))
-        for order in _orders(groups, lines, when):
+    times = np.zeros(groups.num_groups)
+    np.minimum.at(times, problem.groups, -(longest_after(problem, secs) + secs))
+    for clusters in find_linear_clusters(groups) or [find_chains(groups)[0]]:
+        bands = find_bands(clusters, times)
+        work = np.bincount(clusters, groups.work, len(bands))
+        for order in _generate_orders(groups, clusters, times):
             by_band = order[np.argsort(bands[order], kind="stable")]
             ends = np.flatnonzero(np.diff(bands[by_band])) + 1
-            stretch = np.empty(len(order), np.int64)
+            stages = np.empty(len(order), np.int64)
             for band in np.split(by_band, ends):
-                stretch[band] = equal_cuts(work[band], len(devices))
-            yield devices[stretch[lines]]
+                stages[band] = cut_equally(work[band], len(devices))
+            yield devices[stages[clusters]]
 
 
-def _orders(groups: GroupGraph, lines: np.ndarray, when: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields orders of the lines, int64 [num_lines]."""
-    count = int(lines.max()) + 1
-    middle = np.bincount(lines, when, count) / np.bincount(lines, minlength=count)
+def _generate_orders(
+    groups: GroupGraph, clusters: np.ndarray, times: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Yields orders of the clusters, int64 [num_clusters]."""
+    count = int(clusters.max()) + 1
+    middle = np.bincount(clusters, times, count) / np.bincount(clusters, minlength=count)
     yield np.argsort(middle, kind="stable")
-    if count > _MOST_SORTED:
+    if count > _MAX_SPECTRAL_CLUSTERS:
         return
-    ends = lines[groups.edges.astype(np.int64)].reshape(-1, 2)
-    # Something is sent in any case; without that a graph might fall apart.
+    ends = clusters[groups.edges.astype(np.int64)].reshape(-1, 2)
+    # A little traffic between all clusters keeps the graph connected.
     sent = np.full([count, count], 1e-9)
     share = groups.edge_bytes / max(float(groups.edge_bytes.mean()), 1.0) if len(ends) else 0.0
     np.add.at(sent, (ends[:, 0], ends[:, 1]), share)
@@ -88,7 +95,7 @@ def _orders(groups: GroupGraph, lines: np.ndarray, when: np.ndarray) -> Iterator
     np.fill_diagonal(sent, 0.0)
     laplacian = np.diag(sent.sum(axis=0)) - sent
     second = np.linalg.eigh(laplacian)[1][:, min(1, count - 1)]
-    # From where the graph begins.
+    # The sign of an eigenvector is arbitrary: order from the inputs to the outputs.
     if np.dot(second - second.mean(), middle) < 0:
         second = -second
     yield np.argsort(second, kind="stable")

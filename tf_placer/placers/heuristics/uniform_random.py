@@ -14,13 +14,13 @@ __all__ = ["UniformRandom"]
 
 
 class UniformRandom(Placer):
-    """Proposes a uniformly random legal device for every group, for ever.
+    """Proposes a uniformly random legal device for every group, without end.
 
     Placement n, counted from 0 over the whole search, depends on (seed, n) alone.
     """
 
     name = "random"
-    # It learns nothing, so this only has to keep all cores busy where placements are simulated.
+    # Random search learns nothing, so the batch only has to keep all cores busy in simulation.
     batch_size = 64
 
     def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:

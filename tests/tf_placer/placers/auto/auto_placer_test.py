@@ -18,13 +18,13 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 
 def make_auto(problem, max_simulated=20_000):
-    # Not a time: what it finds in one hangs on how busy the machine is.
+    # Limit the placements, because the result of a time limit depends on the load of the machine.
     groups, legal = group_graph(problem), legal_devices(problem)
     return AutoPlacer(groups, legal, seed=0, problem=problem, max_simulated=max_simulated)
 
 
 def run(placer, measure, most=60):
-    """Measures one batch after the other until there are none; the step times."""
+    """Measures all batches, and returns the step times."""
     secs = []
     while len(secs) < most:
         rows = placer.propose(placer.batch_size)
@@ -53,7 +53,7 @@ class AutoPlacerTest(absltest.TestCase):
         self.assertTrue(is_optimal(secs[0], all_step_secs(problem)[0]))
 
     def test_the_best_of_coarse_groups_comes_second(self):
-        # In each pair one is fast on the one device, one on the other.
+        # The two operations of a pair are fast on different devices.
         problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
         problem = dataclasses.replace(problem, coarse_groups=np.arange(18) // 2)
         first, second = make_auto(problem).propose(2)
@@ -73,7 +73,7 @@ class AutoPlacerTest(absltest.TestCase):
         run(make_auto(problem), measure)
         self.assertLen(set(seen), len(seen))
 
-    def test_wrong_costs_are_corrected_by_what_is_measured(self):
+    def test_measurements_correct_wrong_costs(self):
         # Transfers take ten times as long as the problem says.
         problem = unroll_lstm(3, 3)
         true = with_factors(problem, np.ones(problem.num_devices), 10.0)
@@ -91,25 +91,25 @@ class AutoPlacerTest(absltest.TestCase):
             placer.observe(first, SimulatedEnvironment(problem).measure(first))
         np.testing.assert_array_equal(placers[0].propose(6), placers[1].propose(6))
 
-    def test_what_others_had_measured_corrects_the_costs_before_the_first_search(self):
-        problem = unroll_lstm(3, 3)
+    def test_earlier_measurements_correct_the_costs_before_the_first_search(self):
+        problem = unrolled_lstm(3, 3)
         true = with_factors(problem, np.full(problem.num_devices, 3.0), 1.0)
         placer = make_auto(problem)
         rows = np.zeros([1, problem.num_groups], np.int32)
         rows = np.where(legal_devices(problem)[:, 0], rows, 1).astype(np.int32)
         placer.prepare(rows, SimulatedEnvironment(true).measure(rows), lambda: 60.0)
         self.assertGreater(placer.factors.compute[0], 1.5)
-        # It was no batch: the first search, which proposes more, is still to come.
+        # Earlier measurements are no batch, so the first search, which proposes more, is next.
         self.assertGreater(len(placer.propose(10)), AutoConfig().later_candidates)
 
-    def test_without_time_nothing_is_searched(self):
+    def test_proposes_nothing_without_time(self):
         problem = SMALL_PROBLEMS["chain"]
         placer = make_placer(AUTO, group_graph(problem), legal_devices(problem), problem=problem)
         placer.prepare(np.zeros([0, problem.num_groups], np.int32), [], lambda: 0.0)
         self.assertEmpty(placer.propose(1))
 
-    def test_the_configuration_says_how_many_searches_there_are_and_what_they_propose(self):
-        problem = unroll_lstm(3, 3)
+    def test_the_config_limits_searches_and_proposals(self):
+        problem = unrolled_lstm(3, 3)
         measure = SimulatedEnvironment(problem).measure
         config = AutoConfig(rounds=1, first_candidates=2)
         placer = AutoPlacer(
@@ -122,7 +122,7 @@ class AutoPlacerTest(absltest.TestCase):
         )
         self.assertLen(run(placer, measure), 2)
 
-    def test_what_fails_is_not_proposed_again_and_ends(self):
+    def test_ends_without_proposing_failed_placements_again(self):
         failed = Measurement(None, Failure(FailureKind.OUT_OF_MEMORY, "too much"))
         secs = run(make_auto(SMALL_PROBLEMS["two chains"]), lambda rows: [failed] * len(rows))
         self.assertTrue(all(each is None for each in secs))

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import warnings
 from unittest import mock
@@ -17,6 +18,11 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
 
 
+def disable_exhaustive_search():
+    limits = dataclasses.replace(auto_search_module._LIMITS, max_exhaustive_placements=0)
+    return mock.patch.object(auto_search_module, "_LIMITS", limits)
+
+
 def search(problem, *, max_simulated=4000, **kwargs):
     kwargs = {"threads": 1, "max_secs": 600.0} | kwargs
     return auto_search(problem, group_graph(problem), max_simulated=max_simulated, **kwargs)
@@ -26,7 +32,7 @@ class AutoSearchTest(parameterized.TestCase):
     @parameterized.parameters(*itertools.product(SMALL_PROBLEMS, range(3)))
     def test_finds_the_optimum_of_small_problems(self, name, seed):
         problem = SMALL_PROBLEMS[name]
-        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
+        with disable_exhaustive_search():
             result = search(problem, seed=seed, max_simulated=1500)
         self.assertTrue(is_optimal(result.best.step_secs, all_step_secs(problem)[0]))
 
@@ -40,7 +46,7 @@ class AutoSearchTest(parameterized.TestCase):
                 self.assertEqual(best.excess_bytes, 0)
                 self.assertTrue(is_optimal(best.step_secs, fastest))
 
-    def test_says_what_the_simulator_says(self):
+    def test_the_result_agrees_with_the_simulator(self):
         problem = SMALL_PROBLEMS["memory"]
         result = search(problem, max_simulated=300)
         simulated = Simulator(problem).simulate(result.best.placement[None])
@@ -58,33 +64,33 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertEqual(first.num_simulated, second.num_simulated)
 
     @parameterized.product(name=["two chains", "memory"], threads=[1, 3])
-    def test_simulates_no_more_than_it_may(self, name, threads):
-        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
+    def test_keeps_its_budget_of_simulated_placements(self, name, threads):
+        with disable_exhaustive_search():
             for count in (1, 2, 5, 11, 16, 17, 18, 40, 100):
                 result = search(SMALL_PROBLEMS[name], max_simulated=count, threads=threads)
                 self.assertLessEqual(result.num_simulated, count)
                 self.assertGreater(result.num_simulated, 0)
 
-    def test_packing_simulates_no_more_than_it_may(self):
+    def test_packing_keeps_the_budget_of_simulated_placements(self):
         problem = make_problem([[1.0] * 3] * 9, resident_bytes=[40] * 9, memory_bytes=[100] * 3)
         for count in (1, 2, 3, 8, 20):
             self.assertLessEqual(search(problem, max_simulated=count).num_simulated, count)
 
-    def test_is_never_worse_than_a_start_that_it_was_given(self):
+    def test_is_never_worse_than_a_given_start(self):
         problem = SMALL_PROBLEMS["two chains"]
         start = np.array([0] * 4 + [1] * 4, np.int32)
         result = search(problem, max_simulated=1, starts=[("given", start)])
         self.assertEqual(result.starts[0][0], "given")
         np.testing.assert_array_equal(result.best.placement, start)
 
-    def test_packs_what_hardly_fits(self):
-        # 20 weights in 3 devices, 95 % full; one device after the other would not do.
+    def test_packs_weights_that_fill_nearly_all_memory(self):
+        # 20 weights in 3 devices, 95 % full; filling one device after the other does not fit.
         sizes = [70, 65, 60, 55, 50, 45, 40, 38, 35, 30, 28, 25, 22, 20, 18, 15, 12, 10, 8, 5]
         memory = -(-sum(sizes) * 100 // 95) // 3
         problem = make_problem([[1.0] * 3] * 20, resident_bytes=sizes, memory_bytes=[memory] * 3)
         self.assertEqual(search(problem, max_simulated=3000).best.excess_bytes, 0)
 
-    def test_where_nothing_fits_the_least_excess_is_best(self):
+    def test_finds_the_least_excess_where_no_placement_fits(self):
         problem = make_problem([[1.0] * 2] * 3, resident_bytes=[50, 40, 30], memory_bytes=[60, 50])
         # 50 | 40 + 30 exceeds by 20, 40 + 30 | 50 by 10.
         result = search(problem, max_simulated=500)
@@ -97,8 +103,8 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertEqual(result.best.step_secs, 1.0)
         self.assertLess(result.num_simulated, 1000)
 
-    def test_ends_early_where_little_is_to_be_found(self):
-        # Sixty alike on two devices: halves take 3 s, which is the lower bound but for rounding.
+    def test_ends_early_near_the_lower_bound(self):
+        # Sixty similar operations on two devices: halves take 3 s, nearly the lower bound.
         secs = np.random.default_rng(0).uniform(0.0999, 0.1001, [60, 1])
         problem = make_problem(np.repeat(secs, 2, axis=1).tolist())
         result = search(problem, max_simulated=20_000)
@@ -106,19 +112,19 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertLessEqual(result.best.step_secs, 1.01 * result.lower_bound_secs)
         self.assertLess(result.num_simulated, 10_000)
 
-    def test_where_more_may_be_found_it_goes_on(self):
-        result = search(unroll_lstm(3, 3), max_simulated=500)
+    def test_uses_its_whole_budget_far_from_the_lower_bound(self):
+        result = search(unrolled_lstm(3, 3), max_simulated=500)
         self.assertFalse(result.is_near_bound)
         self.assertEqual(result.num_simulated, 500)
 
-    def test_few_placements_are_all_tried(self):
+    def test_searches_small_problems_exhaustively(self):
         problem = SMALL_PROBLEMS["memory"]
         result = search(problem)
         self.assertTrue(result.is_optimal)
         self.assertTrue(search(problem, max_simulated=2**8 - 1).is_optimal)
         self.assertFalse(search(problem, max_simulated=50).is_optimal)
 
-    def test_more_placements_than_a_number_can_hold_are_not_tried(self):
+    def test_counts_more_placements_than_a_float_can_hold(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             result = search(make_problem([[1.0] * 5] * 503), max_simulated=30)
@@ -150,7 +156,7 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertEqual(ranks, sorted(ranks))
         self.assertLen({f.placement.tobytes() for f in result.finalists}, len(ranks))
 
-    def test_clusters_that_may_go_nowhere_together_are_of_no_harm(self):
+    def test_accepts_clusters_without_a_common_legal_device(self):
         problem = make_problem([[1.0, np.inf], [np.inf, 1.0], [1.0, 1.0]])
         result = search(problem, clusters=np.array([0, 0, 1]), max_simulated=100)
         legal = legal_devices(problem)
@@ -163,67 +169,70 @@ class AutoSearchTest(parameterized.TestCase):
 
 
 class ConfigTest(parameterized.TestCase):
-    def plans(self, max_simulated=4000, first=0.5, **settings):
-        """What two chains were to do, by default after the first meeting."""
-        plans = []
+    def record_parameters(self, max_simulated=4000, first=0.5, **settings):
+        """Lists the parameters of two chains, by default in the second half of the search."""
+        recorded = []
         run = auto_search_module.Annealer.run
 
-        def record(chain, steps, plan, **keywords):
-            plans.append(plan)
-            run(chain, steps, plan, **keywords)
+        def record(chain, steps, parameters, **keywords):
+            recorded.append(parameters)
+            run(chain, steps, parameters, **keywords)
 
         problem, config = unroll_lstm(3, 3), AutoConfig(**settings)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
             search(problem, max_simulated=max_simulated, threads=2, config=config)
-        return plans[int(first * len(plans)) :]
+        return recorded[int(first * len(recorded)) :]
 
     @parameterized.parameters(("none", {False}), ("all", {True}), ("every_other", {True, False}))
-    def test_says_which_chains_climb(self, climbing, climbs):
-        self.assertEqual({plan.kick > 0 for plan in self.plans(climbing=climbing)}, climbs)
+    def test_climbing_selects_the_chains_that_climb(self, climbing, climbs):
+        recorded = self.record_parameters(climbing=climbing)
+        self.assertEqual({each.perturbation_moves > 0 for each in recorded}, climbs)
 
-    def test_says_how_often_clusters_move(self):
-        self.assertEqual({plan.coarse_share for plan in self.plans(coarse_moves=0.0)}, {0.0})
-        self.assertGreater(max(plan.coarse_share for plan in self.plans()), 0.0)
+    def test_coarse_moves_sets_the_share_of_cluster_moves(self):
+        recorded = self.record_parameters(coarse_moves=0.0)
+        self.assertEqual({each.coarse_share for each in recorded}, {0.0})
+        self.assertGreater(max(each.coarse_share for each in self.record_parameters()), 0.0)
 
-    def test_says_what_a_search_starts_from(self):
-        problem = unroll_lstm(3, 3)
+    def test_starts_selects_the_heuristics(self):
+        problem = unrolled_lstm(3, 3)
         few = search(problem, max_simulated=500, config=AutoConfig(starts="single_device"))
         self.assertEqual({name for name, _ in few.starts}, {"single_device"})
         self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
 
     def test_a_search_of_few_placements_begins_cooler(self):
         hottest, cooler = (
-            max(plan.temperature for plan in self.plans(count, 0)) for count in (2000, 30)
+            max(each.temperature for each in self.record_parameters(count, 0))
+            for count in (2000, 30)
         )
         self.assertLess(cooler, 0.7 * hottest)
 
     @parameterized.parameters((1, 3, 3, 1), (1, 1, 1, 1), (2, 3, 3, 2), (3, 2, 3, 3))
-    def test_starts_race_before_as_many_chains_cool_as_there_are_threads(
+    def test_successive_halving_keeps_one_chain_for_each_thread(
         self, threads, racing_starts, first, later
     ):
         ran = []
         run = auto_search_module.Annealer.run
 
-        def record(chain, steps, plan, **keywords):
-            ran.append((id(chain), plan.temperature))
-            run(chain, steps, plan, **keywords)
+        def record(chain, steps, parameters, **keywords):
+            ran.append((id(chain), parameters.temperature))
+            run(chain, steps, parameters, **keywords)
 
         config = AutoConfig(racing_starts=racing_starts)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
-            search(unroll_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
-        racing = [chain for chain, temperature in ran if temperature == config.last_temperature]
+            search(unrolled_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
+        competing = [chain for chain, temperature in ran if temperature == config.last_temperature]
         self.assertLen({chain for chain, _ in ran}, first)
         self.assertLen({chain for chain, _ in ran[len(ran) // 2 :]}, later)
         if first > later:
-            self.assertLen(set(racing[:first]), first)
+            self.assertLen(set(competing[:first]), first)
 
-    def test_what_the_losers_of_the_race_found_is_known(self):
-        problem = unroll_lstm(3, 3)
+    def test_finalists_include_the_best_of_dropped_chains(self):
+        problem = unrolled_lstm(3, 3)
         best = {}
         run = auto_search_module.Annealer.run
 
-        def record(chain, steps, plan, **keywords):
-            run(chain, steps, plan, **keywords)
+        def record(chain, steps, parameters, **keywords):
+            run(chain, steps, parameters, **keywords)
             best[id(chain)] = chain.best
 
         with mock.patch.object(auto_search_module.Annealer, "run", record):
@@ -233,12 +242,15 @@ class ConfigTest(parameterized.TestCase):
         self.assertLessEqual({found.placement.tobytes() for found in best.values()}, finalists)
         self.assertLessEqual(result.num_simulated, 4000)
 
-    def test_says_whether_moves_begin_where_the_step_waits(self):
-        for looks in (True, False):
-            config = AutoConfig(critical_path=looks)
+    def test_critical_path_selects_the_start_of_moves(self):
+        for follows_critical_path in (True, False):
+            config = AutoConfig(critical_path=follows_critical_path)
             with mock.patch.object(annealing, "Chain", wraps=annealing.Chain) as chain:
-                search(unroll_lstm(3, 3), max_simulated=2000, config=config)
-            self.assertEqual({call.kwargs["looks"] for call in chain.call_args_list}, {looks})
+                search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+            self.assertEqual(
+                {call.kwargs["follows_critical_path"] for call in chain.call_args_list},
+                {follows_critical_path},
+            )
 
 
 if __name__ == "__main__":

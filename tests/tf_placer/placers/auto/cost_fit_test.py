@@ -22,7 +22,7 @@ class CostFitTest(absltest.TestCase):
         self.assertAlmostEqual(factors.transfer, 3.0, delta=0.3)
         self.assertLess(factors.deviation, 0.03)
 
-    def test_costs_that_are_right_stay(self):
+    def test_keeps_correct_costs(self):
         problem = SMALL_PROBLEMS["two chains"]
         placements = random_placements(problem, 5)
         factors = fit_factors(
@@ -32,8 +32,8 @@ class CostFitTest(absltest.TestCase):
         self.assertEqual(factors.transfer, 1.0)
         self.assertEqual(factors.deviation, 0.0)
 
-    def test_what_was_not_measured_is_hardly_changed(self):
-        # Everything on device 0: nothing is known of device 1, nor of the transfers.
+    def test_hardly_changes_costs_without_measurements(self):
+        # With everything on device 0, device 1 and the transfers are not measured.
         problem = SMALL_PROBLEMS["chain"]
         placements = np.zeros([3, problem.num_groups], np.int32)
         measured = 1.5 * Simulator(problem).simulate(placements).step_secs
@@ -41,14 +41,14 @@ class CostFitTest(absltest.TestCase):
         self.assertAlmostEqual(factors.compute[0], 1.5, delta=0.05)
         self.assertLess(abs(np.log(factors.compute[1])), 0.45)
 
-    def test_noise_is_told(self):
+    def test_the_deviation_estimates_the_noise(self):
         problem = SMALL_PROBLEMS["fork and join"]
         placements = random_placements(problem, 40)
         noise = np.exp(np.random.default_rng(1).normal(0.0, 0.1, 40))
         measured = Simulator(problem).simulate(placements).step_secs * noise
         self.assertBetween(fit_factors(problem, placements, measured).deviation, 0.06, 0.13)
 
-    def test_refuses_what_cannot_be_a_measurement(self):
+    def test_refuses_invalid_measurements(self):
         problem = SMALL_PROBLEMS["chain"]
         placements = random_placements(problem, 2)
         for secs, message in (

@@ -14,7 +14,7 @@ def make_search(problem):
     return ExhaustiveSearch(problem, Simulator(problem, threads=1), 0)
 
 
-def last_found(problem, limit_secs):
+def find_fastest(problem, limit_secs):
     found = [each for each, _ in make_search(problem).run(limit_secs) if each is not None]
     return found[-1] if found else None
 
@@ -25,7 +25,7 @@ class ExhaustiveSearchTest(absltest.TestCase):
         problems = [random_problem(random, max_operations=7) for _ in range(30)]
         for problem in [*SMALL_PROBLEMS.values(), *problems]:
             fastest_secs = all_step_secs(problem)[0]
-            found = last_found(problem, math.inf)
+            found = find_fastest(problem, math.inf)
             if found is None:
                 self.assertEqual(fastest_secs, np.inf)
             else:
@@ -35,18 +35,18 @@ class ExhaustiveSearchTest(absltest.TestCase):
                 self.assertEqual(simulated.step_secs[0], found.step_secs)
                 self.assertEqual(simulated.peak_bytes[0].tolist(), found.peak_bytes.tolist())
 
-    def test_finds_nothing_where_nothing_is_faster(self):
+    def test_finds_only_placements_below_the_limit(self):
         for problem in SMALL_PROBLEMS.values():
             fastest_secs = all_step_secs(problem)[0]
-            self.assertIsNone(last_found(problem, fastest_secs))
-            self.assertEqual(last_found(problem, fastest_secs * 1.001).step_secs, fastest_secs)
+            self.assertIsNone(find_fastest(problem, fastest_secs))
+            self.assertEqual(find_fastest(problem, fastest_secs * 1.001).step_secs, fastest_secs)
 
-    def test_simulates_no_more_than_expected_and_fewer_with_a_limit(self):
+    def test_simulates_no_more_than_estimated_and_fewer_with_a_limit(self):
         for problem in SMALL_PROBLEMS.values():
             search = make_search(problem)
             num_placements = legal_devices(problem).sum(axis=1).prod()
             for limit_secs in (math.inf, all_step_secs(problem)[0] * 1.1):
-                count, secs = search.expected(limit_secs)
+                count, secs = search.estimate_effort(limit_secs)
                 simulated = sum(number for _, number in search.run(limit_secs))
                 self.assertLessEqual(simulated, count)
                 self.assertLessEqual(count, num_placements)

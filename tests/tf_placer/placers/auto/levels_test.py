@@ -25,7 +25,7 @@ class LevelsTest(absltest.TestCase):
         self.assertEqual(coarse.neighbors_of(first).tolist(), [middle])
         self.assertCountEqual(coarse.neighbors_of(middle).tolist(), [first, last])
 
-    def test_levels_come_from_coarse_to_fine_without_trivial_ones(self):
+    def test_levels_are_ordered_from_coarse_to_fine_without_trivial_ones(self):
         memberships = [np.arange(4), np.array([0, 0, 1, 2]), np.array([0, 0, 0, 1])]
         levels = make_levels(graphs.chain(4), memberships)
         self.assertEqual([level.num_clusters for level in levels], [2, 3, 4])

@@ -15,7 +15,7 @@ NO_TRANSFERS = np.zeros([0, 2], np.int32)
 
 
 class HotSpots(Struct):
-    """What a step waits for: the struct of that name in `native/moves.h`."""
+    """The critical path of a step: the struct of the same name in `native/moves.h`."""
 
     _fields_ = (
         ("groups", array_of(np.int32)),
@@ -26,8 +26,8 @@ class HotSpots(Struct):
     )
 
 
-def hot_spots(groups=(), secs=(), transfers=NO_TRANSFERS):
-    """The groups of a critical path, what each takes, and the two groups of each transfer."""
+def make_hot_spots(groups=(), secs=(), transfers=NO_TRANSFERS):
+    """Makes hot spots from groups, their seconds, and the two groups of each transfer."""
     return HotSpots(
         groups=np.array(groups, np.int32),
         cumulated=np.cumsum(np.array(secs, np.float64)),
@@ -46,7 +46,7 @@ class Move:
 
 
 class Drawer:
-    """Draws from a chain of groups, of which two at a time are a cluster."""
+    """Draws moves of a chain of groups with clusters of two groups each."""
 
     def __init__(self, legal, *, seed=0, work_secs=None):
         count = len(legal)
@@ -57,7 +57,7 @@ class Drawer:
         self._random = np.random.default_rng(seed)
 
     def draw(self, placement, count=500, *, hot=None, coarse_share=0.5):
-        hot = hot_spots() if hot is None else hot
+        hot = make_hot_spots() if hot is None else hot
         placement = np.array(placement, np.int32)
         before, moves = placement.copy(), []
         for _ in range(count):
@@ -83,8 +83,8 @@ def anywhere(num_groups, num_devices):
     return np.ones([num_groups, num_devices], np.bool_)
 
 
-def placed(moves, placement):
-    """The placements after each move."""
+def apply_moves(moves, placement):
+    """Builds the placement after each move."""
     after = np.tile(np.array(placement, np.int32), [len(moves), 1])
     for row, move in zip(after, moves, strict=True):
         row[list(move.groups)] = move.devices
@@ -92,7 +92,7 @@ def placed(moves, placement):
 
 
 class DrawMoveTest(absltest.TestCase):
-    def test_every_move_is_legal_and_takes_no_group_twice_nor_one_that_is_there(self):
+    def test_every_move_is_legal_and_moves_each_of_its_groups_once(self):
         random = np.random.default_rng(0)
         legal = anywhere(8, 3)
         legal[2] = [True, False, False]
@@ -109,10 +109,10 @@ class DrawMoveTest(absltest.TestCase):
                 self.assertTrue((placement[groups] != devices).all())
                 self.assertLen(set(groups), len(groups))
 
-    def test_all_that_it_counts_goes_elsewhere_and_nothing_else(self):
+    def test_changes_the_devices_of_exactly_the_counted_groups(self):
         placement = np.array([0, 1, 2, 0, 1, 2, 0, 1])
         moves = Drawer(anywhere(8, 3)).draw(placement)
-        num_changed = (placed(moves, placement) != placement).sum(axis=1)
+        num_changed = (apply_moves(moves, placement) != placement).sum(axis=1)
         self.assertEqual(num_changed.tolist(), [len(move.groups) for move in moves])
 
     def test_all_kinds_occur_on_both_levels(self):
@@ -126,7 +126,7 @@ class DrawMoveTest(absltest.TestCase):
         drawer, seen = Drawer(anywhere(4, 2)), set()
         placement = np.zeros(4, np.int32)
         for _ in range(1000):
-            [placement] = placed(drawer.draw(placement, 1), placement)
+            [placement] = apply_moves(drawer.draw(placement, 1), placement)
             seen.add(placement.tobytes())
         self.assertLen(seen, 16)
 
@@ -142,7 +142,7 @@ class DrawMoveTest(absltest.TestCase):
         pairs = {move.groups for move in moves if (move.kind, move.level) == ("one", CLUSTERS)}
         self.assertEqual(pairs, {(group, group + 1) for group in range(0, 8, 2)})
 
-    def test_stretches_are_of_groups_that_follow_one_another(self):
+    def test_stretches_consist_of_consecutive_groups(self):
         moves = Drawer(anywhere(8, 2)).draw([0] * 8, 1000, coarse_share=0.0)
         lengths = set()
         for move in moves:
@@ -152,7 +152,7 @@ class DrawMoveTest(absltest.TestCase):
                 lengths.add(len(move.groups))
         self.assertContainsSubset({1, 2, 3, 4}, lengths)
 
-    def test_neighbors_are_those_of_one_group_or_of_theirs_as_well(self):
+    def test_neighbors_are_one_or_two_edges_away(self):
         moves = Drawer(anywhere(8, 2)).draw([0] * 8, 2000, coarse_share=0.0)
         found = {frozenset(move.groups) for move in moves if move.kind == "neighbors"}
         around = [
@@ -162,7 +162,7 @@ class DrawMoveTest(absltest.TestCase):
         ]
         self.assertEqual(found, set(around))
 
-    def test_no_coarse_share_moves_no_clusters_and_a_full_one_nothing_else(self):
+    def test_the_coarse_share_is_the_share_of_cluster_moves(self):
         for coarse_share, level in ((0.0, GROUPS), (1.0, CLUSTERS)):
             moves = Drawer(anywhere(8, 2)).draw([0] * 8, coarse_share=coarse_share)
             self.assertEqual({move.level for move in moves}, {level})
@@ -196,18 +196,18 @@ class DrawMoveTest(absltest.TestCase):
             for group, device in zip(swap.groups, swap.devices, strict=True):
                 self.assertEqual({placement[group], device}, {one, other})
 
-    def test_a_swap_leaves_on_each_device_as_many_groups_as_before(self):
+    def test_a_swap_preserves_the_number_of_groups_on_each_device(self):
         placement = np.array([0, 1, 1, 0, 2, 1, 0, 2])
         moves = Drawer(anywhere(8, 3)).draw(placement, 1000, coarse_share=0.0)
-        after = placed([move for move in moves if move.kind == "swap"], placement)
+        after = apply_moves([move for move in moves if move.kind == "swap"], placement)
         for row in after:
             self.assertEqual(np.bincount(row, minlength=3).tolist(), [3, 3, 2])
 
-    def test_nothing_is_swapped_where_all_are_together(self):
+    def test_never_swaps_groups_on_one_device(self):
         moves = Drawer(anywhere(8, 2)).draw([1] * 8)
         self.assertNotIn("swap", {move.kind for move in moves})
 
-    def test_what_takes_long_is_drawn_more_often(self):
+    def test_draws_long_groups_more_often(self):
         moves = Drawer(anywhere(8, 2), work_secs=[1.0] * 7 + [100.0]).draw(
             [0] * 8, 1000, coarse_share=0.0
         )
@@ -215,8 +215,8 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(singles[7], 3 * max(singles[group] for group in range(7)))
         self.assertGreater(min(singles[group] for group in range(7)), 0)
 
-    def test_what_the_step_waits_for_is_drawn_more_often(self):
-        hot = hot_spots([3], [1.0])
+    def test_draws_groups_on_the_critical_path_more_often(self):
+        hot = make_hot_spots([3], [1.0])
         shares = []
         for spots in (None, hot):
             moves = Drawer(anywhere(8, 2)).draw([0] * 8, hot=spots, coarse_share=0.0)
@@ -226,12 +226,12 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(shares[1], 0.4)
 
     def test_joins_the_ends_of_a_transfer(self):
-        hot = hot_spots([0], [1.0], [[0, 7]] * 20)
+        hot = make_hot_spots([0], [1.0], [[0, 7]] * 20)
         moves = Drawer(anywhere(8, 3)).draw([0, 1, 1, 1, 1, 1, 1, 2], 1000, hot=hot, coarse_share=0)
         joins = {(*move.groups, *move.devices) for move in moves if move.kind == "join"}
         self.assertContainsSubset({(0, 2), (7, 0)}, joins)
 
-    def test_joins_what_exchanges_tensors(self):
+    def test_joins_groups_that_exchange_tensors(self):
         placement = np.array([0, 1, 2, 0, 1, 2, 0, 1])
         for move in Drawer(anywhere(8, 3)).draw(placement, 1000, coarse_share=0.0):
             if move.kind == "join":
@@ -245,14 +245,14 @@ class DrawMoveTest(absltest.TestCase):
         self.assertNotEmpty(moves)
         self.assertEqual({move.groups for move in moves}, {(7,)})
 
-    def test_where_nothing_can_move_nothing_is_drawn(self):
+    def test_draws_no_move_where_no_group_can_move(self):
         legal = anywhere(8, 2)
         legal[:, 1] = False
         self.assertEmpty(Drawer(legal).draw([0] * 8))
         self.assertEmpty(Drawer(anywhere(8, 1)).draw([0] * 8))
         self.assertEmpty(Drawer(anywhere(1, 1)).draw([0]))
 
-    def test_work_that_takes_no_time_is_moved_as_well(self):
+    def test_moves_groups_that_take_no_time(self):
         moves = Drawer(anywhere(4, 2), work_secs=[0.0] * 4).draw([0] * 4)
         self.assertEqual({group for move in moves for group in move.groups}, {0, 1, 2, 3})
 

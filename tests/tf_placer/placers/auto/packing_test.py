@@ -20,7 +20,7 @@ def excess(sizes, capacities, placement):
 
 
 def fits_somehow(sizes, capacities, legal):
-    """Whether any of all distributions fits."""
+    """Tells whether some distribution fits, by trying all."""
     devices = [np.flatnonzero(row) for row in legal]
     placements = np.array(list(itertools.product(*devices)))
     held = np.stack([((placements == d) * sizes).sum(axis=1) for d in range(len(capacities))], 1)
@@ -28,7 +28,7 @@ def fits_somehow(sizes, capacities, legal):
 
 
 class RepackTest(parameterized.TestCase):
-    def repacked(self, sizes, capacities, placement, legal=None, **kwargs):
+    def repack_checked(self, sizes, capacities, placement, legal=None, **kwargs):
         if legal is None:
             legal = everywhere(len(sizes), len(capacities))
         placement = repack(
@@ -42,23 +42,23 @@ class RepackTest(parameterized.TestCase):
         self.assertTrue(legal[np.arange(len(sizes)), placement].all())
         return placement
 
-    def test_what_fits_is_left_alone(self):
-        self.assertEqual(self.repacked([30, 30, 0], [30, 30], [1, 0, 1]).tolist(), [1, 0, 1])
+    def test_keeps_a_placement_that_fits(self):
+        self.assertEqual(self.repack_checked([30, 30, 0], [30, 30], [1, 0, 1]).tolist(), [1, 0, 1])
 
-    def test_what_must_move_does(self):
-        self.assertEqual(self.repacked([40, 30, 5], [60, 30], [0, 0, 0]).tolist(), [0, 1, 0])
+    def test_moves_a_group_to_a_device_with_room(self):
+        self.assertEqual(self.repack_checked([40, 30, 5], [60, 30], [0, 0, 0]).tolist(), [0, 1, 0])
 
-    def test_large_and_small_change_places(self):
+    def test_exchanges_a_large_group_with_a_small_one(self):
         # Neither 30 nor 25 fit beside the 15, but 25 + 15 | 30 does.
-        self.assertEqual(self.repacked([30, 25, 15], [40, 30], [0, 0, 1]).tolist(), [1, 0, 0])
+        self.assertEqual(self.repack_checked([30, 25, 15], [40, 30], [0, 0, 1]).tolist(), [1, 0, 0])
 
-    def test_nothing_goes_where_it_may_not(self):
+    def test_moves_groups_only_to_legal_devices(self):
         legal = np.array([[True, False, True], [True, False, False]])
-        self.assertEqual(self.repacked([5, 5], [5, 5, 5], [0, 0], legal).tolist(), [2, 0])
+        self.assertEqual(self.repack_checked([5, 5], [5, 5, 5], [0, 0], legal).tolist(), [2, 0])
 
-    def test_what_cannot_fit_has_least_too_much(self):
-        # 40 + 30 | 50 has 10 too much, anything else more.
-        placement = self.repacked([50, 40, 30], [60, 50], [0, 0, 0])
+    def test_finds_the_least_excess_where_no_placement_fits(self):
+        # 40 + 30 | 50 exceeds by 10, every other distribution by more.
+        placement = self.repack_checked([50, 40, 30], [60, 50], [0, 0, 0])
         self.assertEqual(placement.tolist(), [1, 0, 0])
 
     def test_is_never_worse_than_before(self):
@@ -66,7 +66,9 @@ class RepackTest(parameterized.TestCase):
         for _ in range(50):
             sizes, capacities = random.integers(1, 50, 12), random.integers(40, 90, 3)
             before = random.integers(3, size=12).astype(np.int32)
-            after = self.repacked(sizes, capacities, before, max_exchanges=int(random.integers(5)))
+            after = self.repack_checked(
+                sizes, capacities, before, max_exchanges=int(random.integers(5))
+            )
             self.assertLessEqual(
                 excess(sizes, capacities, after), excess(sizes, capacities, before)
             )
@@ -74,7 +76,7 @@ class RepackTest(parameterized.TestCase):
 
 class PackTest(parameterized.TestCase):
     def test_fills_devices_to_the_last_byte(self):
-        # 27 on three times 9: nothing is left over.
+        # The sizes add up to 27, which is exactly three times 9.
         sizes, capacities = np.array([8, 5, 4, 4, 3, 2, 1]), np.array([9, 9, 9])
         placements = [
             pack(sizes, capacities, everywhere(7, 3), np.zeros(7, np.int32), random)
@@ -83,7 +85,7 @@ class PackTest(parameterized.TestCase):
         self.assertEqual(min(excess(sizes, capacities, each) for each in placements), 0)
 
     @parameterized.parameters(range(20))
-    def test_finds_what_fits_if_anything_does(self, seed):
+    def test_finds_a_placement_that_fits_if_one_exists(self, seed):
         random = np.random.default_rng(seed)
         num_groups, num_devices = int(random.integers(6, 10)), int(random.integers(2, 4))
         sizes = (100 * random.lognormal(0.0, random.choice([0.1, 1.0]), num_groups)).astype(int)
@@ -98,13 +100,13 @@ class PackTest(parameterized.TestCase):
         )
         self.assertEqual(least == 0, fits_somehow(sizes, capacities, legal))
 
-    def test_what_needs_no_room_stays_where_it_is(self):
+    def test_keeps_groups_of_size_zero_in_place(self):
         sizes, before = np.array([5, 0, 5, 0]), np.array([0, 1, 0, 0], np.int32)
         after = pack(sizes, np.array([5, 5]), everywhere(4, 2), before, np.random.default_rng(0))
         self.assertEqual(after[[1, 3]].tolist(), [1, 0])
         self.assertCountEqual(after[[0, 2]].tolist(), [0, 1])
 
-    def test_what_may_go_to_one_device_only_is_there(self):
+    def test_places_groups_with_one_legal_device(self):
         legal = np.array([[True, False], [True, True], [True, True]])
         for seed in range(10):
             after = pack(
@@ -119,7 +121,7 @@ class PackTest(parameterized.TestCase):
 
 class PackerTest(parameterized.TestCase):
     @parameterized.parameters(False, True)
-    def test_packs_what_is_nearly_full(self, only_resident):
+    def test_packs_weights_that_fill_nearly_all_memory(self, only_resident):
         memory = -(-sum(SIZES) * 100 // 98) // 3
         problem = make_problem(
             [[1.0] * 3] * len(SIZES), resident_bytes=SIZES, memory_bytes=[memory] * 3
@@ -131,9 +133,9 @@ class PackerTest(parameterized.TestCase):
         for packed in (packer.repack(placement, peaks), packer.pack(placement)):
             self.assertEqual(excess(SIZES, np.full(3, memory), packed), 0)
 
-    def test_leaves_room_for_what_the_simulation_needed_beside(self):
-        # The tensors of 20 need room on both devices: 40 + 20 and 30 + 20 of 60 each. With 10 more
-        # on either the step does not fit, and 5 more fit only where the 30 are.
+    def test_leaves_room_for_simulated_copies(self):
+        # The tensor of 20 needs room on both devices: 40 + 20 and 30 + 20 of 60 each. The group of
+        # 5 fits only beside the group of 30.
         problem = make_problem(
             [[1.0] * 2] * 4,
             tensors=[(0, 20, [1])],

@@ -23,27 +23,27 @@ def search(problem, clusters, *, max_simulated=3000, **kwargs):
     return refined_search(problem, group_graph(problem), max_simulated=max_simulated, **kwargs)
 
 
-def ranks(problem, placements):
-    """(bytes that are too many, seconds) of placements, as the plain simulator says."""
+def simulate_ranks(problem, placements):
+    """Simulates placements, and lists (excess bytes, step seconds)."""
     result = Simulator(problem, threads=1).simulate(np.array(placements, np.int32))
     memory = np.array([device.memory_bytes for device in problem.devices])
     excess = np.maximum(result.peak_bytes - memory, 0).sum(axis=1)
     return list(zip(excess.tolist(), result.step_secs.tolist(), strict=True))
 
 
-def pairs_problem(num_pairs=9):
-    """Of each pair, one is fast on the one device, the other on the other."""
+def make_pairs_problem(num_pairs=9):
+    """Makes pairs of operations whose two members are fast on different devices."""
     return make_problem([[1.0, 4.0], [4.0, 1.0]] * num_pairs)
 
 
 PAIRS = np.arange(18) // 2
 
 
-class RefinedSearchTest(parameterized.TestCase):
+class CoarseToFineSearchTest(parameterized.TestCase):
     def test_finds_an_optimum_that_no_coarse_placement_has(self):
-        problem = pairs_problem()
+        problem = make_pairs_problem()
         coarse = make_problem([[5.0, 5.0]] * 9)
-        # 9 s on each device at once; together, a pair takes 5 s wherever it is.
+        # The optimum takes 9 s on each device at once. A pair on one device takes 5 s.
         self.assertEqual(all_step_secs(coarse)[0], 25.0)
         result = search(problem, PAIRS)
         self.assertEqual(result.best.step_secs, 9.0)
@@ -51,11 +51,11 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertTrue(result.is_optimal)
         self.assertEqual(dict(result.starts)[COARSE_START].step_secs, 25.0)
 
-    def test_few_coarse_groups_leave_most_of_a_long_search_for_what_is_in_them(self):
+    def test_few_coarse_groups_leave_most_of_a_long_search_for_refinement(self):
         for max_simulated, expected in ((math.inf, 63), (1000, 63), (100, 40)):
             with mock.patch.object(module, "auto_search", wraps=module.auto_search) as auto_search:
                 search(
-                    pairs_problem(),
+                    make_pairs_problem(),
                     PAIRS,
                     max_simulated=max_simulated,
                     max_secs=1.0,
@@ -66,9 +66,9 @@ class RefinedSearchTest(parameterized.TestCase):
             self.assertGreaterEqual(fine.kwargs["max_simulated"], max_simulated - expected)
 
     def test_starts_with_the_layers_of_the_problem_whatever_the_order_of_its_groups(self):
-        # Four layers and twelve steps of a recurrent network, step by step: a layer waits for the
-        # one below and for its step before. Its groups are single operations, its coarse groups
-        # two steps of a layer.
+        # Four layers and twelve steps of a recurrent network, ordered by step. An operation
+        # depends on the layer below and on the step before. The groups are single operations, the
+        # coarse groups two steps of a layer.
         layers, steps = np.tile(np.arange(4), 12), np.repeat(np.arange(12), 4)
         problem = make_problem(
             [[1.0, 1.0]] * 48,
@@ -104,7 +104,7 @@ class RefinedSearchTest(parameterized.TestCase):
                 continue
             num_compared += 1
             result = search(problem, clusters, max_simulated=1500)
-            self.assertLessEqual(result.best.rank, min(ranks(problem, placements[legal])))
+            self.assertLessEqual(result.best.rank, min(simulate_ranks(problem, placements[legal])))
 
     def test_finds_the_optimum_of_random_problems_where_there_is_one(self):
         random = np.random.default_rng(1)
@@ -123,36 +123,37 @@ class RefinedSearchTest(parameterized.TestCase):
             self.assertEqual(best.excess_bytes, 0)
             self.assertTrue(is_optimal(best.step_secs, fastest))
 
-    def test_is_never_worse_than_starts_coarse_or_not(self):
+    def test_is_never_worse_than_coarse_and_fine_starts(self):
         random = np.random.default_rng(2)
         for seed in range(3):
-            problem = pairs_problem()
+            problem = make_pairs_problem()
             starts = [(f"fine {k}", random_placement(random, problem)) for k in range(2)]
             starts += [("coarse", random.integers(2, size=9).astype(np.int32)[PAIRS])]
             starts += [("optimum", np.array([0, 1] * 9, np.int32))]
             result = search(problem, PAIRS, starts=starts, max_simulated=300, seed=seed)
             self.assertLessEqual(
-                result.best.rank, min(ranks(problem, [placement for _, placement in starts]))
+                result.best.rank,
+                min(simulate_ranks(problem, [placement for _, placement in starts])),
             )
             found = dict(result.starts)
             for name, placement in starts:
                 self.assertEqual(found[name].placement.tolist(), placement.tolist())
 
-    def test_a_start_counts_though_the_search_was_interrupted_before_it(self):
+    def test_an_interrupted_search_includes_the_best_start(self):
         def interrupt(progress):
             raise KeyboardInterrupt
 
         optimum = np.array([0, 1] * 9, np.int32)
-        result = search(pairs_problem(), PAIRS, starts=[("own", optimum)], report=interrupt)
+        result = search(make_pairs_problem(), PAIRS, starts=[("own", optimum)], report=interrupt)
         self.assertTrue(result.interrupted)
         self.assertEqual(result.best.step_secs, 9.0)
         self.assertEqual(result.finalists[0].placement.tolist(), optimum.tolist())
 
-    def test_all_that_it_returns_is_of_the_groups_and_as_the_simulator_says(self):
-        problem = pairs_problem()
+    def test_all_candidates_are_of_the_groups_and_agree_with_the_simulator(self):
+        problem = make_pairs_problem()
         result = search(problem, PAIRS[::-1], max_simulated=400, threads=2)
         every = [result.best, *result.finalists, *(found for _, found in result.starts)]
-        expected = ranks(problem, [found.placement for found in every])
+        expected = simulate_ranks(problem, [found.placement for found in every])
         self.assertEqual([found.rank for found in every], expected)
         self.assertEqual(result.best.rank, result.finalists[0].rank)
         for several in (result.finalists, [found for _, found in result.starts]):
@@ -161,8 +162,8 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertLen({name for name, _ in result.starts}, len(result.starts))
         self.assertLessEqual(result.lower_bound_secs, result.best.step_secs)
 
-    def test_a_coarse_optimum_is_not_said_to_be_the_optimum(self):
-        # All 2**3 coarse placements are tried, and nothing is left for others.
+    def test_a_coarse_optimum_is_not_optimal_for_the_groups(self):
+        # The search tries all 2**3 coarse placements, which uses its whole budget.
         problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 3)
         result = search(problem, np.arange(6) // 2, max_simulated=1)
         self.assertFalse(result.is_optimal)
@@ -170,7 +171,7 @@ class RefinedSearchTest(parameterized.TestCase):
 
     @parameterized.parameters(200, 1000)
     def test_keeps_its_budget_of_simulated_placements(self, max_simulated):
-        # Nothing is at the lower bound, so the search does not end before.
+        # No placement is at the lower bound, so the search uses its whole budget.
         random = np.random.default_rng(3)
         problem = make_problem(
             random.random([18, 2]) + 0.5, tensors=[(k, 1, [k + 1]) for k in range(17)]
@@ -183,9 +184,9 @@ class RefinedSearchTest(parameterized.TestCase):
         {"clusters": range(18)},
         {"clusters": range(100, 118)},
     )
-    def test_without_clusters_the_groups_are_placed_at_once(self, clusters):
+    def test_without_coarse_groups_searches_with_groups_alone(self, clusters):
         shares = []
-        problem = pairs_problem()
+        problem = make_pairs_problem()
         result = search(
             problem,
             None if clusters is None else list(clusters),
@@ -197,17 +198,17 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertEqual(result.num_simulated, plain.num_simulated)
 
     def test_one_cluster_of_everything_is_refined(self):
-        result = search(pairs_problem(), [0] * 18, max_simulated=20_000)
+        result = search(make_pairs_problem(), [0] * 18, max_simulated=20_000)
         self.assertEqual(result.best.step_secs, 9.0)
 
-    def test_the_numbers_of_clusters_do_not_matter(self):
-        problem = pairs_problem()
+    def test_the_numbering_of_clusters_does_not_matter(self):
+        problem = make_pairs_problem()
         plain = search(problem, PAIRS, max_simulated=600)
         other = search(problem, 1000 - 7 * PAIRS, max_simulated=600)
         self.assertEqual(other.best.placement.tolist(), plain.best.placement.tolist())
         self.assertEqual(other.num_simulated, plain.num_simulated)
 
-    def test_groups_without_operations_are_of_no_harm(self):
+    def test_accepts_groups_without_operations(self):
         problem = make_problem([[1.0, 2.0], [2.0, 1.0]] * 2, groups=[0, 0, 3, 4])
         for clusters in ([1, 0, 0, 1, 1], [0, 0, 0, 1, 1], [3, 3, 3, 2, 3]):
             result = search(problem, clusters, max_simulated=200)
@@ -219,7 +220,7 @@ class RefinedSearchTest(parameterized.TestCase):
     def test_refuses_a_budget_that_is_not_positive(self, **budget):
         for clusters in (None, PAIRS):
             with self.assertRaisesRegex(ValueError, "the budget must be positive"):
-                search(pairs_problem(), clusters, **budget)
+                search(make_pairs_problem(), clusters, **budget)
 
     def test_reports_a_share_that_grows_to_1_and_placements_that_only_improve(self):
         random = np.random.default_rng(3)
@@ -241,16 +242,18 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertEqual(reports[-1].best.rank, result.best.rank)
         self.assertEqual(reports[-1].num_simulated, result.num_simulated)
         for report in reports:
-            self.assertEqual([report.best.rank], ranks(problem, [report.best.placement]))
+            self.assertEqual([report.best.rank], simulate_ranks(problem, [report.best.placement]))
 
     def test_an_interrupt_returns_the_best_so_far(self):
         def interrupt(progress):
             raise KeyboardInterrupt
 
-        result = search(pairs_problem(), PAIRS, report=interrupt)
+        result = search(make_pairs_problem(), PAIRS, report=interrupt)
         self.assertTrue(result.interrupted)
         self.assertFalse(result.is_optimal)
-        self.assertEqual([result.best.rank], ranks(pairs_problem(), [result.best.placement]))
+        self.assertEqual(
+            [result.best.rank], simulate_ranks(make_pairs_problem(), [result.best.placement])
+        )
 
     @parameterized.parameters(1, 2)
     def test_the_same_seed_finds_the_same_in_the_same_number_of_simulations(self, threads):

@@ -6,7 +6,7 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, placer_conformance
 from tf_placer.placers.heuristics import contiguous
-from tf_placer.placers.heuristics.contiguous import Contiguous, equal_cuts
+from tf_placer.placers.heuristics.contiguous import Contiguous, cut_equally
 
 
 def load_tests(loader, tests, pattern):
@@ -16,26 +16,26 @@ def load_tests(loader, tests, pattern):
 
 class EqualCutsTest(absltest.TestCase):
     def test_cuts_equal_items_into_equal_parts_with_longer_parts_first(self):
-        self.assertEqual(equal_cuts(np.ones(6), 3).tolist(), [0, 0, 1, 1, 2, 2])
-        self.assertEqual(equal_cuts(np.ones(5), 3).tolist(), [0, 0, 1, 1, 2])
-        self.assertEqual(equal_cuts(np.ones(7), 3).tolist(), [0, 0, 0, 1, 1, 2, 2])
+        self.assertEqual(cut_equally(np.ones(6), 3).tolist(), [0, 0, 1, 1, 2, 2])
+        self.assertEqual(cut_equally(np.ones(5), 3).tolist(), [0, 0, 1, 1, 2])
+        self.assertEqual(cut_equally(np.ones(7), 3).tolist(), [0, 0, 0, 1, 1, 2, 2])
 
-    def test_gives_every_item_a_part_if_there_are_more_parts(self):
-        self.assertEqual(equal_cuts(np.array([5.0, 0.0, 1.0]), 4).tolist(), [0, 1, 2])
+    def test_makes_every_item_a_part_if_there_are_more_parts(self):
+        self.assertEqual(cut_equally(np.array([5.0, 0.0, 1.0]), 4).tolist(), [0, 1, 2])
 
     def test_leaves_no_part_empty_even_if_nothing_weighs_anything(self):
-        self.assertEqual(sorted(set(equal_cuts(np.zeros(5), 3).tolist())), [0, 1, 2])
+        self.assertEqual(sorted(set(cut_equally(np.zeros(5), 3).tolist())), [0, 1, 2])
 
     def test_has_the_least_sum_of_squares_of_all_cuts(self):
         rng = np.random.default_rng(0)
         for num_items, num_parts in ((4, 2), (6, 3), (8, 4), (7, 7), *[(13, 4)] * 6):
             weights = rng.integers(0, rng.choice([3, 9]), num_items).astype(np.float64)
-            # Of equal ones, the one whose last part begins last, then the one before it.
+            # Among equal cuts, the last part begins as late as possible, then the one before it.
             _, last_first = min(
                 (sum(part.sum() ** 2 for part in np.split(weights, cuts)), [-c for c in cuts[::-1]])
                 for cuts in itertools.combinations(range(1, num_items), num_parts - 1)
             )
-            parts = equal_cuts(weights, num_parts)
+            parts = cut_equally(weights, num_parts)
             self.assertEqual(
                 np.flatnonzero(np.diff(parts)).tolist(), [-c - 1 for c in last_first[::-1]]
             )
@@ -69,13 +69,13 @@ class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
         placements = Contiguous(graphs.chain(4), np.ones([4, 2], np.bool_)).propose(99)
         self.assertEqual(placements.tolist(), [[0, 0, 1, 1], [1, 1, 0, 0]])
 
-    def test_with_more_than_two_devices_those_without_device_0_come_first(self):
+    def test_proposals_without_device_0_come_first_if_there_are_more_than_two_devices(self):
         placements = Contiguous(graphs.chain(4), np.ones([4, 3], np.bool_)).propose(99)
         self.assertEqual(
             placements.tolist(), [[1, 1, 2, 2], [2, 2, 1, 1], [0, 0, 1, 2], [2, 2, 1, 0]]
         )
 
-    def test_groups_of_a_layer_travel_together_wherever_they_are_in_the_order(self):
+    def test_groups_of_a_layer_stay_together_in_any_order(self):
         groups = graphs.group_graph(6, layers=[0, 7, 0, 3, 7, 3])
         placements = Contiguous(groups, np.ones([6, 3], np.bool_)).propose(99)
         self.assertEqual(placements[-2:].tolist(), [[0, 2, 0, 1, 2, 1], [2, 0, 2, 1, 0, 1]])
@@ -86,7 +86,7 @@ class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
         # Two of three layers, or three of five operations and units of work.
         self.assertEqual(placements[:2].tolist(), [[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]])
 
-    def test_groups_that_may_not_go_there_go_to_their_first_legal_device(self):
+    def test_replaces_illegal_devices_by_the_first_legal_device(self):
         legal = np.array([[True, True], [True, True], [True, False], [False, True]])
         placements = Contiguous(graphs.chain(4), legal).propose(99)
         self.assertEqual(placements.tolist(), [[0, 0, 0, 1], [1, 1, 0, 1]])

@@ -4,24 +4,24 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import problems
-from tf_placer.placers.heuristics.favorite_children import favorite_children
-from tf_placer.placers.heuristics.schedule_costs import schedule_costs
+from tf_placer.placers.heuristics.favorite_children import find_favorite_children
+from tf_placer.placers.heuristics.schedule_costs import read_schedule_costs
 from tf_placer.problem.problem_groups import legal_devices
 
 
 def solve(problem):
-    return favorite_children(schedule_costs(problem), legal_devices(problem))
+    return find_favorite_children(read_schedule_costs(problem), legal_devices(problem))
 
 
-def shortest_makespan(secs, edges):
-    """Of all schedules on as many devices as there are operations."""
+def find_shortest_makespan(secs, edges):
+    """Finds the shortest of all schedules on as many devices as there are operations."""
     count = len(secs)
     orders = [
         order
         for order in itertools.permutations(range(count))
         if all(order.index(before) < order.index(after) for before, after, _ in edges)
     ]
-    # Devices are alike: operation i is on one of the first i + 1.
+    # The devices are equal, so operation i only needs to try the first i + 1.
     placements = itertools.product(*(range(i + 1) for i in range(count)))
     shortest = float("inf")
     for devices in placements:
@@ -38,7 +38,7 @@ def shortest_makespan(secs, edges):
     return shortest
 
 
-def random_task_graph(rng, count):
+def make_random_task_graph(rng, count):
     secs = rng.integers(3, 9, count).tolist()
     edges = [
         (before, after, int(rng.integers(1, 4)))
@@ -57,13 +57,13 @@ class FavoriteChildrenTest(absltest.TestCase):
         self.assertEqual(favorites, [1, 2, -1])
         self.assertAlmostEqual(length, 3 + 1 + 5)
 
-    def test_the_longer_way_is_the_favorite(self):
+    def test_the_longer_path_is_the_favorite(self):
         secs, edges = [1, 9, 2, 1], [(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]
         favorites, length = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
         self.assertEqual(favorites[:2], [1, 3])
         self.assertAlmostEqual(length, 11)
 
-    def test_what_stays_in_a_group_and_signals_need_no_favorites(self):
+    def test_transfers_in_a_group_and_signals_need_no_favorites(self):
         problem = problems.task_problem(
             [(1, 1)] * 3, [(0, 1, 9), (1, 2, 0)], groups=[0, 0, 1], latency_secs=3.0
         )
@@ -75,17 +75,17 @@ class FavoriteChildrenTest(absltest.TestCase):
         rng = np.random.default_rng(0)
         tight = 0
         for _ in range(25):
-            secs, edges = random_task_graph(rng, 4)
+            secs, edges = make_random_task_graph(rng, 4)
             _, length = solve(problems.task_problem([(each,) * 2 for each in secs], edges))
-            shortest = shortest_makespan(secs, edges)
+            shortest = find_shortest_makespan(secs, edges)
             self.assertLessEqual(length, shortest + 1e-6)
             tight += length > shortest - 1e-6
-        self.assertGreater(tight, 5)  # It is no empty bound.
+        self.assertGreater(tight, 5)  # The bound is not trivial.
 
-    def test_everyone_has_one_favorite_at_most_and_is_it_of_one_at_most(self):
+    def test_favorites_are_a_matching_of_edges(self):
         rng = np.random.default_rng(1)
         for _ in range(20):
-            secs, edges = random_task_graph(rng, 15)
+            secs, edges = make_random_task_graph(rng, 15)
             favorites, _ = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
             chosen = [favorite for favorite in favorites if favorite >= 0]
             self.assertLen(set(chosen), len(chosen))
@@ -95,7 +95,7 @@ class FavoriteChildrenTest(absltest.TestCase):
                 if favorite >= 0:
                     self.assertIn((before, favorite), pairs)
 
-    def test_operations_that_nothing_connects_have_none(self):
+    def test_unconnected_operations_have_no_favorites(self):
         self.assertEqual(solve(problems.task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))
 
 

@@ -18,10 +18,10 @@ class GreedyFillTest(placer_conformance.PlacerConformance, absltest.TestCase):
             [(1, 1, 1)] * 5, resident_bytes=[4] * 5, memory_bytes=[99, 8, 8]
         )
         placer = GreedyFill(group_graph(problem), legal_devices(problem), problem=problem)
-        # 0.9 and 0.75 of 8 bytes have room for one group, and so has a half.
+        # The shares 0.9, 0.75 and 0.5 of 8 bytes all have room for one group.
         self.assertEqual(placer.propose(9).tolist(), [[1, 1, 2, 2, 0], [1, 2, 0, 0, 0]])
 
-    def test_goes_by_layers(self):
+    def test_fills_by_layers(self):
         problem = problems.task_problem(
             [(1, 1, 1)] * 4, resident_bytes=[4] * 4, memory_bytes=[99, 8, 8]
         )
@@ -29,7 +29,7 @@ class GreedyFillTest(placer_conformance.PlacerConformance, absltest.TestCase):
         placer = GreedyFill(groups, legal_devices(problem), problem=problem)
         self.assertEqual(placer.propose(1).tolist(), [[2, 1, 2, 1]])
 
-    def test_what_fits_on_one_accelerator_stays_there(self):
+    def test_uses_one_accelerator_if_everything_fits(self):
         problem = problems.task_problem([(1, 1, 1)] * 4, [(0, 1, 9), (1, 2, 9), (2, 3, 9)])
         placer = GreedyFill(group_graph(problem), legal_devices(problem), problem=problem)
         self.assertEqual(placer.propose(9).tolist(), [[1, 1, 1, 1]])

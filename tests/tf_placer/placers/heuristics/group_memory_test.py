@@ -5,14 +5,14 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers import problems
 from tests.tf_placer.simulation import random_problems
-from tf_placer.placers.heuristics.group_memory import group_memories, held_bytes
+from tf_placer.placers.heuristics.group_memory import compute_peak_bytes, estimate_group_memories
 from tf_placer.simulation.simulator import Simulator
 
 
 class GroupMemoryTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # Two layers forward and back: 0 and 1 keep something for 3 and 2.
+        # Two layers forward and backward: 0 and 1 keep tensors for 3 and 2.
         self.problem = problems.task_problem(
             [(1, 1)] * 4,
             [(0, 1, 10), (0, 3, 20), (1, 2, 30), (2, 3, 40)],
@@ -21,47 +21,52 @@ class GroupMemoryTest(absltest.TestCase):
             temp_bytes=[7, 3, 5, 0],
         )
 
-    def test_keeps_what_is_resident_and_what_is_alive_when_most_is(self):
-        # Most is alive while 2 runs: what 0 keeps for 3, what 2 reads and what it makes.
-        memory = group_memories(self.problem)[0]
+    def test_counts_resident_memory_and_tensors_alive_at_the_peak(self):
+        # The peak is while 2 runs: the tensor from 0 to 3, and the input and output of 2.
+        memory = estimate_group_memories(self.problem)[0]
         self.assertEqual(memory.kept_bytes.tolist(), [100 + 20, 200 + 30 + 40])
         self.assertEqual(memory.temporary_bytes.tolist(), [7, 5])
 
     def test_counts_copies_on_other_devices_once(self):
-        memory = group_memories(self.problem)[0]
-        # Of the tensors alive only the 40 bytes from 2 go from group to group, from 1 to 0.
-        self.assertEqual(memory.on_devices(np.array([0, 0]), 2).tolist(), [390 + 7, 0])
-        self.assertEqual(memory.on_devices(np.array([0, 1]), 2).tolist(), [120 + 40 + 7, 270 + 5])
-        without = memory.without_copies()
-        self.assertEqual(without.on_devices(np.array([0, 1]), 2).tolist(), [120 + 7, 270 + 5])
+        memory = estimate_group_memories(self.problem)[0]
+        # The 40 bytes from 2 are the only tensor alive between groups, from group 1 to 0.
+        self.assertEqual(memory.compute_held_bytes(np.array([0, 0]), 2).tolist(), [390 + 7, 0])
+        self.assertEqual(
+            memory.compute_held_bytes(np.array([0, 1]), 2).tolist(), [120 + 40 + 7, 270 + 5]
+        )
+        without = memory.drop_copies()
+        self.assertEqual(
+            without.compute_held_bytes(np.array([0, 1]), 2).tolist(), [120 + 7, 270 + 5]
+        )
         problem = problems.task_problem([(1, 1)] * 3, [(0, 1, 10)])
         problem = dataclasses.replace(
             problem, consumer_start=np.array([0, 2]), consumers=np.array([1, 2])
         )
         self.assertEqual(
-            group_memories(problem)[0].on_devices(np.array([0, 1, 1]), 2).tolist(), [10, 10]
+            estimate_group_memories(problem)[0].compute_held_bytes(np.array([0, 1, 1]), 2).tolist(),
+            [10, 10],
         )
 
-    def test_a_tensor_that_shares_memory_holds_nothing_but_its_copies_do(self):
+    def test_only_copies_of_a_tensor_that_shares_memory_take_memory(self):
         problem = problems.task_problem([(1, 1)] * 2, [(0, 1, 10)], resident_bytes=[10, 0])
         problem = dataclasses.replace(problem, local_bytes=np.array([0]))
-        memory = group_memories(problem)[0]
-        self.assertEqual(memory.on_devices(np.array([0, 0]), 2).tolist(), [10, 0])
-        self.assertEqual(memory.on_devices(np.array([0, 1]), 2).tolist(), [10, 10])
+        memory = estimate_group_memories(problem)[0]
+        self.assertEqual(memory.compute_held_bytes(np.array([0, 0]), 2).tolist(), [10, 0])
+        self.assertEqual(memory.compute_held_bytes(np.array([0, 1]), 2).tolist(), [10, 10])
 
-    def test_other_instants_are_those_at_which_other_groups_hold_more(self):
-        # 0 and 1 hold 9 bytes for 2, then 2 and 3 hold 5 for 4; groups are operations.
+    def test_further_instants_are_peaks_of_other_groups(self):
+        # Groups are single operations: 0 and 1 hold 9 bytes for 2, then 2 and 3 hold 5 for 4.
         problem = problems.task_problem([(1, 1)] * 5, [(0, 1, 4), (1, 2, 5), (2, 3, 2), (3, 4, 3)])
-        memories = group_memories(problem)
-        # The tensors of 0 and 1 while 1 runs, of 2 and 3 while 3 runs; no instant adds to these.
+        memories = estimate_group_memories(problem)
+        # The instants are those when 1 and 3 run; at no other instant does a group hold more.
         self.assertEqual(
             [memory.kept_bytes.tolist() for memory in memories], [[4, 5, 0, 0, 0], [0, 0, 2, 3, 0]]
         )
-        most = held_bytes(memories, np.array([0, 0, 1, 1, 1]), 2)
+        most = compute_peak_bytes(memories, np.array([0, 0, 1, 1, 1]), 2)
         self.assertEqual(most.tolist(), [9, 5])
 
-    def test_is_the_peak_of_the_simulator_if_one_device_runs_all_in_turn(self):
-        # Without temporaries and with times that are all alike.
+    def test_is_the_peak_of_the_simulator_on_a_single_device(self):
+        # The order is that of the simulator if there are no temporaries and all times are equal.
         rng = np.random.default_rng(0)
         for _ in range(100):
             problem = random_problems.random_problem(rng)
@@ -75,7 +80,7 @@ class GroupMemoryTest(absltest.TestCase):
             )
             placement = np.zeros(problem.num_groups, np.int32)
             peak = Simulator(problem, threads=1).simulate(placement[None]).peak_bytes[0]
-            held = group_memories(problem)[0].on_devices(placement, 1)
+            held = estimate_group_memories(problem)[0].compute_held_bytes(placement, 1)
             self.assertEqual(held.tolist(), peak.tolist())
 
 

@@ -3,9 +3,9 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers import placer_conformance, problems
 from tf_placer.placers.heuristics.group_binding import GroupBinding
-from tf_placer.placers.heuristics.group_memory import group_memories
-from tf_placer.placers.heuristics.heft import Heft, heft_schedule, upward_ranks
-from tf_placer.placers.heuristics.schedule_costs import schedule_costs
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
+from tf_placer.placers.heuristics.heft import Heft, compute_upward_ranks, schedule_heft
+from tf_placer.placers.heuristics.schedule_costs import read_schedule_costs
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 # The example of the paper: ten tasks on three processors, figure 1 and table 2.
@@ -41,15 +41,17 @@ _EDGES = [
 
 
 def schedule(problem):
-    costs, allowed = schedule_costs(problem), legal_devices(problem)
-    binding = GroupBinding(allowed, group_memories(problem), [np.inf] * problem.num_devices)
-    return heft_schedule(costs, upward_ranks(costs, allowed), binding)
+    costs, allowed = read_schedule_costs(problem), legal_devices(problem)
+    binding = GroupBinding(
+        allowed, estimate_group_memories(problem), [np.inf] * problem.num_devices
+    )
+    return schedule_heft(costs, compute_upward_ranks(costs, allowed), binding)
 
 
 class HeftScheduleTest(absltest.TestCase):
     def test_ranks_the_tasks_of_the_paper_as_published(self):
         problem = problems.task_problem(_SECS, _EDGES)
-        ranks = upward_ranks(schedule_costs(problem), legal_devices(problem))
+        ranks = compute_upward_ranks(read_schedule_costs(problem), legal_devices(problem))
         expected = [108.0, 77.0, 80.0, 80.0, 69.0, 63.333, 42.667, 35.667, 44.333, 14.667]
         np.testing.assert_allclose(ranks, expected, atol=5e-4)
 
@@ -60,7 +62,7 @@ class HeftScheduleTest(absltest.TestCase):
         self.assertEqual(ends, [9, 40, 28, 26, 38, 42, 49, 62, 68, 80])
 
     def test_starts_an_operation_in_a_gap_that_is_long_enough(self):
-        # 1 and then 3 wait on device 0 for 0, which is on device 1; 2 comes last.
+        # On device 0, operations 1 and 3 wait for 0 on device 1; 2 is scheduled last.
         inf = float("inf")
         for gap_secs, start in ((5, 0), (6, 19)):
             secs = [(inf, 1), (5, inf), (gap_secs, inf), (9, inf)]
@@ -72,7 +74,7 @@ class HeftScheduleTest(absltest.TestCase):
         self.assertEqual(sorted(starts), [0, 0, 1, 1, 2])
         self.assertEqual(max(ends), 3)
 
-    def test_the_first_operation_of_a_group_takes_the_others_along(self):
+    def test_the_first_operation_of_a_group_binds_the_others(self):
         secs = [(9, 1), (1, 9), (1, 9)]
         devices, _, ends = schedule(problems.task_problem(secs, groups=[0, 0, 1]))
         self.assertEqual(devices[:2], [1, 1])
@@ -128,8 +130,8 @@ class HeftTest(placer_conformance.PlacerConformance, absltest.TestCase):
         self.assertEqual(placements[0].tolist(), [2, 0, 2, 1, 2, 1, 2, 0, 1, 1])
         self.assertIn(0, (placements == 0).sum(axis=1))
 
-    def test_also_proposes_what_fits_where_the_published_schedule_does_not(self):
-        # Everything is fastest on device 1, which has room for two.
+    def test_proposes_a_placement_that_fits_if_the_published_schedule_does_not(self):
+        # All operations are fastest on device 1, which has room for two.
         problem = problems.task_problem(
             [(9, 1, 3)] * 5, resident_bytes=[4] * 5, memory_bytes=[99, 10, 10]
         )

@@ -15,8 +15,8 @@ _CLIMBERS = (HillClimbing, SimulatedAnnealing)
 _EVERYWHERE = np.ones([4, 2], np.bool_)
 
 
-def _steps(placer, problem, count):
-    """The steps of the first placements, infinite where they do not fit."""
+def _measure_steps(placer, problem, count):
+    """Measures the step times of the first placements, infinite where they do not fit."""
     environment = SimulatedEnvironment(problem, threads=1)
     steps = []
     while len(steps) < count:
@@ -27,8 +27,8 @@ def _steps(placer, problem, count):
     return np.array(steps)
 
 
-def _after_starts(first=1.0):
-    """A climber on a chain of four, at the placement of zeros after its 4 starts."""
+def _make_climber(first=1.0):
+    """Makes a climber on a chain of four that has measured its 4 starts, zeros being the best."""
     placer = HillClimbing(graphs.chain(4), _EVERYWHERE)
     placer.observe(placer.propose(4), [Measurement((first + k,)) for k in range(4)])
     return placer
@@ -42,30 +42,30 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
         distances = np.count_nonzero(placer.propose(60) != placement, axis=1)
         self.assertTrue((distances > 0).all() and (distances == 1).any(), distances)
 
-    def test_takes_what_is_better_or_equal_and_nothing_worse(self):
-        placer = _after_starts()
+    def test_accepts_better_or_equal_placements_only(self):
+        placer = _make_climber()
         for secs, is_taken in ((1.1, False), (1.0, True), (0.9, True), (0.95, False)):
             move = placer.propose(1)
             before = placer.current.copy()
             placer.observe(move, [Measurement((secs,))])
             self.assertEqual(placer.current.tolist(), (move[0] if is_taken else before).tolist())
 
-    def test_is_kicked_from_the_best_after_enough_fruitless_moves(self):
-        placer = _after_starts()
+    def test_perturbs_the_best_after_enough_fruitless_moves(self):
+        placer = _make_climber()
         better = placer.propose(1)
         placer.observe(better, [Measurement((0.5,))])
         for _ in range(16):
             self.assert_at(placer, better[0])
             placer.observe(placer.propose(1), [Measurement((0.6,))])
-        kicked = placer.propose(1)
-        # Whatever it takes, it is what the next moves start from.
-        placer.observe(kicked, [Measurement((7.0,))])
-        self.assert_at(placer, kicked[0])
+        perturbed = placer.propose(1)
+        # The next moves start from the perturbation, even if it is slow.
+        placer.observe(perturbed, [Measurement((7.0,))])
+        self.assert_at(placer, perturbed[0])
         move = placer.propose(1)
         placer.observe(move, [Measurement((6.0,))])
         self.assert_at(placer, move[0])
 
-    def test_walks_on_while_everything_fails(self):
+    def test_visits_all_placements_while_all_fail(self):
         failure = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up"))
         placer = HillClimbing(graphs.chain(4), _EVERYWHERE)
         placer.observe(placer.propose(4), [failure] * 4)
@@ -74,10 +74,10 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
             placements = placer.propose(2)
             seen |= {tuple(row) for row in placements.tolist()}
             placer.observe(placements, [failure] * 2)
-        self.assertLen(seen, 16)  # All placements there are.
+        self.assertLen(seen, 16)
 
-    def test_finds_what_fits_by_the_bytes_too_many(self):
-        # Groups of one byte on devices that hold 2 to 6: the full house has no byte to spare.
+    def test_finds_a_placement_that_fits_by_its_excess_bytes(self):
+        # 20 groups of one byte on devices of 2 to 6 bytes fill the memory completely.
         sizes = np.array([2, 3, 4, 5, 6])
         problem = problems.task_problem([(1,) * 5] * 20, memory_bytes=sizes.tolist())
         failure = Failure(FailureKind.OUT_OF_MEMORY, "made up")
@@ -99,18 +99,18 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
     def test_reaches_the_optimum_of_small_problems_in_250_samples(self, placer, name, seed):
         problem = SMALL_PROBLEMS[name]
         made = placer(group_graph(problem), legal_devices(problem), seed=seed, problem=problem)
-        steps = _steps(made, problem, 250)
+        steps = _measure_steps(made, problem, 250)
         self.assertTrue(is_optimal(steps, all_step_secs(problem)[0]).any())
 
     @parameterized.parameters(*_CLIMBERS)
     def test_beats_random_search_and_its_own_starts(self, placer):
-        # Were both alike, each of 5 would beat each of the other 5 once in 252 times.
-        problem = unroll_lstm(4, 10)
+        # If both were equal, the test would pass once in 252 times.
+        problem = unrolled_lstm(4, 10)
         groups, legal = group_graph(problem), legal_devices(problem)
-        found = [_steps(placer(groups, legal, seed=seed), problem, 300) for seed in range(5)]
-        random = [
-            _steps(UniformRandom(groups, legal, seed=seed), problem, 300) for seed in range(5)
-        ]
+        found, random = (
+            [_measure_steps(make(groups, legal, seed=seed), problem, 300) for seed in range(5)]
+            for make in (placer, UniformRandom)
+        )
         self.assertLess(max(s.min() for s in found), min(s.min() for s in random))
         num_starts = len(placer(groups, legal).propose(99))
         for steps in found:

@@ -1,7 +1,7 @@
-"""Problems one good placement of which is known, because it was made first.
+"""Problems with one known good placement, which the problem was built around.
 
-Every problem is made of cells: chains of operations on one device of the known placement. Neither
-names nor numbers of operations tell what belongs together.
+Every problem consists of cells: chains of operations on one device of the known placement. Neither
+the names nor the numbers of operations reveal the cells.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["known_and_best"]
+__all__ = ["measure_known_and_best"]
 
 _OPERATION_SECS, _LATENCY_SECS, _BANDWIDTH = 1e-4, 1e-5, 1e10
 _LENGTH, _LAYERS = 4, 8
 
 
-def known_and_best(
+def measure_known_and_best(
     family: str, num_operations: int, propose: Callable[[PlacementProblem], np.ndarray]
 ) -> tuple[float, float]:
-    """Computes the known step of a problem of a family, and the best of those proposed."""
+    """Simulates the known placement of a problem of a family, and the best of the proposals."""
     cells = _Cells()
     _FAMILIES[family](cells, num_operations)
     problem, placement = cells.finish()
@@ -34,7 +34,7 @@ def known_and_best(
 
 
 class _Cells:
-    """Collects cells: the first operation of one reads what the last one of others made."""
+    """Collects cells: the first operation of a cell reads the outputs of the last of others."""
 
     def __init__(self) -> None:
         self.random = np.random.default_rng(0)
@@ -52,7 +52,7 @@ class _Cells:
         size: float = 0.2,
         length: int = _LENGTH,
     ) -> int:
-        """Adds a cell; work and size are by what an operation takes, and sends in that time."""
+        """Adds a cell, with work in usual operations and size in what a link sends in that time."""
         first = len(self._secs)
         for producer in dict.fromkeys(inputs):
             self._readers[producer].append(first)
@@ -65,7 +65,7 @@ class _Cells:
         return len(self._secs) - 1
 
     def finish(self) -> tuple[PlacementProblem, np.ndarray]:
-        """Makes the problem and its known placement, numbered in a random order."""
+        """Makes the problem and its known placement, with operations in a random order."""
         count, num_devices = len(self._secs), max(self._devices) + 1
         number = self.random.permutation(count)
         by_number = np.argsort(number)
@@ -94,7 +94,7 @@ class _Cells:
 def _grid(
     cells: _Cells, num_operations: int, size: float = 0.2, source: int | None = None
 ) -> list[int]:
-    """Adds layers times steps, and gives the last layer; a stretch of layers has a device."""
+    """Adds layers times steps, with a stage of layers per device, and returns the last layer."""
     before: list[int] = []
     top = []
     for _ in range(num_operations // (_LAYERS * _LENGTH)):
@@ -109,12 +109,12 @@ def _grid(
 
 
 def _slow_links(cells: _Cells, num_operations: int) -> None:
-    """Makes a grid where sending what a cell makes takes most of the time that it takes."""
+    """Makes a grid in which sending the output of a cell takes most of the time of the cell."""
     _grid(cells, num_operations, size=2.5)
 
 
 def _wide_grid(cells: _Cells, num_operations: int) -> None:
-    """Makes layers of two lanes, which read both lanes below them; every lane has a device."""
+    """Makes layers of two lanes, which read both lanes below; every lane has its own device."""
     before: list[list[int]] = []
     for _ in range(num_operations // (8 * _LENGTH)):
         row: list[list[int]] = []
@@ -126,13 +126,13 @@ def _wide_grid(cells: _Cells, num_operations: int) -> None:
 
 
 def _encoder_decoder(cells: _Cells, num_operations: int) -> None:
-    """Makes two grids one after the other; every device has a stretch of both."""
+    """Makes two grids one after the other; every device has a stage of both."""
     memory = cells.add(0, _grid(cells, num_operations // 2), size=1.0)
     _grid(cells, num_operations // 2, source=memory)
 
 
 def _u_shape(cells: _Cells, num_operations: int) -> None:
-    """Makes steps of a way down and a way up; the one sends the other a tensor at every level."""
+    """Makes steps of a path down and a path up, with a tensor between them at every level."""
     before: list[list[int]] = []
     for _ in range(num_operations // (2 * _LAYERS * _LENGTH)):
         row: list[list[int]] = [[], []]
@@ -145,8 +145,8 @@ def _u_shape(cells: _Cells, num_operations: int) -> None:
         before = row
 
 
-def _by_longest(loads: np.ndarray) -> list[int]:
-    """Gives each load, the largest first, to that of four devices that has the least."""
+def _assign_longest_first(loads: np.ndarray) -> list[int]:
+    """Assigns each load, the largest first, to the least loaded of four devices."""
     devices, taken = np.zeros(len(loads), int), np.zeros(4)
     for each in np.argsort(-loads, kind="stable"):
         devices[each] = taken.argmin()
@@ -155,20 +155,20 @@ def _by_longest(loads: np.ndarray) -> list[int]:
 
 
 def _experts(cells: _Cells, num_operations: int) -> None:
-    """Makes layers of four slices, each of which sends some to eight experts and joins them."""
+    """Makes layers of four slices, each of which reads the outputs of eight shared experts."""
     slices: list[list[int]] = [[]] * 4
     for _ in range(num_operations // (12 * _LENGTH)):
         attended = [cells.add(device, inputs, size=0.1) for device, inputs in enumerate(slices)]
         loads = cells.random.lognormal(0.0, 0.3, 8)
         experts = [
             cells.add(device, attended, work=load, size=0.1)
-            for load, device in zip(loads.tolist(), _by_longest(loads), strict=True)
+            for load, device in zip(loads.tolist(), _assign_longest_first(loads), strict=True)
         ]
         slices = [[*experts, own] for own in attended]
 
 
 def _tree(cells: _Cells, num_operations: int) -> None:
-    """Makes subtrees of different sizes and what joins them."""
+    """Makes subtrees of different sizes, and joins their roots."""
     shares = cells.random.uniform(0.5, 1.5, 24)
     sizes = (shares / shares.sum() * num_operations / 3).astype(int)
     roots: list[list[int]] = [[] for _ in range(4)]
@@ -179,14 +179,14 @@ def _tree(cells: _Cells, num_operations: int) -> None:
             nodes.append(cells.add(device, pair, length=3))
         return nodes[0]
 
-    for size, device in zip(sizes.tolist(), _by_longest(sizes), strict=True):
+    for size, device in zip(sizes.tolist(), _assign_longest_first(sizes), strict=True):
         leaves = [cells.add(device, length=3) for _ in range((size + 1) // 2)]
         roots[device].append(join(leaves, device))
     join([join(each, device) for device, each in enumerate(roots)], 0)
 
 
 def _chain_with_heads(cells: _Cells, num_operations: int) -> None:
-    """Makes a chain every link of which has a head that takes three times as long."""
+    """Makes a chain of cells, each of which has a head that takes three times as long."""
     before: list[int] = []
     for step in range(num_operations // (2 * _LENGTH)):
         before = [cells.add(0, before)]

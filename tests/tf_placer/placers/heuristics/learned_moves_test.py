@@ -14,8 +14,8 @@ FAILED = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up"))
 ANYWHERE = np.ones([12, 3], np.bool_)
 
 
-def fastest(placer, problem, count):
-    """The fastest step of the first placements."""
+def measure_fastest(placer, problem, count):
+    """Measures the fastest step of the first placements."""
     environment = SimulatedEnvironment(problem, threads=1)
     best_secs = np.inf
     while count > 0:
@@ -27,8 +27,8 @@ def fastest(placer, problem, count):
     return best_secs
 
 
-def taught(measure, seed=0):
-    """A placer that measured 200 moves of a chain of 12."""
+def make_trained_placer(measure, seed=0):
+    """Makes a placer that has measured 200 moves of a chain of 12."""
     placer = LearnedMoves(graphs.chain(12), ANYWHERE, seed=seed)
     for _ in range(200):
         placements = placer.propose(1)
@@ -41,13 +41,13 @@ class LearnedMovesTest(placer_conformance.PlacerConformance, parameterized.TestC
         return LearnedMoves(groups, legal, seed=seed)
 
     def test_moves_that_never_gained_become_rare(self):
-        # Whatever goes to another device is slower than one device, but for moves of one group.
+        # Only moves of a single group are as fast as one device.
         def measure(placement, current):
             is_one = np.count_nonzero(placement != current) == 1
             return Measurement((1.0 if is_one else 2.0,))
 
         shares = []
-        for placer in (taught(measure), HillClimbing(graphs.chain(12), ANYWHERE)):
+        for placer in (make_trained_placer(measure), HillClimbing(graphs.chain(12), ANYWHERE)):
             while len(np.unique(placer.current)) == 1:
                 placements = placer.propose(1)
                 placer.observe(placements, [Measurement((1.0,))])
@@ -55,8 +55,8 @@ class LearnedMovesTest(placer_conformance.PlacerConformance, parameterized.TestC
             shares.append(np.mean(moved == 1))
         self.assertGreater(shares[0], 1.2 * shares[1])
 
-    def test_goes_on_where_everything_fails(self):
-        placer = taught(lambda placement, current: FAILED)
+    def test_keeps_moving_while_all_placements_fail(self):
+        placer = make_trained_placer(lambda placement, current: FAILED)
         self.assertTrue((placer.propose(20) != placer.current).any(axis=1).all())
 
     @parameterized.product(name=tuple(SMALL_PROBLEMS), seed=(0, 1, 2))
@@ -65,14 +65,19 @@ class LearnedMovesTest(placer_conformance.PlacerConformance, parameterized.TestC
         placer = LearnedMoves(
             group_graph(problem), legal_devices(problem), seed=seed, problem=problem
         )
-        secs = fastest(placer, problem, 250)
+        secs = measure_fastest(placer, problem, 250)
         self.assertTrue(is_optimal(np.array(secs), all_step_secs(problem)[0]))
 
     def test_needs_fewer_samples_than_hill_climbing(self):
         problem = unroll_lstm(4, 10)
         groups, legal = group_graph(problem), legal_devices(problem)
         means = [
-            np.mean([np.log(fastest(make(groups, legal, seed=s), problem, 300)) for s in range(5)])
+            np.mean(
+                [
+                    np.log(measure_fastest(make(groups, legal, seed=seed), problem, 300))
+                    for seed in range(5)
+                ]
+            )
             for make in (LearnedMoves, HillClimbing)
         ]
         self.assertLess(means[0], means[1])

@@ -11,7 +11,7 @@ _STARTS = [[1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]
 
 
 class _Recorder(LocalSearch):
-    """Takes every placement that is better, and remembers what it was asked."""
+    """Accepts every better placement, and records the arguments of `_judge`."""
 
     name = "recorder"
 
@@ -25,15 +25,15 @@ class _Recorder(LocalSearch):
             self._take(placement, value)
 
 
-def _ran(secs):
+def _make_success(secs):
     return Measurement((secs,))
 
 
-def _failed(kind=FailureKind.OUT_OF_MEMORY, peaks=None):
+def _make_failure(kind=FailureKind.OUT_OF_MEMORY, peaks=None):
     return Measurement(failure=Failure(kind, "made up"), peak_bytes=peaks)
 
 
-def _distances(placements, start):
+def _count_moved_groups(placements, start):
     return np.count_nonzero(placements != np.array(start), axis=1)
 
 
@@ -41,51 +41,64 @@ class LocalSearchTest(absltest.TestCase):
     def test_proposes_single_devices_and_contiguous_cuts_first(self):
         placer = _Recorder(_GROUPS, _EVERYWHERE)
         self.assertEqual(placer.propose(99).tolist(), _STARTS)
-        placer.observe(placer.propose(3), [_ran(1.0)] * 3)
+        placer.observe(placer.propose(3), [_make_success(1.0)] * 3)
         self.assertEqual(placer.propose(99).tolist(), _STARTS[3:])
 
-    def test_then_moves_from_the_best_of_them(self):
+    def test_moves_from_the_best_start(self):
         placer = _Recorder(_GROUPS, _EVERYWHERE)
-        placer.observe(placer.propose(4), [_ran(4.0), _ran(3.0), _ran(2.0), _ran(3.0)])
+        placer.observe(
+            placer.propose(4),
+            [_make_success(4.0), _make_success(3.0), _make_success(2.0), _make_success(3.0)],
+        )
         self.assertEmpty(placer.judged)
         self.assertEqual(placer.best[1], (0, 2.0))
         moves = placer.propose(99)
         self.assertLen(moves, 99)
-        self.assertGreater(_distances(moves, _STARTS[2]).min(), 0)
-        self.assertLessEqual(_distances(moves, _STARTS[2]).max(), 3)
+        self.assertGreater(_count_moved_groups(moves, _STARTS[2]).min(), 0)
+        self.assertLessEqual(_count_moved_groups(moves, _STARTS[2]).max(), 3)
         self.assertGreater(len(np.unique(moves, axis=0)), 6)
 
-    def test_a_batch_is_judged_in_order_beside_what_is_current_by_then(self):
+    def test_judges_a_batch_in_order_against_the_current_placement(self):
         placer = _Recorder(_GROUPS, _EVERYWHERE)
-        placer.observe(placer.propose(4), [_ran(2.0), _ran(3.0), _ran(4.0), _ran(3.0)])
+        placer.observe(
+            placer.propose(4),
+            [_make_success(2.0), _make_success(3.0), _make_success(4.0), _make_success(3.0)],
+        )
         moves = placer.propose(3)
-        placer.observe(moves, [_ran(1.5), _ran(1.8), _ran(1.0)])
+        placer.observe(moves, [_make_success(1.5), _make_success(1.8), _make_success(1.0)])
         currents = [(0, 2.0), (0, 1.5), (0, 1.5)]
         self.assertEqual([current for _, _, current in placer.judged], currents)
         after = placer.propose(50)
-        self.assertGreater(_distances(after, moves[2]).min(), 0)
+        self.assertGreater(_count_moved_groups(after, moves[2]).min(), 0)
         self.assertEqual(placer.best[0].tolist(), moves[2].tolist())
 
-    def test_what_runs_is_better_than_any_failure(self):
+    def test_placements_that_run_are_better_than_failures(self):
         problem = problems.task_problem([(1, 1)] * 4, memory_bytes=10)
         placer = _Recorder(_GROUPS, _EVERYWHERE, problem=problem)
-        failures = [_failed(peaks=(12, 0)), _ran(1e9), _failed(FailureKind.TIMEOUT), _failed()]
+        failures = [
+            _make_failure(peaks=(12, 0)),
+            _make_success(1e9),
+            _make_failure(FailureKind.TIMEOUT),
+            _make_failure(),
+        ]
         placer.observe(placer.propose(4), failures)
         self.assertEqual(placer.best[1], (0, 1e9))
         self.assertEqual(placer.best[0].tolist(), _STARTS[1])
 
-    def test_while_nothing_runs_fewer_bytes_too_many_are_better(self):
+    def test_compares_failures_by_their_excess_bytes(self):
         problem = problems.task_problem([(1, 1)] * 4, memory_bytes=[10, 20])
         placer = _Recorder(_GROUPS, _EVERYWHERE, problem=problem)
-        # Too many by 15, 30, 1 and 4 bytes.
+        # The excess is 15, 30, 1 and 4 bytes.
         peaks = [(25, 0), (0, 50), (11, 20), (13, 21)]
-        placer.observe(placer.propose(4), [_failed(peaks=each) for each in peaks])
+        placer.observe(placer.propose(4), [_make_failure(peaks=each) for each in peaks])
         self.assertEqual(placer.best[1], (1, 1.0))
         self.assertEqual(placer.best[0].tolist(), _STARTS[2])
 
-    def test_without_the_memory_of_the_devices_failures_are_alike(self):
+    def test_failures_are_equal_without_the_memory_of_the_devices(self):
         placer = _Recorder(_GROUPS, _EVERYWHERE)
-        placer.observe(placer.propose(4), [_failed(peaks=(25, 0)), *[_failed(peaks=(1, 1))] * 3])
+        placer.observe(
+            placer.propose(4), [_make_failure(peaks=(25, 0)), *[_make_failure(peaks=(1, 1))] * 3]
+        )
         self.assertEqual(placer.best[1], (2, 0.0))
         self.assertEqual(placer.best[0].tolist(), _STARTS[0])
 
@@ -99,18 +112,18 @@ class LocalSearchTest(absltest.TestCase):
         placer = _Recorder(_GROUPS, legal)
         placements = placer.propose(9)
         self.assertEqual(placements.tolist(), [[0, 1, 0, 1]])
-        placer.observe(placements, [_ran(1.0)])
+        placer.observe(placements, [_make_success(1.0)])
         self.assertEqual(placer.propose(9).shape, (0, 4))
 
     def test_moves_depend_on_the_seed_and_the_number_of_the_placement(self):
         placers = [_Recorder(_GROUPS, _EVERYWHERE, seed=seed) for seed in (1, 1, 2)]
         for placer in placers:
-            placer.observe(placer.propose(4), [_ran(1.0)] * 4)
+            placer.observe(placer.propose(4), [_make_success(1.0)] * 4)
         first, same, other = (placer.propose(20).tolist() for placer in placers)
         self.assertEqual(first, same)
         self.assertNotEqual(first, other)
-        # One that is not taken changes nothing for those after it.
-        placers[0].observe(placers[0].propose(1), [_ran(2.0)])
+        # A rejected move does not change the next ones.
+        placers[0].observe(placers[0].propose(1), [_make_success(2.0)])
         self.assertEqual(placers[0].propose(19).tolist(), first[1:])
 
 

@@ -25,12 +25,13 @@ class MEtfTest(placer_conformance.PlacerConformance, absltest.TestCase):
         problem = problems.task_problem([(1, inf, inf), (1, 1, 1), (1, 1, 1)])
         self.assertEqual(propose(problem)[0], [0, 1, 2])
 
-    def test_dearer_transfers_keep_things_together(self):
-        # 1 and 2 wait for 0. A device is free at 5 again, and 2 can be elsewhere at 3.
+    def test_costlier_transfers_keep_operations_together(self):
+        # Operations 1 and 2 depend on 0. Its device is free again at 5; on the other device, 2 can
+        # start at 3.
         problem = problems.task_problem([(1, 1, 1), (4, 4, 4), (4, 4, 4)], [(0, 1, 0), (0, 2, 2)])
         self.assertEqual(propose(problem)[:2], [[1, 1, 2], [1, 1, 1]])
 
-    def test_also_fills_less_of_the_memory(self):
+    def test_also_proposes_placements_of_less_memory(self):
         problem = problems.task_problem(
             [(9, 1, 1)] * 4, [(0, 1, 0)], resident_bytes=[3, 2, 2, 2], memory_bytes=[99, 12, 12]
         )

@@ -13,8 +13,8 @@ class MSctTest(placer_conformance.PlacerConformance, absltest.TestCase):
         return MSct(groups, legal, seed=seed, problem=problem)
 
     def test_a_device_waits_for_a_favorite_child(self):
-        # 2 is the favorite of 0, and ready on device 1 at 4; 3 is ready at 2, and elsewhere at
-        # 22, which is then before device 1 is free again.
+        # Operation 2 is the favorite of 0, and ready on device 1 at 4. Operation 3 is ready there
+        # at 2, and on the other device at 22, which is before device 1 is free again.
         inf = float("inf")
         secs = [(inf, 2, inf), (inf, inf, 3), (inf, 20, 20), (inf, 9, 9)]
         problem = problems.task_problem(secs, [(0, 2, 5), (1, 2, 1), (0, 3, 20)])

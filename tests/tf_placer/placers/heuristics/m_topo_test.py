@@ -2,8 +2,8 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import placer_conformance, problems
-from tf_placer.placers.heuristics.group_memory import group_memories
-from tf_placer.placers.heuristics.m_topo import MTopo, equal_share
+from tf_placer.placers.heuristics.group_memory import estimate_group_memories
+from tf_placer.placers.heuristics.m_topo import MTopo, compute_equal_share
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 
@@ -17,7 +17,8 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
         return MTopo(groups, legal, seed=seed, problem=problem)
 
     def test_fills_devices_up_to_the_mean_and_one_more_group_in_topological_order(self):
-        # A share of the 15 bytes is 15 / 2 + 4 without the CPU and 15 / 3 + 4 with it; 0 is last.
+        # The share of the 15 bytes is 15 / 2 + 4 without the CPU and 15 / 3 + 4 with it. Group 0 is
+        # last in the order.
         problem = problems.task_problem(
             [(1, 1, 1)] * 6, [(5, 0, 0)], resident_bytes=[4, 2, 2, 2, 2, 3]
         )
@@ -32,10 +33,10 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
                 resident_bytes=rng.integers(0, 10, count),
                 temp_bytes=rng.integers(0, 10, count),
             )
-            memory = group_memories(problem)[0]
+            memory = estimate_group_memories(problem)[0]
             for row in propose(problem):
-                held = memory.on_devices(row, 3)
-                share = equal_share(memory, 3 if (row == 0).any() else 2)
+                held = memory.compute_held_bytes(row, 3)
+                share = compute_equal_share(memory, 3 if (row == 0).any() else 2)
                 self.assertLessEqual(held.max(), share)
 
     def test_does_not_overfill_a_device_that_is_smaller_than_a_share(self):

@@ -8,8 +8,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs, placer_conformance, problems
-from tests.tf_placer.placers.heuristics.partition_checks import grid, loads, write_metis
-from tf_placer.placers.heuristics.metis_partition import MetisPartition, metis_parts
+from tests.tf_placer.placers.heuristics.partition_checks import compute_loads, grid, write_metis
+from tf_placer.placers.heuristics.metis_partition import MetisPartition, partition_graph
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 _INF = np.inf
@@ -35,34 +35,38 @@ class MetisPartsTest(parameterized.TestCase):
             text=True,
         ).stdout
         of_tool = np.loadtxt(f"{path}.part.{num_parts}", dtype=np.int64)
-        self.assertIn(f"Edgecut: {graph.cut_bytes(of_tool)},", printed)
-        found = metis_parts(graph, imbalance=30, recursive=recursive, seed=seed)
-        # The tool may be of another version than the library.
-        self.assertLessEqual(graph.cut_bytes(found), 1.15 * graph.cut_bytes(of_tool))
+        self.assertIn(f"Edgecut: {graph.compute_cut_bytes(of_tool)},", printed)
+        found = partition_graph(graph, imbalance=30, recursive=recursive, seed=seed)
+        # The tool and the library may be different versions.
+        self.assertLessEqual(
+            graph.compute_cut_bytes(found), 1.15 * graph.compute_cut_bytes(of_tool)
+        )
         # Bisecting twice may exceed the imbalance twice.
-        self.assertLessEqual(loads(graph, found).max(), 1.07)
+        self.assertLessEqual(compute_loads(graph, found).max(), 1.07)
 
     def test_cut_is_near_the_least_of_all_balanced_ones(self):
         graph = grid(3, 4, 2, seed=0)
         cuts = {}
         for sides in itertools.product((0, 1), repeat=11):
             parts = np.array([0, *sides])
-            if loads(graph, parts).max() <= 1.1:
-                cuts[sides] = graph.cut_bytes(parts)
-        found = metis_parts(graph, imbalance=100, recursive=True, seed=0)
-        self.assertLessEqual(loads(graph, found).max(), 1.2)
-        self.assertLessEqual(graph.cut_bytes(found), 1.25 * min(cuts.values()))
+            if compute_loads(graph, parts).max() <= 1.1:
+                cuts[sides] = graph.compute_cut_bytes(parts)
+        found = partition_graph(graph, imbalance=100, recursive=True, seed=0)
+        self.assertLessEqual(compute_loads(graph, found).max(), 1.2)
+        self.assertLessEqual(graph.compute_cut_bytes(found), 1.25 * min(cuts.values()))
 
     @parameterized.parameters(False, True)
-    def test_parts_get_what_their_devices_are_worth(self, recursive):
+    def test_parts_are_proportional_to_the_powers_of_devices(self, recursive):
         graph = dataclasses.replace(grid(20, 20, 3, seed=0), powers=np.array([0.25, 1.0, 0.75]))
-        found = metis_parts(graph, imbalance=30, recursive=recursive, seed=0)
-        np.testing.assert_allclose(loads(graph, found), 1.0, atol=0.06)
+        found = partition_graph(graph, imbalance=30, recursive=recursive, seed=0)
+        np.testing.assert_allclose(compute_loads(graph, found), 1.0, atol=0.06)
 
     def test_a_larger_imbalance_is_used_to_cut_less(self):
         graph = grid(20, 20, 4, seed=3)
         cuts = [
-            graph.cut_bytes(metis_parts(graph, imbalance=imbalance, recursive=False, seed=0))
+            graph.compute_cut_bytes(
+                partition_graph(graph, imbalance=imbalance, recursive=False, seed=0)
+            )
             for imbalance in (1, 300)
         ]
         self.assertLess(cuts[1], cuts[0])
@@ -70,7 +74,7 @@ class MetisPartsTest(parameterized.TestCase):
     @parameterized.parameters((1, 1, 3), (1, 3, 3), (2, 2, 4), (1, 0, 2))
     def test_few_nodes_are_a_part_each(self, rows, columns, num_parts):
         graph = grid(rows, columns, num_parts, seed=0)
-        found = metis_parts(graph, imbalance=30, recursive=False, seed=0)
+        found = partition_graph(graph, imbalance=30, recursive=False, seed=0)
         self.assertEqual(found.tolist(), list(range(rows * columns)))
 
 
@@ -81,7 +85,7 @@ class MetisPartitionTest(placer_conformance.PlacerConformance, absltest.TestCase
             problem = problems.problem_of_groups(groups, legal)
         return MetisPartition(groups, legal, seed=seed, problem=problem)
 
-    def test_accelerators_share_the_work_and_the_cpu_has_what_only_it_can_do(self):
+    def test_accelerators_share_the_work_and_the_cpu_keeps_cpu_only_groups(self):
         secs = [(8, 1, 1)] * 8 + [(1, _INF, _INF)]
         chains = [(k, k + 1, 100) for k in range(7) if k != 3]
         placements = _placer(
@@ -90,7 +94,7 @@ class MetisPartitionTest(placer_conformance.PlacerConformance, absltest.TestCase
         found = {tuple(row) for row in placements.tolist()}
         self.assertLessEqual(found, {(1,) * 4 + (2,) * 4 + (0,), (2,) * 4 + (1,) * 4 + (0,)})
 
-    def test_a_group_that_may_not_go_to_its_part_goes_to_its_first_legal_device(self):
+    def test_replaces_illegal_devices_by_the_first_legal_device(self):
         secs = [(8, 1, 1)] * 3 + [(8, 1, _INF)] + [(8, 1, 1)] * 4
         problem = problems.task_problem(secs, [(k, k + 1, 100) for k in range(7)])
         placer = _placer(problem)
@@ -98,7 +102,7 @@ class MetisPartitionTest(placer_conformance.PlacerConformance, absltest.TestCase
             self.assertIn(row[3], (0, 1))
             self.assertTrue((np.delete(row, 3) > 0).all())
 
-    def test_one_accelerator_has_everything_it_can_do(self):
+    def test_one_accelerator_has_all_groups_it_can_run(self):
         problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(problem).propose(9).tolist(), [[1, 0, 1]])
 

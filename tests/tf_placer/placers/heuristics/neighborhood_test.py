@@ -11,7 +11,7 @@ _ALONE, _NEIGHBORS, _LAYER, _SWAP = 0.1, 0.3, 0.6, 0.9
 
 
 class _Draws:
-    """A generator that says what it is told."""
+    """A generator that returns given numbers."""
 
     def __init__(self, *draws):
         self.draws = draws
@@ -21,11 +21,11 @@ class _Draws:
         return np.array(self.draws)
 
 
-def _moved(groups, legal, placement, group, target, kind, partner=0.0):
-    """The placement after a move; `group` and `target` are draws."""
+def _move(groups, legal, placement, group, target, kind, partner=0.0):
+    """Makes a move of a placement; `group` and `target` are numbers drawn."""
     neighborhood = Neighborhood(groups, np.array(legal, np.bool_))
     draws = _Draws(group, target, kind, partner)
-    return neighborhood.moved(np.array(placement, np.int32), draws).tolist()
+    return neighborhood.draw_move(np.array(placement, np.int32), draws).tolist()
 
 
 class NeighborhoodTest(absltest.TestCase):
@@ -33,7 +33,7 @@ class NeighborhoodTest(absltest.TestCase):
         everywhere = np.ones([4, 3])
         placement = [0, 0, 0, 0]
         for target, device in ((0.0, 1), (0.49, 1), (0.5, 2), (0.99, 2)):
-            found = _moved(graphs.chain(4), everywhere, placement, 0.5, target, _ALONE)
+            found = _move(graphs.chain(4), everywhere, placement, 0.5, target, _ALONE)
             self.assertEqual(found, [0, 0, device, 0])
 
     def test_a_group_goes_with_its_neighbors_on_the_same_device(self):
@@ -43,38 +43,38 @@ class NeighborhoodTest(absltest.TestCase):
             ([0, 2, 0, 0, 0], [0, 2, 1, 1, 0]),
             ([0, 2, 0, 2, 0], [0, 2, 1, 2, 0]),
         ):
-            found = _moved(graphs.chain(5), everywhere, placement, 0.5, 0.0, _NEIGHBORS)
+            found = _move(graphs.chain(5), everywhere, placement, 0.5, 0.0, _NEIGHBORS)
             self.assertEqual(found, expected)
 
-    def test_neighbors_that_may_not_go_there_stay(self):
+    def test_neighbors_stay_if_the_device_is_illegal(self):
         legal = [[1, 1], [1, 0], [1, 1], [1, 1]]
-        found = _moved(graphs.chain(4), legal, [0, 0, 0, 0], 0.5, 0.0, _NEIGHBORS)
+        found = _move(graphs.chain(4), legal, [0, 0, 0, 0], 0.5, 0.0, _NEIGHBORS)
         self.assertEqual(found, [0, 0, 1, 1])
 
     def test_a_group_goes_with_its_layer(self):
         groups = graphs.group_graph(5, layers=[4, 0, 4, 0, 4])
-        found = _moved(groups, np.ones([5, 2]), [0, 0, 0, 0, 1], 0.5, 0.0, _LAYER)
+        found = _move(groups, np.ones([5, 2]), [0, 0, 0, 0, 1], 0.5, 0.0, _LAYER)
         self.assertEqual(found, [1, 0, 1, 0, 1])
 
     def test_two_groups_change_places(self):
         placement = [0, 1, 2, 1]
         for partner, expected in ((0.0, [1, 0, 2, 1]), (0.6, [1, 1, 2, 0])):
-            found = _moved(graphs.chain(4), np.ones([4, 3]), placement, 0.0, 0.0, _SWAP, partner)
+            found = _move(graphs.chain(4), np.ones([4, 3]), placement, 0.0, 0.0, _SWAP, partner)
             self.assertEqual(found, expected)
 
-    def test_only_groups_that_may_come_are_exchanged(self):
+    def test_exchanges_only_legal_pairs(self):
         legal = [[1, 1], [0, 1], [1, 1], [1, 1]]
-        found = _moved(graphs.chain(4), legal, [0, 1, 1, 0], 0.0, 0.0, _SWAP)
+        found = _move(graphs.chain(4), legal, [0, 1, 1, 0], 0.0, 0.0, _SWAP)
         self.assertEqual(found, [1, 1, 0, 0])
 
-    def test_a_group_that_nothing_can_be_exchanged_for_goes_alone(self):
-        found = _moved(graphs.chain(3), np.ones([3, 2]), [0, 0, 0], 0.0, 0.0, _SWAP)
+    def test_a_group_without_an_exchange_partner_goes_alone(self):
+        found = _move(graphs.chain(3), np.ones([3, 2]), [0, 0, 0], 0.0, 0.0, _SWAP)
         self.assertEqual(found, [1, 0, 0])
 
     def test_groups_without_choice_are_never_drawn(self):
         legal = [[1, 0], [1, 1], [0, 1]]
         for group in (0.0, 0.5, 0.99):
-            found = _moved(graphs.chain(3), legal, [0, 0, 1], group, 0.0, _ALONE)
+            found = _move(graphs.chain(3), legal, [0, 0, 1], group, 0.0, _ALONE)
             self.assertEqual(found, [0, 1, 1])
 
     def test_counts_moves_of_one_group(self):
@@ -89,7 +89,7 @@ class NeighborhoodTest(absltest.TestCase):
         neighborhood = Neighborhood(graphs.chain(4), np.ones([4, 2], np.bool_))
         generator = np.random.default_rng(0)
         for _ in range(20):
-            self.assertTrue((neighborhood.moved(placement, generator) != placement).any())
+            self.assertTrue((neighborhood.draw_move(placement, generator) != placement).any())
         self.assertFalse(placement.any())
 
     def test_all_moves_are_legal_and_every_single_move_comes_up(self):
@@ -100,7 +100,7 @@ class NeighborhoodTest(absltest.TestCase):
         placement = legal.argmax(axis=1).astype(np.int32)
         seen = Counter()
         for _ in range(2000):
-            found = neighborhood.moved(placement, rng)
+            found = neighborhood.draw_move(placement, rng)
             self.assertTrue(legal[np.arange(6), found].all())
             changed = np.flatnonzero(found != placement)
             if len(changed) == 1:

@@ -1,4 +1,4 @@
-"""Graphs to cut, and their files for the command-line tools of the libraries that cut them."""
+"""Graphs to partition, their files for command-line tools of partitioners, and quality measures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from tf_placer.placers.heuristics.weighted_graph import WeightedGraph
 
-__all__ = ["communication", "grid", "loads", "write_metis", "write_scotch"]
+__all__ = ["compute_communication", "compute_loads", "grid", "write_metis", "write_scotch"]
 
 
 def grid(rows: int, columns: int, num_devices: int, seed: int) -> WeightedGraph:
-    """A grid with random weights; every device has the same power."""
+    """Makes a grid with random weights, for devices of equal power."""
     rng = np.random.default_rng(seed)
     number = np.arange(rows * columns).reshape(rows, columns)
     ends = np.concatenate(
@@ -35,19 +35,19 @@ def grid(rows: int, columns: int, num_devices: int, seed: int) -> WeightedGraph:
     )
 
 
-def communication(graph: WeightedGraph, devices: np.ndarray, costs: np.ndarray) -> float:
-    """The bytes of each edge times the cost of the cheapest way between its ends, summed up."""
+def compute_communication(graph: WeightedGraph, devices: np.ndarray, costs: np.ndarray) -> float:
+    """Sums the bytes of the edges times the cost of the cheapest route between their ends."""
     cheapest = costs.astype(np.float64)
     for between in range(len(costs)):
-        ways = cheapest[:, between : between + 1] + cheapest[between : between + 1]
-        cheapest = np.minimum(cheapest, ways)
+        routes = cheapest[:, between : between + 1] + cheapest[between : between + 1]
+        cheapest = np.minimum(cheapest, routes)
     sources = np.repeat(np.arange(graph.num_nodes), np.diff(graph.start))
-    ways = cheapest[devices[sources], devices[graph.neighbors]]
-    return float((graph.edge_bytes * ways).sum() / 2)
+    routes = cheapest[devices[sources], devices[graph.neighbors]]
+    return float((graph.edge_bytes * routes).sum() / 2)
 
 
-def loads(graph: WeightedGraph, devices: np.ndarray) -> np.ndarray:
-    """float64 [num_devices], the work of each device by its fair share."""
+def compute_loads(graph: WeightedGraph, devices: np.ndarray) -> np.ndarray:
+    """Computes the work of each device relative to its fair share, float64 [num_devices]."""
     work = np.bincount(devices, graph.work, minlength=len(graph.powers))
     return work / graph.work.sum() * graph.powers.sum() / graph.powers
 

@@ -11,9 +11,9 @@ from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs, placer_conformance, problems
 from tests.tf_placer.placers.heuristics.partition_checks import (
-    communication,
+    compute_communication,
+    compute_loads,
     grid,
-    loads,
     write_scotch,
 )
 from tf_placer.placers.heuristics import scotch_library
@@ -51,7 +51,7 @@ class MapGraphTest(parameterized.TestCase):
         return pathlib.Path(self.create_tempdir().full_path)
 
     def test_mappings_are_as_good_as_those_of_the_command_line_tool(self):
-        # Single ones differ by a third with the seed, both ways.
+        # Single mappings vary by a third with the seed, so compare several.
         folder = self._folder()
         source, machine = folder / "source.grf", folder / "machine.grf"
         powers = np.array([0.2, 1.0, 1.0, 0.6])
@@ -61,19 +61,19 @@ class MapGraphTest(parameterized.TestCase):
             write_scotch(source, graph.start, graph.neighbors, graph.work, graph.edge_bytes)
             sources, targets = np.nonzero(_COSTS)
             costs = _COSTS[sources, targets]
-            write_scotch(machine, np.arange(5) * 3, targets, graph.device_powers(), costs)
+            write_scotch(machine, np.arange(5) * 3, targets, graph.scale_powers(), costs)
             self._run("amk_grf", machine, folder / "machine.tgt")
             printed = self._run(
                 "scotch_gmap", source, folder / "machine.tgt", folder / "map", "-Cd", "-vm"
             )
             found = np.loadtxt(folder / "map", dtype=np.int64, skiprows=1)[:, 1]
             # The tool counts the cut as we do.
-            self.assertEqual(_cut(printed), graph.cut_bytes(found))
-            of_tool.append(communication(graph, found, _COSTS))
+            self.assertEqual(_cut(printed), graph.compute_cut_bytes(found))
+            of_tool.append(compute_communication(graph, found, _COSTS))
             for seed in (0, 2, 4):
                 found = map_graph(graph, _COSTS, seed=seed)
-                self.assertLessEqual(loads(graph, found).max(), 1.1)
-                ours.append(communication(graph, found, _COSTS))
+                self.assertLessEqual(compute_loads(graph, found).max(), 1.1)
+                ours.append(compute_communication(graph, found, _COSTS))
         self.assertLessEqual(np.mean(ours), 1.15 * np.mean(of_tool))
 
     @parameterized.parameters(2, 3, 5)
@@ -88,34 +88,38 @@ class MapGraphTest(parameterized.TestCase):
         lines = [f"{node} {device}" for node, device in enumerate(found)]
         (folder / "map").write_text("\n".join([str(len(lines)), *lines]) + "\n")
         printed = self._run("gmtst", folder / "source.grf", folder / "machine.tgt", folder / "map")
-        self.assertEqual(_cut(printed), graph.cut_bytes(found))
+        self.assertEqual(_cut(printed), graph.compute_cut_bytes(found))
 
     def test_communication_is_near_the_least_of_all_balanced_mappings(self):
         graph = grid(2, 4, 3, seed=0)
         costs = _COSTS[1:, 1:]
         found = map_graph(graph, costs, seed=0)
-        most = loads(graph, found).max()
+        most = compute_loads(graph, found).max()
         least = min(
-            communication(graph, devices, costs)
+            compute_communication(graph, devices, costs)
             for devices in map(np.array, itertools.product(range(3), repeat=8))
-            if loads(graph, devices).max() <= most
+            if compute_loads(graph, devices).max() <= most
         )
         self.assertLessEqual(most, 1.35)
-        self.assertLessEqual(communication(graph, found, costs), 1.5 * least)
+        self.assertLessEqual(compute_communication(graph, found, costs), 1.5 * least)
 
     def test_devices_are_loaded_by_their_powers(self):
         graph = dataclasses.replace(grid(20, 20, 4, seed=0), powers=np.array([0.1, 1, 1, 0.5]))
-        np.testing.assert_allclose(loads(graph, map_graph(graph, _COSTS, seed=0)), 1.0, atol=0.1)
+        np.testing.assert_allclose(
+            compute_loads(graph, map_graph(graph, _COSTS, seed=0)), 1.0, atol=0.1
+        )
 
-    def test_what_sends_much_is_where_links_are_fast(self):
-        # Four blocks in a row with equal bytes between them: neighbors over the fast pairs.
+    def test_uses_fast_links_for_heavy_traffic(self):
+        # Four blocks in a row with equal bytes between neighbors, which belong on the fast pairs.
         costs = np.full([4, 4], 500, np.int32)
         np.fill_diagonal(costs, 0)
         costs[0, 2] = costs[2, 0] = costs[1, 3] = costs[3, 1] = 10
         graph = grid(4, 16, 4, seed=0)
         found = map_graph(graph, costs, seed=0)
         swapped = np.array([0, 2, 1, 3])[found]
-        self.assertLess(communication(graph, found, costs), communication(graph, swapped, costs))
+        self.assertLess(
+            compute_communication(graph, found, costs), compute_communication(graph, swapped, costs)
+        )
 
     def test_the_same_seed_gives_the_same_mapping(self):
         graph = grid(15, 15, 4, seed=1)
@@ -125,7 +129,7 @@ class MapGraphTest(parameterized.TestCase):
             np.testing.assert_array_equal(map_graph(graph, _COSTS, seed=seed), first)
 
     @parameterized.parameters((1, 0), (1, 1), (1, 3))
-    def test_few_nodes_go_somewhere(self, rows, columns):
+    def test_maps_graphs_of_few_nodes(self, rows, columns):
         found = map_graph(grid(rows, columns, 4, seed=0), _COSTS, seed=0)
         self.assertLen(found, rows * columns)
         self.assertTrue(((found >= 0) & (found < 4)).all())
@@ -137,10 +141,10 @@ class MapGraphTest(parameterized.TestCase):
     def test_bytes_beyond_32_bits_are_scaled(self):
         graph = grid(6, 6, 4, seed=0)
         large = dataclasses.replace(graph, edge_bytes=graph.edge_bytes << 45)
-        cuts = [graph.cut_bytes(map_graph(each, _COSTS, seed=0)) for each in (graph, large)]
+        cuts = [graph.compute_cut_bytes(map_graph(each, _COSTS, seed=0)) for each in (graph, large)]
         self.assertLessEqual(cuts[1], 1.2 * cuts[0])
 
-    def test_random_graphs_are_mapped_to_devices_there_are(self):
+    def test_maps_random_graphs_to_existing_devices(self):
         rng = np.random.default_rng(0)
         for _ in range(60):
             num_devices = int(rng.integers(2, 9))
@@ -183,7 +187,7 @@ class ScotchTest(_Conformance, absltest.TestCase):
 class MinCutTest(_Conformance, absltest.TestCase):
     placer = MinCut
 
-    def test_only_what_must_be_is_on_the_cpu(self):
+    def test_only_cpu_only_groups_are_on_the_cpu(self):
         secs = [(1, _INF, _INF)] + [(1, 1, 1)] * 50
         problem = problems.task_problem(secs, [(k, k + 1, 9) for k in range(50)])
         (placement,) = _placer(MinCut, problem).propose(9)
@@ -191,13 +195,13 @@ class MinCutTest(_Conformance, absltest.TestCase):
         np.testing.assert_allclose(np.bincount(placement[1:]), [0, 25, 25], atol=2)
         self.assertEqual(np.count_nonzero(np.diff(placement[1:])), 1)
 
-    def test_one_accelerator_has_everything_it_can_do(self):
+    def test_one_accelerator_has_all_groups_it_can_run(self):
         problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(MinCut, problem).propose(9).tolist(), [[1, 0, 1]])
 
 
 class WithoutScotchTest(absltest.TestCase):
-    def test_says_how_to_install_it(self):
+    def test_the_error_tells_how_to_install_scotch(self):
         problem = problems.task_problem([(1, 1)] * 3)
         with mock.patch.object(scotch_library, "_library", return_value=None):
             for placer, name in ((Scotch, "scotch"), (MinCut, "mincut")):

@@ -9,7 +9,7 @@ class SingleCpuTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
         return SingleCpu(groups, legal, seed=seed)
 
-    def test_proposes_device_0_for_all_that_may_go_there_and_nothing_else(self):
+    def test_proposes_device_0_wherever_it_is_legal(self):
         legal = np.array([[True, True, True], [False, False, True]])
         placer = SingleCpu(graphs.chain(2), legal)
         self.assertEqual(placer.propose(9).tolist(), [[0, 2]])

@@ -13,7 +13,7 @@ class SingleDeviceTest(placer_conformance.PlacerConformance, absltest.TestCase):
         placer = SingleDevice(graphs.chain(2), np.ones([2, 3], np.bool_))
         self.assertEqual(placer.propose(9).tolist(), [[1, 1], [2, 2], [0, 0]])
 
-    def test_groups_that_may_not_go_there_stay_on_their_first_legal_device(self):
+    def test_replaces_illegal_devices_by_the_first_legal_device(self):
         legal = np.array([[True, True], [True, False], [False, True]])
         placer = SingleDevice(graphs.chain(3), legal)
         self.assertEqual(placer.propose(9).tolist(), [[1, 0, 1], [0, 0, 1]])

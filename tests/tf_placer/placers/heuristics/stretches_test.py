@@ -2,7 +2,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import placer_conformance, problems
-from tests.tf_placer.placers.heuristics.known_problems import known_and_best
+from tests.tf_placer.placers.heuristics.known_problems import measure_known_and_best
 from tf_placer.placers.heuristics.stretches import Stretches
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
@@ -19,14 +19,14 @@ class StretchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
 
     def test_finds_the_pipelines_of_layered_graphs_without_names(self):
         for family in ("grid", "slow_links", "wide_grid", "encoder_decoder"):
-            known_secs, found_secs = known_and_best(family, 1500, propose)
+            known_secs, found_secs = measure_known_and_best(family, 1500, propose)
             self.assertLessEqual(found_secs, 1.001 * known_secs, family)
 
-    def test_both_sides_of_a_u_are_side_by_side(self):
-        known_secs, found_secs = known_and_best("u_shape", 3000, propose)
+    def test_puts_the_two_sides_of_a_u_on_the_same_devices(self):
+        known_secs, found_secs = measure_known_and_best("u_shape", 3000, propose)
         self.assertLessEqual(found_secs, 1.03 * known_secs)
 
-    def test_the_cpu_gets_only_what_may_go_nowhere_else(self):
+    def test_only_cpu_only_groups_are_on_the_cpu(self):
         inf = float("inf")
         problem = problems.task_problem(
             [(1, inf, inf), (1, 1, 1), (1, 1, 1), (1, 1, 1)], [(0, 1, 0), (1, 2, 0), (2, 3, 0)]
@@ -35,7 +35,7 @@ class StretchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
             self.assertEqual(placement[0], 0)
             self.assertNotIn(0, placement[1:])
 
-    def test_without_edges_groups_are_shared_out(self):
+    def test_balances_groups_without_edges(self):
         problem = problems.task_problem([(1, 1, 1)] * 4)
         for placement in propose(problem).tolist():
             self.assertEqual(sorted(placement), [1, 1, 2, 2])

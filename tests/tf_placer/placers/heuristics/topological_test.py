@@ -20,12 +20,12 @@ class TopologicalTest(placer_conformance.PlacerConformance, absltest.TestCase):
         problem = problems.task_problem([(1, 1, 1)] * 6)
         self.assertEqual(propose(problem), [[1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2]])
 
-    def test_work_is_that_of_the_fastest_device(self):
+    def test_counts_work_on_the_fastest_device(self):
         problem = problems.task_problem([(9, 4, 9), (9, 1, 5), (2, 9, 9), (1, 1, 1)])
         self.assertEqual(propose(problem)[0], [1, 2, 2, 2])
 
-    def test_a_group_is_where_its_first_operation_is_in_the_order_not_in_the_list(self):
-        # The order is 2, 0, 1, 3.
+    def test_orders_groups_by_their_first_operation_in_topological_order(self):
+        # The topological order is 2, 0, 1, 3.
         problem = problems.task_problem(
             [(1, 1, 1)] * 4, [(2, 0, 0), (2, 1, 0)], groups=[1, 2, 0, 0]
         )
@@ -36,7 +36,7 @@ class TopologicalTest(placer_conformance.PlacerConformance, absltest.TestCase):
         problem = problems.task_problem([(1, 1, 1), (1, inf, inf), (1, 1, 1)])
         self.assertEqual(propose(problem)[0], [1, 0, 2])
 
-    def test_work_that_takes_no_time_and_a_single_device_are_no_problem(self):
+    def test_accepts_zero_work_and_a_single_device(self):
         self.assertEqual(propose(problems.task_problem([(0, 0)] * 2)), [[1, 1]])
         self.assertEqual(propose(problems.task_problem([(1,)] * 2)), [[0, 0]])
 

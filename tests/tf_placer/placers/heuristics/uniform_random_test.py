@@ -30,7 +30,7 @@ class UniformRandomTest(placer_conformance.PlacerConformance, absltest.TestCase)
         second = UniformRandom(graphs.chain(40), legal, seed=1).propose(1)
         self.assertTrue((first != second).any())
 
-    def test_goes_on_where_it_was_whatever_the_batches(self):
+    def test_continues_the_same_sequence_in_any_batches(self):
         legal = np.ones([10, 2], np.bool_)
         placer = UniformRandom(graphs.chain(10), legal)
         all_at_once = placer.propose(5)

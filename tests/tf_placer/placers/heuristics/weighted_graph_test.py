@@ -7,12 +7,12 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, problems
 from tf_placer.machines.machine import Link
-from tf_placer.placers.heuristics import weighted_graph as module
+from tf_placer.placers.heuristics import build_weighted_graph as module
 from tf_placer.placers.heuristics.weighted_graph import (
-    accelerators,
-    link_costs,
-    weighted_graph,
-    whole_numbers,
+    build_weighted_graph,
+    compute_link_costs,
+    list_accelerators,
+    scale_to_integers,
 )
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -26,11 +26,13 @@ def load_tests(loader, tests, pattern):
 
 
 def _graph(problem, devices):
-    return weighted_graph(group_graph(problem), legal_devices(problem), problem, np.array(devices))
+    return build_weighted_graph(
+        group_graph(problem), legal_devices(problem), problem, np.array(devices)
+    )
 
 
-def _with_links(problem: PlacementProblem, secs) -> PlacementProblem:
-    """Links of a latency each and, as before, a byte per second."""
+def _replace_links(problem: PlacementProblem, secs) -> PlacementProblem:
+    """Replaces the links by links of given latencies and the bandwidth of a byte per second."""
     names = [device.name for device in problem.devices]
     links = tuple(
         Link(names[a], names[b], secs[a][b], 1.0)
@@ -41,12 +43,14 @@ def _with_links(problem: PlacementProblem, secs) -> PlacementProblem:
 
 class WeightedGraphTest(absltest.TestCase):
     def test_accelerators_are_of_another_kind_than_device_0(self):
-        self.assertEqual(accelerators(problems.task_problem([(1, 1, 1)])).tolist(), [1, 2])
+        self.assertEqual(list_accelerators(problems.task_problem([(1, 1, 1)])).tolist(), [1, 2])
 
-    def test_devices_that_are_all_alike_are_all_accelerators(self):
+    def test_all_devices_are_accelerators_if_they_are_of_one_kind(self):
         problem = problems.task_problem([(1, 1)])
         alike = tuple(dataclasses.replace(d, kind="CPU") for d in problem.devices)
-        self.assertEqual(accelerators(dataclasses.replace(problem, devices=alike)).tolist(), [0, 1])
+        self.assertEqual(
+            list_accelerators(dataclasses.replace(problem, devices=alike)).tolist(), [0, 1]
+        )
 
     def test_groups_without_choice_are_left_out_with_their_edges(self):
         problem = problems.task_problem(
@@ -69,14 +73,14 @@ class WeightedGraphTest(absltest.TestCase):
         self.assertEqual(work[3], 1)
         np.testing.assert_allclose(work[:3] / work.sum(), np.array([2, 4, 8]) / 14, rtol=1e-5)
 
-    def test_devices_are_as_powerful_as_groups_are_fast_there(self):
+    def test_the_power_of_a_device_is_the_speed_of_groups_on_it(self):
         problem = problems.task_problem([(20, 1, 2), (100, 5, 10)])
         graph = _graph(problem, [0, 1, 2])
         np.testing.assert_allclose(graph.powers, [0.05, 1.0, 0.5])
-        self.assertEqual(graph.device_powers().tolist(), [50, 1000, 500])
+        self.assertEqual(graph.scale_powers().tolist(), [50, 1000, 500])
         np.testing.assert_allclose(_graph(problem, [2, 1]).powers, [0.5, 1.0])
 
-    def test_a_device_is_not_judged_by_groups_that_may_not_go_there(self):
+    def test_forbidden_groups_do_not_affect_the_power_of_a_device(self):
         problem = problems.task_problem([(10, 1, 1), (10, 1, 1), (_INF, 100, 100)])
         np.testing.assert_allclose(_graph(problem, [0, 1, 2]).powers, [0.1, 1.0, 1.0])
 
@@ -101,48 +105,50 @@ class WeightedGraphTest(absltest.TestCase):
                 for (a, b), size in zip(edges, sizes.tolist(), strict=True)
                 if parts[a] != parts[b]
             )
-            self.assertEqual(graph.cut_bytes(parts), cut)
+            self.assertEqual(graph.compute_cut_bytes(parts), cut)
 
-    def test_links_cost_the_mean_of_both_ways_beside_the_fastest(self):
+    def test_link_costs_are_the_mean_of_both_directions_relative_to_the_fastest(self):
         secs = [[0, 1, 2], [3, 0, 6], [4, 8, 0]]
-        problem = _with_links(problems.task_problem([(1, 1, 1)]), secs)
-        costs = link_costs(problem, np.array([0, 1, 2]), 0.0)
+        problem = _replace_links(problems.task_problem([(1, 1, 1)]), secs)
+        costs = compute_link_costs(problem, np.array([0, 1, 2]), 0.0)
         self.assertEqual(costs.tolist(), [[0, 10, 15], [10, 0, 35], [15, 35, 0]])
         # With 2 bytes: 4, 5 and 9 seconds.
-        costs = link_costs(problem, np.array([0, 1, 2]), 2.0)
+        costs = compute_link_costs(problem, np.array([0, 1, 2]), 2.0)
         self.assertEqual(costs.tolist(), [[0, 10, 12], [10, 0, 22], [12, 22, 0]])
-        self.assertEqual(link_costs(problem, np.array([2, 1]), 0.0).tolist(), [[0, 10], [10, 0]])
+        self.assertEqual(
+            compute_link_costs(problem, np.array([2, 1]), 0.0).tolist(), [[0, 10], [10, 0]]
+        )
 
-    def test_links_that_cost_nothing_are_alike(self):
+    def test_free_links_have_equal_costs(self):
         problem = problems.task_problem([(1, 1, 1)])
-        costs = link_costs(problem, np.arange(3), 0.0)
+        costs = compute_link_costs(problem, np.arange(3), 0.0)
         self.assertEqual(costs.tolist(), [[0, 10, 10], [10, 0, 10], [10, 10, 0]])
-        self.assertEqual(link_costs(problem, np.array([1]), 5.0).tolist(), [[0]])
+        self.assertEqual(compute_link_costs(problem, np.array([1]), 5.0).tolist(), [[0]])
 
     def test_no_link_costs_more_than_a_thousand(self):
         secs = [[0, 0, 1e-6], [0, 0, 1], [1e-6, 1, 0]]
-        problem = _with_links(problems.task_problem([(1, 1, 1)]), secs)
-        costs = link_costs(problem, np.arange(3), 0.0)
+        problem = _replace_links(problems.task_problem([(1, 1, 1)]), secs)
+        costs = compute_link_costs(problem, np.arange(3), 0.0)
         self.assertEqual(costs[1, 2], 1000)
         self.assertGreaterEqual(costs[~np.eye(3, dtype=bool)].min(), 1)
 
-    def test_whole_numbers_use_all_the_room_there_is(self):
+    def test_integers_add_up_to_nearly_the_largest_sum(self):
         rng = np.random.default_rng(0)
         weights = rng.exponential(size=1000) * 10.0 ** rng.integers(-3, 9)
-        numbers = whole_numbers(weights, 1 << 30)
+        numbers = scale_to_integers(weights, 1 << 30)
         self.assertEqual(numbers.dtype, np.int32)
         self.assertBetween(int(numbers.sum(dtype=np.int64)), (1 << 30) - 2000, 1 << 30)
         np.testing.assert_allclose(
             numbers / numbers.sum(dtype=np.float64), weights / weights.sum(), atol=1e-8
         )
-        self.assertEqual(whole_numbers(np.zeros(3), 99).tolist(), [1, 1, 1])
-        self.assertEqual(whole_numbers(np.ones(5), 2).tolist(), [1] * 5)
+        self.assertEqual(scale_to_integers(np.zeros(3), 99).tolist(), [1, 1, 1])
+        self.assertEqual(scale_to_integers(np.ones(5), 2).tolist(), [1] * 5)
 
-    def test_a_graph_of_groups_without_edges_is_one_of_nodes(self):
+    def test_accepts_groups_without_edges(self):
         problem = problems.problem_of_groups(graphs.group_graph(3), np.ones([3, 2], np.bool_))
         graph = _graph(problem, [0, 1])
         self.assertEqual(graph.start.tolist(), [0, 0, 0, 0])
-        self.assertEqual(graph.cut_bytes(np.array([0, 1, 0])), 0)
+        self.assertEqual(graph.compute_cut_bytes(np.array([0, 1, 0])), 0)
 
 
 if __name__ == "__main__":
