@@ -1,4 +1,4 @@
-"""A copy of a ConcreteFunction with devices, which uses the same variables."""
+"""Copies a ConcreteFunction and sets the devices of its operations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["placed_concrete_function"]
 
 
 def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
-    """Makes a ConcreteFunction whose operations are on devices.
+    """Copies a ConcreteFunction and puts its operations on devices.
 
     Args:
-        function: the ConcreteFunction, which is not traced again and stays as it is.
-        device_of: the device of an operation, by its name; "" leaves that to others.
+        function: the ConcreteFunction, which is neither traced again nor changed.
+        device_of: returns the device of an operation by its name; "" sets none.
 
     Returns:
-        Another ConcreteFunction, with the same arguments and results, and with the captures that
-        the function has now: those of its graph are from before variables moved.
+        Another ConcreteFunction with the same arguments, results and variables. It gets the current
+        captures of the function, because those of its graph may be older than a move of variables.
     """
     graph = _copy_graph(function.graph)
     for operation in graph.get_operations():
@@ -33,7 +33,7 @@ def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> 
             operation._set_device(device)
     placed = ConcreteFunction.from_func_graph(graph, function.function_type, {})
     placed.set_external_captures(list(function._captured_inputs))
-    # Callers that have no type go by these.
+    # Calls without a function type bind their arguments by these.
     placed._arg_keywords = function._arg_keywords
     placed._num_positional_args = function._num_positional_args
     return placed
@@ -50,7 +50,7 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
         tf.import_graph_def(graph_def, name="")
 
     def twin(tensor: Any) -> Any:
-        # Results can be None, and are described by types in what was loaded.
+        # A result can be None, or a TensorSpec in a function that was loaded.
         return copy.get_tensor_by_name(tensor.name) if isinstance(tensor, tf.Tensor) else tensor
 
     for operation in graph.get_operations():
@@ -79,10 +79,10 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
 
 
 def _name_bodies(graph: FuncGraph) -> None:
-    """Gives loops and branches of a graph, and of their bodies, bodies with names of their own.
+    """Gives the bodies of loops and branches in a graph unique names, at any nesting depth.
 
-    To compute a gradient, TensorFlow rewrites a body, and derives the name of the new one from that
-    of the old one: two graphs with one body would claim the same name.
+    To compute a gradient, TensorFlow rewrites a body and derives the new name from the old one. Two
+    graphs that share a body would claim the same name.
     """
     for operation in graph.get_operations():
         for place, name, shapes in _bodies(operation):
@@ -93,7 +93,7 @@ def _name_bodies(graph: FuncGraph) -> None:
 
 
 def _bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
-    """Finds where TensorFlow keeps the bodies of an operation, their names and arguments."""
+    """Yields, for each body of an operation, TensorFlow's attribute, the name and input shapes."""
     kind = operation.type.removeprefix("Stateless")
     if kind == "While":
         shapes = [tf.TensorShape(shape) for shape in operation.get_attr("output_shapes")]

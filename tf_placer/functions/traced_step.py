@@ -1,4 +1,4 @@
-"""One call of a TensorFlow 2 function as a graph and a step, with the values of its variables."""
+"""Traces one call of a function or a Keras model into a graph and a step."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class TracedStep:
     """One call of a function, or one training step of a Keras model.
 
     Attributes:
-        target: what it is a step of: a tf.function, a ConcreteFunction or a Keras model.
-        example: what the call was given.
-        source: its graph and its step.
-        variables: the variables that it reads or writes, by the name of their operations.
-        kept: the devices of what it uses that does not move, by the names of the operations that
-            use it; see `keep_resource`.
-        place: makes the function with devices, from a function of an operation's name that says
-            which, "" for none.
+        target: a tf.function, a ConcreteFunction or a Keras model.
+        example: the arguments of the call.
+        source: the graph and the step of the call.
+        variables: the variables that the call reads or writes, by the name of their operations.
+        kept: the devices of process-local resources, by the names of the operations that use them;
+            see `keep_resource`.
+        place: makes a placed copy of the function. Its argument returns the device of an operation
+            by its name, "" for none.
     """
 
     target: Any
@@ -64,22 +64,23 @@ def is_traceable(target: Any) -> bool:
 
 
 def trace_step(target: Any, example: Any) -> TracedStep:
-    """Traces one call. Nothing is run, and no variable changes.
+    """Traces one call without running it; no variable changes.
 
-    Functions that are called are traced as if their bodies stood where they are called, so that
-    their operations can be placed one by one; where that fails, each call is one operation.
+    Called functions are inlined, so that their operations can be placed one by one. If that fails,
+    each call is one operation.
 
     Args:
         target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
-        example: a tuple of the arguments of the call, or its only argument; of a model, a batch as
+        example: a tuple of the arguments of the call, or its only argument; for a model, a batch as
             `fit` takes it: (x, y), (x, y, sample_weight) or x.
 
     Returns:
-        The step.
+        The traced call.
 
     Raises:
-        GraphError: it cannot be traced, is compiled by XLA, uses what cannot be copied into a
-            session, such as a queue, or takes elements from an iterator that cannot be looked at.
+        GraphError: the call cannot be traced, is compiled by XLA, uses a resource that cannot be
+            copied into a session, such as a queue, or takes elements from an iterator whose
+            elements cannot be read in advance.
     """
     _check_context()
     if is_keras_model(target):
@@ -101,7 +102,7 @@ def trace_step(target: Any, example: Any) -> TracedStep:
             "tf.function without jit_compile"
         )
     try:
-        # Variables that the first call makes are made by this.
+        # Creates the variables that the first call would create.
         target.get_concrete_function(*arguments)
     except (TypeError, ValueError) as error:
         raise GraphError(
@@ -118,7 +119,7 @@ def trace_step(target: Any, example: Any) -> TracedStep:
 
 
 def _check_context() -> None:
-    """Makes sure that a function that is traced now becomes what it is elsewhere."""
+    """Checks that tracing works here: eagerly and with gradients."""
     if not tf.executing_eagerly():
         raise GraphError(
             "functions and models need eager execution, TensorFlow 2's default: neither inside of "
@@ -150,7 +151,7 @@ def _trace(
         try:
             concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
             if is_keras_model(target):
-                # That may have made variables, such as the optimizer's.
+                # The first trace may have created variables, such as the optimizer's.
                 concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
@@ -174,10 +175,10 @@ def _nowhere(name: str) -> str:
 def _source(
     concrete: Any, arguments: Sequence[Any]
 ) -> tuple[Source, dict[str, tf.Variable], dict[str, str]]:
-    """Makes a graph of a function: variables in it, and what it is given or takes as feeds.
+    """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
     Returns:
-        The graph and its step; the variables; what is kept where it is; as in `TracedStep`.
+        `source`, `variables` and `kept` of a `TracedStep`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}
@@ -223,7 +224,7 @@ def _source(
         else:
             feeds[inner.name] = fed_value(value)
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
-    # Their order changes from trace to trace.
+    # Sorted, because the order changes from trace to trace.
     effects = sorted(
         operation.name
         for operation in concrete.graph.control_outputs
@@ -248,9 +249,9 @@ def _source(
 
 
 def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
-    """Has nothing wait for operations that sessions do not run, nor place them."""
+    """Removes the devices of operations that sessions do not run, and control edges from them."""
     for name in names:
-        # Where the iterator or the writer is.
+        # The device of the resource belongs to this process.
         nodes[name].device = nodes[nodes[name].input[0]].device = ""
     waited_for = {f"^{name}" for name in names}
     for node in nodes.values() if names else ():
@@ -259,7 +260,7 @@ def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]
 
 
 def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
-    """Makes arguments that are one variable one operation, the memory of which all users share."""
+    """Merges the arguments that stand for the same variable into one operation."""
     for index in reversed(range(len(graph_def.node) if twice else 0)):
         node = graph_def.node[index]
         if node.name in twice:
@@ -269,10 +270,10 @@ def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str])
 
 
 def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Has no operation bound to a device of this process.
+    """Removes devices of this process from operations.
 
-    Nobody writes such a name: it is where a variable is, to whose device `tf.group` and optimizers
-    bind what they compute. Variables move.
+    No user writes such a name. `tf.group` and optimizers copy it from a variable, and variables are
+    to move.
     """
     for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
         for node in nodes:
@@ -281,7 +282,7 @@ def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
-    """Makes an argument of a function a variable."""
+    """Turns the argument of a function into the operation of a variable."""
     node.op = "VarHandleOp"
     node.attr.clear()
     node.attr["dtype"].type = variable.dtype.as_datatype_enum
@@ -291,7 +292,7 @@ def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
 
 def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     flat = tf.nest.flatten(list(arguments), expand_composites=True)
-    # A function has one argument for a variable that is passed twice.
+    # A variable that is passed twice is one argument of the function.
     handles = {id(leaf.handle): leaf.handle for leaf in flat if isinstance(leaf, tf.Variable)}
     flat = [
         handles.pop(id(leaf.handle), None) if isinstance(leaf, tf.Variable) else leaf
@@ -301,7 +302,7 @@ def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
 
 
 def _refusal(inner: tf.Tensor) -> str:
-    """Says what a function takes that it cannot take, and what to do."""
+    """Explains why a captured input cannot be supported, and the remedy."""
     if any("Dataset" in operation.type for operation in inner.consumers()):
         return (
             "a data set that the function goes through: only what it does with a batch can be "

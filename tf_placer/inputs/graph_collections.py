@@ -1,4 +1,4 @@
-"""What the collections of a graph say: how to train it, and what has to be there before."""
+"""Reads the collections of a graph: the training operation, initializers and queue runners."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tf_placer.inputs.step import QueueRunner
 __all__ = ["TRAIN_OP", "Collections", "VariableSlice", "read_collections"]
 
 _KEYS = tf.compat.v1.GraphKeys
-#: The collection that TensorFlow's v1 optimizers put their updates into.
+#: The collection to which TensorFlow's v1 optimizers add their updates.
 TRAIN_OP = "train_op"
 
 
 @dataclasses.dataclass(frozen=True)
 class VariableSlice:
-    """Which part of a partitioned variable one of its variables is.
+    """The position of one part of a partitioned variable.
 
     Attributes:
-        full_name: name of the whole in checkpoints.
-        full_shape: its shape.
-        offset: where the part begins, by dimension.
+        full_name: the name of the partitioned variable in checkpoints.
+        full_shape: the shape of the partitioned variable.
+        offset: the start of the part in each dimension.
         shape: the shape of the part.
     """
 
@@ -41,21 +41,21 @@ class VariableSlice:
 
     @property
     def index(self) -> tuple[slice, ...]:
-        """The part as an index into the whole."""
+        """The part as an index into the partitioned variable."""
         sizes = zip(self.offset, self.shape, strict=True)
         return tuple(slice(start, start + size) for start, size in sizes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Collections:
-    """What the collections of a graph say, by names.
+    """The collections of a graph, as names.
 
     Attributes:
-        train_op: what a step of the training runs.
-        initializers: of the global variables.
-        local_initializers: of the local variables and the tables.
-        queue_runners: what fills queues.
-        slices: by name of the variable's operation, for parts of partitioned variables.
+        train_op: the operations of a training step.
+        initializers: the initializers of global variables.
+        local_initializers: the initializers of local variables and tables.
+        queue_runners: the queue runners.
+        slices: the parts of partitioned variables, by name of the variable's operation.
     """
 
     train_op: tuple[str, ...] = ()
@@ -71,17 +71,17 @@ def read_collections(
     """Reads the collections of a graph.
 
     Args:
-        graph: the graph, if it is a live one.
-        meta_graph: else the MetaGraphDef that it came in, if any.
+        graph: the tf.Graph, or None.
+        meta_graph: the MetaGraphDef if there is no tf.Graph, or None.
 
     Returns:
-        What they say; nothing for a graph that has none.
+        The collections, which are empty for a plain GraphDef.
 
     Raises:
         GraphError: a collection is damaged.
     """
     if graph is not None:
-        # Elsewhere a queue is not called what its operation is.
+        # The name of a queue equals that of its operation only while its graph is the default one.
         with graph.as_default():
             return _of_graph(graph)
     if meta_graph is not None:
@@ -101,7 +101,7 @@ def _of_graph(graph: tf.Graph) -> Collections:
                 slices.update(_slice(variable.op.name, variable._get_save_slice_info()))
     runners = []
     for runner in graph.get_collection(_KEYS.QUEUE_RUNNERS):
-        # Some call functions of Python, and have no such form: nothing can stand in for them.
+        # A runner that calls a Python function has no proto, and cannot run in another process.
         with contextlib.suppress(NotImplementedError):
             runners.append(_queue_runner(runner.to_proto()))
     return Collections(
@@ -164,7 +164,7 @@ def _queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
 
 
 def _slice(name: str, info: Any) -> Iterator[tuple[str, VariableSlice]]:
-    """Yields a slice by the variable's name, if it is one."""
+    """Yields the name and the slice of a variable if it is part of a partitioned one."""
     if info is not None and info.full_name:
         yield (
             name,

@@ -1,4 +1,4 @@
-"""What has to run before the first step of a graph."""
+"""Finds the operations that have to run before the first step of a graph."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ _TABLES_AND_ITERATORS = frozenset(
         *("Iterator", "IteratorV2", "MultiDeviceIterator"),
     ]
 )
-# Operations that hand on a handle as it is.
+# Operations that pass a handle through unchanged.
 _HANDS_ON = frozenset(["Identity", "RefIdentity"])
-# TensorFlow marks by it which variables the functions of an operation only read.
+# The attribute in which TensorFlow lists the inputs that the functions of an operation only read.
 _ONLY_READ = "_read_only_resource_inputs"
-# They hand it on to what runs under a condition, or any number of times.
+# Operations that pass a handle into a conditional or a loop.
 _INTO_CONTROL_FLOW = frozenset(["Switch", "RefSwitch", "Enter", "RefEnter"])
 
 
 def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str]:
     """Finds the operations that initialize the state that a step needs.
 
-    What a step runs under a condition or in a loop, such as an assignment in a v1 conditional, is
-    no initializer.
+    An operation in a conditional or a loop of the step, such as an assignment in a v1 conditional,
+    is no initializer.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        collected: names of operations and tensors that the graph's collections give; the graph may
-            lack some of them.
+        graph: the graph, restricted to the step.
+        collected: names of operations and tensors in the graph's collections; the graph may lack
+            some of them.
 
     Returns:
-        The collected operations that the graph has, instead of groups what these group, and for
-        each variable, table and iterator that the step or an initializer needs and that none of
-        them initializes, the operation that does: its assignment by TensorFlow's naming
-        ("w/Assign"), or its initializer.
+        The collected operations that the graph has, with groups replaced by their members. Then the
+        initializers of all variables, tables and iterators that the step or an initializer needs
+        and that no collected operation initializes. The initializer of a variable is its assignment
+        by TensorFlow's naming convention ("w/Assign"), or another assignment outside of the step.
 
     Raises:
-        GraphError: a needed variable has nothing that initializes it.
+        GraphError: a needed variable has no initializer.
     """
     present = (name for name in operation_names(collected) if name in graph.index)
     names = ungrouped(graph, present)
@@ -68,7 +68,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     for i, state in states.items():
         if not _is_in_control_flow(graph, i):
             by_state.setdefault(state, []).append(i)
-    # What an initializer reads has to be initialized, too.
+    # An initializer may read other variables, which need initializers, too.
     while missing := sorted(set(held.user_state[needed[held.user]].tolist()) - settled):
         settled.update(missing)
         found = [
@@ -81,19 +81,19 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
 
 
 def operation_names(names: Iterable[str]) -> list[str]:
-    """Lists the operations of operations and tensors, each once."""
+    """Lists the distinct operations that names of operations and tensors refer to."""
     return list(dict.fromkeys(name.partition(":")[0] for name in names))
 
 
 def ungrouped(graph: OpGraph, names: Iterable[str]) -> list[str]:
-    """Replaces operations that only group others, at any depth, by these.
+    """Replaces group operations (`tf.group`) by their members, at any depth.
 
     Args:
         graph: the graph.
         names: names of operations of the graph.
 
     Returns:
-        Names of operations, each once.
+        The distinct names of operations.
     """
     grouped: dict[int, list[int]] = {}
     for before, after in graph.control_edges.tolist():
@@ -115,13 +115,15 @@ def ungrouped(graph: OpGraph, names: Iterable[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _States:
-    """The variables, tables and iterators of a graph, by the first operation that holds each.
+    """The variables, tables and iterators of a graph, each known by its first handle operation.
+
+    Several operations can return a handle of the same resource.
 
     Attributes:
-        handles: by the first operation that holds one all that hold it.
-        first: by operation that holds one the first that holds the same.
-        user: int32 [num_users], operations that hold one, or run functions that look it up.
-        user_state: int32 [num_users], the first operation of what they hold or look up.
+        handles: all handle operations of a resource, by its first one.
+        first: the first handle operation of the same resource, by handle operation.
+        user: int32 [num_users], operations that return a handle, or run functions that look one up.
+        user_state: int32 [num_users], the first handle operation of the resource of each user.
     """
 
     handles: dict[int, list[int]]
@@ -153,11 +155,11 @@ def _where(flags: np.ndarray) -> list[int]:
 
 
 def _set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
-    """Finds the variables and tables that initializers set in functions, as in a conditional.
+    """Finds the variables and tables that initializers set inside of functions.
 
     Args:
         graph: the graph.
-        initialized: bool [num_operations], the operations that initializers run.
+        initialized: bool [num_operations], whether an operation runs with the initializers.
     """
     functions = FunctionLibrary(graph.graph_def)
     found = set()
@@ -179,19 +181,22 @@ def _takes_handle(graph: OpGraph) -> np.ndarray:
 
 
 def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int]) -> str | None:
-    """Chooses the operation that initializes a variable, table or iterator; None if none need.
+    """Chooses the operation that initializes a variable, table or iterator.
 
     Args:
         graph: the graph.
-        handles: the operations that hold it.
-        setters: the operations that set it.
+        handles: the handle operations of the resource.
+        setters: the operations that set the resource.
+
+    Returns:
+        The name of the operation; None if the resource needs no initializer.
 
     Raises:
-        GraphError: a variable has none.
+        GraphError: a variable has no initializer.
     """
     state = handles[0]
     if graph.type_of(state) not in VARIABLES:
-        # Mutable tables are usable from the start: what imports into them restores checkpoints.
+        # Mutable tables need no initializer; operations that import into them restore checkpoints.
         if graph.type_of(state).startswith("Mutable") or not setters:
             return None
         # An iterator that can be initialized with several data sets gets the first.
@@ -208,7 +213,7 @@ def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int])
 
 
 def _states(graph: OpGraph) -> dict[int, int]:
-    """Finds by assignment or initializer the variable, table or iterator that it sets."""
+    """Maps assignments and initializers to the variable, table or iterator that they set."""
     states = {}
     for i in range(graph.num_operations):
         handle = _handle_of(graph, i)
@@ -219,14 +224,14 @@ def _states(graph: OpGraph) -> dict[int, int]:
 
 
 def _state_behind(graph: OpGraph, handle: int) -> int:
-    """Finds the operation that a handle comes from."""
+    """Finds the operation that created a handle."""
     while graph.type_of(handle) in _HANDS_ON | _INTO_CONTROL_FLOW:
         handle = graph.producers[handle][0]
     return handle
 
 
 def _is_in_control_flow(graph: OpGraph, setter: int) -> bool:
-    """Says whether what an operation sets reaches it through a switch or into a loop."""
+    """Says whether an operation gets the handle that it sets through a switch or into a loop."""
     i = _handle_of(graph, setter)
     while graph.type_of(i) in _HANDS_ON:
         i = graph.producers[i][0]
@@ -234,11 +239,11 @@ def _is_in_control_flow(graph: OpGraph, setter: int) -> bool:
 
 
 def _handle_of(graph: OpGraph, i: int) -> int:
-    """Finds the operation that makes the handle of what an operation sets; -1 if it sets none."""
+    """Finds the producer of the handle that an operation sets; -1 if the operation sets none."""
     op_type = graph.type_of(i)
     if not _sets(op_type):
         return -1
-    # The handle is the first input, but an iterator's, which is the second.
+    # The handle of an iterator is the second input, all others are the first.
     number = 1 if op_type in ("MakeIterator", "MultiDeviceIteratorInit") else 0
     producers = graph.producers[i]
     return producers[number] if len(producers) > number else -1

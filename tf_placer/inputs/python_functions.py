@@ -1,4 +1,4 @@
-"""Whether a step calls functions of Python, which no other process has."""
+"""Detects calls of Python functions in a step, which only run in the process that made them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _INSTEAD = "feed what the function makes, or make it with operations of TensorFl
 
 
 def check_no_python_functions(graph: OpGraph, step: Step) -> None:
-    """Refuses a step that calls functions of Python, be it in a function of a data set.
+    """Refuses a step that calls Python functions, also in functions of a data set.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, restricted to the step.
         step: the step.
 
     Raises:
-        GraphError: it calls one; the message names the operation.
+        GraphError: the step calls a Python function; the message names the operation.
     """
     for name, _ in _python_calls(graph, step):
         raise GraphError(
@@ -41,18 +41,18 @@ def check_no_python_functions(graph: OpGraph, step: Step) -> None:
 
 
 def check_python_functions_are_here(source: Source, machine: Machine) -> str | None:
-    """Makes sure that this process can run a step if the step calls functions of Python.
+    """Checks that steps run in this process if they call Python functions.
 
     Args:
         source: the graph and its step.
-        machine: where steps are to run.
+        machine: the machine that is to run the steps.
 
     Returns:
-        The name of an operation that calls one; None if none does.
+        The name of an operation that calls a Python function; None if none does.
 
     Raises:
-        GraphError: an operation calls one and steps cannot run here; the message names the
-            operation.
+        GraphError: an operation calls a Python function, and steps cannot run in this process; the
+            message names the operation.
     """
     calls = list(_python_calls(source.op_graph, source.step))
     if not calls:
@@ -79,17 +79,20 @@ def check_python_functions_are_here(source: Source, machine: Machine) -> str | N
 
 
 def find_python_call(graph_def: Any) -> str | None:
-    """Names an operation of a graph, or of one of its functions, that calls Python, if any does.
+    """Finds an operation that calls Python, in a graph or one of its functions.
 
     Args:
         graph_def: a GraphDef.
+
+    Returns:
+        The name of the operation; None if there is none.
     """
     bodies = (graph_def.node, *(each.node_def for each in graph_def.library.function))
     return next((node.name for nodes in bodies for node in nodes if node.op in _CALLS), None)
 
 
 def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
-    """Finds what calls Python: names of operations of the graph, with the nodes that call."""
+    """Yields operations of a graph that lead to a Python call, each with the calling node."""
     library = {f.signature.name: f for f in graph.graph_def.library.function}
     nodes = (graph.graph_def.node, *(function.node_def for function in library.values()))
     if not any(node.op in _CALLS for each in nodes for node in each):
@@ -105,7 +108,7 @@ def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
 
 
 def _calls(nodes: Sequence[Any], library: dict[str, Any], seen: set[str]) -> Iterator[Any]:
-    """Finds nodes that call Python, except in functions that were seen."""
+    """Yields nodes that call Python, except those in functions that were seen."""
     for node in nodes:
         if node.op in _CALLS:
             yield node

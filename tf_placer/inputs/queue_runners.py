@@ -1,4 +1,4 @@
-"""Which queue runners a step needs, and whether every queue that it takes from is filled."""
+"""Finds the queue runners that a step needs, and queues that nothing fills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["check_queues_are_filled", "needed_queue_runners"]
 
-# Which input of an operation that takes from a queue is the queue.
+# Operations that take from a queue or fill it, with the index of the queue among their inputs.
 _TAKING = {
     "QueueDequeue": 0,
     "QueueDequeueMany": 0,
@@ -31,20 +31,20 @@ _FILLING = {
     "QueueEnqueueManyV2": 0,
     "QueueEnqueueV2": 0,
 }
-# What a handle may pass on its way from the queue; the former only in a conditional.
+# Operations that pass the handle of a queue through; a switch does so in a conditional only.
 _SWITCHES = frozenset({"RefSwitch", "Switch"})
 _PASSING = _SWITCHES | {"Enter", "Identity", "RefEnter", "RefIdentity"}
 
 
 def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tuple[QueueRunner, ...]:
-    """Finds the queue runners that a step waits for, however indirectly.
+    """Finds the queue runners that a step waits for, directly or through other runners.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        runners: those that the graph's collections give; the graph may lack some of them.
+        graph: the graph, restricted to the step.
+        runners: the queue runners of the graph's collections; the graph may lack their operations.
 
     Returns:
-        Those that fill a queue which the step, or another one of them, takes from.
+        The runners that fill a queue from which the step or another returned runner takes.
     """
     whole = [runner for runner in runners if _is_whole(graph, runner)]
     chosen: list[QueueRunner] = []
@@ -61,17 +61,17 @@ def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tupl
 def check_queues_are_filled(
     graph: OpGraph, runners: Iterable[QueueRunner], initializers: Sequence[str]
 ) -> None:
-    """Refuses a step that takes from a queue which nothing fills: it would wait for ever.
+    """Refuses a step that takes from a queue that nothing fills, because it would wait forever.
 
-    What is in a conditional may never be run, and is not refused.
+    Operations in a conditional are not refused, because they may never run.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        runners: those that run beside the step.
-        initializers: what runs before the step.
+        graph: the graph, restricted to the step.
+        runners: the queue runners that run beside the step.
+        initializers: names of the operations that run before the step.
 
     Raises:
-        GraphError: there is such a queue; the message names who waits for it.
+        GraphError: there is such a queue; the message names the operation that waits for it.
     """
     enqueuing = [name for runner in runners for name in runner.enqueue]
     beside = graph.restricted(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
@@ -97,7 +97,7 @@ def _is_whole(graph: OpGraph, runner: QueueRunner) -> bool:
 def _queues(
     graph: OpGraph, needed: np.ndarray, inputs: dict[str, int], *, conditional: bool = True
 ) -> dict[str, int]:
-    """Finds the queues that needed operations of some types have as an input, each with one."""
+    """Maps the queues that needed operations of some types use to one of these operations."""
     found: dict[str, int] = {}
     for i in np.flatnonzero(needed & graph.has_type(inputs)).tolist():
         producer = graph.producers[i][inputs[graph.type_of(i)]]
@@ -105,13 +105,13 @@ def _queues(
         while graph.type_of(producer) in _PASSING:
             is_conditional |= graph.type_of(producer) in _SWITCHES
             producer = graph.producers[producer][0]
-        # A function's argument may be any queue.
+        # An argument of a function is skipped, because it may stand for any queue.
         if "Queue" in graph.type_of(producer) and (conditional or not is_conditional):
             found.setdefault(_queue_key(graph, producer), i)
     return found
 
 
 def _queue_key(graph: OpGraph, queue: int) -> str:
-    """Names a queue: operations that share its name are the same queue."""
+    """Returns the shared name of a queue, by which several operations refer to it."""
     shared = graph.graph_def.node[queue].attr["shared_name"].s.decode()
     return shared or graph.names[queue]

@@ -1,4 +1,4 @@
-"""Values that variables begin with: those of a checkpoint, or of a running session."""
+"""Reads the initial values of variables from a checkpoint or from a running session."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PART = re.compile(r"(.+)/part_(\d+)$")
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """Values of variables, and where they come from.
+    """Values of variables and their origin.
 
     Attributes:
-        values: by name of the variable's operation.
-        missing: names of the variables that there is no value for.
-        source: what the values are from, for people.
+        values: the values, by name of the variable's operation.
+        missing: names of the variables without a value.
+        source: the checkpoint or the session, for messages.
     """
 
     values: Mapping[str, np.ndarray]
@@ -39,7 +39,7 @@ class Restored:
     source: str
 
     def description(self) -> str:
-        """Says how many variables have a value, for people."""
+        """Says, for the user, how many variables have a value."""
         text = f"restored {len(self.values)} variables from {self.source}"
         if not self.missing:
             return text
@@ -59,21 +59,21 @@ def restored_values(
     variables: Sequence[str],
     slices: Mapping[str, VariableSlice],
 ) -> Restored:
-    """Finds the values that a checkpoint or a session has for the variables of a graph.
+    """Reads the values that a checkpoint or a session has for the variables of a graph.
 
     Args:
-        restore_from: what starts the names of a checkpoint's files, a directory whose latest
-            checkpoint is taken, or a session.
+        restore_from: the prefix of a checkpoint's files, a directory whose latest checkpoint is
+            taken, or a session.
         graph: the graph.
         variables: names of the variables' operations.
-        slices: for parts of partitioned variables, which parts they are.
+        slices: the positions of parts of partitioned variables.
 
     Returns:
         The values.
 
     Raises:
-        GraphError: there is no such checkpoint, it has a variable with another shape or type, or
-            none of the variables.
+        GraphError: there is no such checkpoint, one of its variables has another shape or type, or
+            it has none of the variables.
     """
     if _is_session(restore_from):
         values = session_values(restore_from, variables)
@@ -89,16 +89,16 @@ def restored_values(
 
 
 def session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the variables of a session that have a value; adds nothing to its graph.
+    """Reads the initialized variables of a session, without adding operations to its graph.
 
     Args:
         session: the session.
-        names: of the variables' operations.
+        names: names of the variables' operations.
 
     Returns:
         Values by name.
     """
-    # The one inside of a monitored session calls no hooks.
+    # The inner session of a monitored session, because it calls no hooks.
     session = session._tf_sess() if hasattr(session, "_tf_sess") else session
     readers = {}
     collected = _collected(session.graph)
@@ -117,7 +117,7 @@ def session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _collected(graph: tf.Graph) -> dict[str, str]:
-    """Finds the tensors with the values of a graph's collected variables, by operation."""
+    """Finds the value tensors of the variables in a graph's collections, by operation."""
     keys = tf.compat.v1.GraphKeys
     found = {}
     for variable in (
@@ -130,7 +130,7 @@ def _collected(graph: tf.Graph) -> dict[str, str]:
 
 
 def _reader(graph: tf.Graph, name: str) -> str | None:
-    """Finds a tensor with the value of a variable that is not collected."""
+    """Finds a tensor with the value of a variable that is in no collection."""
     try:
         operation = graph.get_operation_by_name(name)
     except KeyError:
@@ -144,7 +144,7 @@ def _reader(graph: tf.Graph, name: str) -> str | None:
 
 
 def _prefix(restore_from: Any) -> str:
-    """Finds what starts the names of a checkpoint's files."""
+    """Finds the prefix of a checkpoint's files."""
     if not isinstance(restore_from, str | os.PathLike):
         raise GraphError(
             "restore_from is a checkpoint, the directory of one or a session, not "
@@ -162,7 +162,7 @@ def _prefix(restore_from: Any) -> str:
         if tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
     if os.path.isfile(path):
-        return path  # TensorFlow's first format has one file only.
+        return path  # TensorFlow's first checkpoint format is a single file.
     raise GraphError(f"there is no checkpoint {path!r} to restore from")
 
 
@@ -206,11 +206,11 @@ def _from_checkpoint(
 
 
 def _keys_by_name(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, str]:
-    """Finds under which key a checkpoint has the variable of a name."""
+    """Maps the names of variables to their keys in a checkpoint."""
     graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH"
     keys = {key: key for key in shapes if key != graph_key}
     if graph_key in shapes:
-        # One of tf.train.Checkpoint.
+        # The checkpoint was written by tf.train.Checkpoint, whose keys are paths of objects.
         from tensorflow.python.training import saver
 
         named = saver.object_graph_key_mapping(prefix)
@@ -219,7 +219,7 @@ def _keys_by_name(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str,
 
 
 def _names(graph: OpGraph, name: str) -> list[str]:
-    """Lists what a variable may be called in a checkpoint."""
+    """Lists the names that a variable may have in a checkpoint."""
     shared = graph.graph_def.node[graph.index[name]].attr["shared_name"].s.decode()
     return [shared, name] if shared else [name]
 
@@ -227,7 +227,11 @@ def _names(graph: OpGraph, name: str) -> list[str]:
 def _equal_slice(
     graph: OpGraph, name: str, keys: Mapping[str, str], shapes: Mapping[str, Sequence[int]]
 ) -> VariableSlice | None:
-    """Finds which part of a variable in a checkpoint one is whose name says that it is a part."""
+    """Infers the position of a variable "x/part_N" in the variable "x" of a checkpoint.
+
+    Returns:
+        The position; None if the shapes of the parts do not add up to the checkpoint's variable.
+    """
     match = _PART.match(name)
     if match is None or match[1] not in keys:
         return None
@@ -253,7 +257,7 @@ def _equal_slice(
 
 
 def _shape(graph: OpGraph, name: str) -> tuple[int, ...] | None:
-    """Reads the shape of a variable, None if it is not fully known."""
+    """Reads the shape of a variable; None if it is not fully defined."""
     shape = tf.TensorShape(graph.graph_def.node[graph.index[name]].attr["shape"].shape)
     return tuple(shape.as_list()) if shape.is_fully_defined() else None
 
@@ -266,7 +270,7 @@ def _check(
     source: str,
     key: str,
 ) -> None:
-    """Makes sure that a value fits its variable."""
+    """Checks that a value has the shape and type of its variable."""
     own = _shape(graph, name)
     code = graph.graph_def.node[graph.index[name]].attr["dtype"].type
     own_dtype = np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)

@@ -1,4 +1,4 @@
-"""What `Session.run` takes, as plain names: nested and composite fetches and feeds."""
+"""Flattens the fetches and feeds of `Session.run`, nested or composite, to plain names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_passes.util.messages import quoted
 
 __all__ = ["feeds_by_name", "names_of"]
 
-# What of a wrong value is told: messages are to be read.
+# Longer representations of a wrong value would make the error message hard to read.
 _LONGEST = 200
 
 
@@ -21,15 +21,15 @@ def names_of(items: Any) -> list[str]:
     """Lists the names of operations and tensors.
 
     Args:
-        items: operations, tensors, variables, sparse and ragged tensors, indexed slices, what the
-            user has registered with TensorFlow, or names; one, or any nesting of lists, tuples,
-            dictionaries and classes of `attrs`.
+        items: operations, tensors, variables, sparse and ragged tensors, indexed slices, values of
+            types that the user has registered with TensorFlow, or names; one, or any nesting of
+            lists, tuples, dictionaries and classes of `attrs`.
 
     Returns:
-        A name per operation and tensor, in the order in which a session runs them.
+        A name for each operation and tensor, in the order in which a session lists them.
 
     Raises:
-        GraphError: an item is none of these, or they are nested too deeply.
+        GraphError: an item is none of these, or the items are nested too deeply.
     """
     try:
         return _names_of(items)
@@ -51,23 +51,24 @@ def _names_of(items: Any) -> list[str]:
 
 
 def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Takes apart what a session is fed.
+    """Flattens the feeds of a session.
 
     Args:
-        feeds: values by whatever `Session.run` takes as a key, or by name; None for no feeds.
+        feeds: values by any key of a `feed_dict`, or by name; None for no feeds.
 
     Returns:
         Values by tensor name ("x:0").
 
     Raises:
-        GraphError: a key cannot be fed, or its value has other parts than the key.
+        GraphError: a key cannot be fed, or its value has another structure than the key.
     """
     if feeds is None:
         return {}
     if not isinstance(feeds, Mapping):
         raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
     given = {}
-    # Not put into another dictionary: variables can be hashed only inside of their graph.
+    # The keys must not go into another dictionary, because variables can be hashed only inside of
+    # their graph.
     for key, value in feeds.items():
         for element, part in _fed_parts(key, value):
             name = _name(element)
@@ -79,7 +80,7 @@ def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
 
 
 def _parts(item: Any) -> list[Any]:
-    """Takes a fetch apart as a session does it."""
+    """Splits a composite fetch into its tensors, as a session does."""
     for kind, fetch, *_ in tf_session._REGISTERED_EXPANSIONS:
         if isinstance(item, kind):
             return list(fetch(item)[0])
@@ -87,7 +88,7 @@ def _parts(item: Any) -> list[Any]:
 
 
 def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
-    """Takes a feed apart as a session does it; a session would not say that parts are missing."""
+    """Splits a composite feed, as a session does, but refuses missing parts, as it does not."""
     if isinstance(key, tuple):
         keys, values = nest.flatten(key), nest.flatten(value)
         if len(keys) != len(values):
@@ -120,7 +121,7 @@ def _described(key: Any) -> str:
 
 
 def _name(item: Any) -> str:
-    # What a session makes of a variable: its value, not its handle.
+    # A session fetches the value of a variable, not its handle.
     element = getattr(item, "_as_graph_element", None)
     item = item if element is None else element()
     name = item if isinstance(item, str) else getattr(item, "name", None)

@@ -1,4 +1,4 @@
-"""Every form a graph comes in, made one: a GraphDef and the step that runs it."""
+"""Reads workloads: a graph in any of TensorFlow's forms, and one step of it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["GivenGraph", "Source", "read_graph", "read_source", "without_devices
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenGraph:
-    """A graph as it was given.
+    """A graph with the object that it was read from.
 
     Attributes:
         graph_def: the graph.
-        meta_graph: the MetaGraphDef that it came in, or None.
-        live: the tf.Graph that it came as, or None.
-        signature: the signature of a SavedModel that it is, or None.
-        path: the file that it was read from, or None.
+        meta_graph: the MetaGraphDef that holds the graph, or None.
+        live: the tf.Graph, or None.
+        signature: the signature of a SavedModel, or None.
+        path: the file, or None.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -47,10 +47,10 @@ class GivenGraph:
     path: str | None = None
 
     def columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
-        """Reads the columns of the graph, as some pass has changed it.
+        """Reads a transformed version of the graph into columns.
 
         Raises:
-            GraphError: there is something wrong with it; the message names the file.
+            GraphError: the graph is invalid; the message names the file.
         """
         try:
             return OpGraph.from_graph_def(graph_def)
@@ -65,10 +65,10 @@ class Source:
     """A graph and its step.
 
     Attributes:
-        op_graph: the graph in columns, with what the step needs marked.
-        step: what a step fetches, feeds and needs initialized.
-        live: the tf.Graph that the graph came as, or None.
-        notes: what people should know about it, a line each.
+        op_graph: the graph in columns, restricted to the step.
+        step: the step.
+        live: the original tf.Graph, or None.
+        notes: lines for the user.
     """
 
     op_graph: OpGraph
@@ -88,13 +88,14 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file, the last either binary or text, or of a SavedModel directory.
-        signature: which one of a SavedModel; by default "serving_default", or the only one.
+        signature: the name of a SavedModel's signature; by default "serving_default", or the only
+            one.
 
     Returns:
         The graph.
 
     Raises:
-        GraphError: it is none of these, it cannot be read, or there is no such signature.
+        GraphError: `graph` is none of these or cannot be read, or there is no such signature.
     """
     if isinstance(graph, str | os.PathLike) and is_saved_model(graph):
         saved = read_signature(graph, signature)
@@ -123,7 +124,10 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
 
 
 def without_devices(given: GivenGraph) -> GivenGraph:
-    """Clears all devices of a graph, in all that it came in; not for a live graph."""
+    """Removes all devices from a graph and from its MetaGraphDef or SavedModel.
+
+    A tf.Graph is not supported: the result would lose it.
+    """
     if given.signature is not None:
         cleared = given.signature.without_devices()
         return GivenGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
@@ -142,23 +146,22 @@ def read_source(
     restore_from: Any = None,
     seed: int = 0,
 ) -> Source:
-    """Reads a graph and works out its step.
+    """Reads a graph and determines its step.
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file or of a SavedModel directory; or what `read_graph` made of one.
-        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
-            tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them; of a SavedModel
-            by the names of the signature's arguments. Those that only initializers need are fed to
-            these. Placeholders that are needed and not given get
-            synthetic values.
+            file or of a SavedModel directory; or a result of `read_graph`.
+        fetches: the fetches of a step, as for `Session.run`, or names of operations and tensors. By
+            default the `train_op` collection.
+        feeds: values by placeholder, tensor or name, as for `Session.run`; for a SavedModel by
+            argument name of the signature. Values that only initializers need are fed to the
+            initializers. Needed placeholders without a value get synthetic values.
         initializers: operations (or names) that initialize everything before the first step, or a
-            tf.compat.v1.train.Scaffold; by default those of the graph's variables, tables and
-            iterators.
-        restore_from: a checkpoint, a directory whose latest checkpoint is taken, or a session: the
-            values that variables begin with.
-        seed: of synthetic values.
+            tf.compat.v1.train.Scaffold; by default the initializers of the graph's variables,
+            tables and iterators.
+        restore_from: the source of initial values for variables: a checkpoint, a directory whose
+            latest checkpoint is taken, or a session.
+        seed: the seed of synthetic values.
 
     Returns:
         The graph and its step.
