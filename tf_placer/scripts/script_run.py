@@ -1,9 +1,9 @@
-"""Runs a script that stays as it is, with a training step that is placed.
+"""Runs an unchanged script with its training step placed.
 
-What is kept in the directory of the search says how far it is: without a step the script runs until
-it is about to train; with a step and no result there is a search; with a placement the script runs
-placed. Between these the process begins anew, so that each has the memory of GPUs for itself, and a
-process that is killed goes on where it was. Without a placement nothing of the script is touched.
+The files in the directory of the search determine the stage. Without a step, the script runs until
+it is about to train. With a step but no result, the step is searched for a placement. With a
+placement, the script runs placed. The process restarts between the stages, so that each one has all
+GPU memory and a killed process resumes at its stage. Without a placement the script is not changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SEARCH_SECS = 600.0
 
 
 def search_directory(script: str) -> str:
-    """Names the directory of a script's search where none is given: beside the script's output."""
+    """Returns the default directory of a script's search, in the working directory."""
     return f"{pathlib.Path(script).stem}.tf_placer"
 
 
@@ -61,26 +61,27 @@ def prepare_script(
 
     Args:
         script: a Python file.
-        args: its arguments.
-        machine: where to place: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME";
-            None for the machine that was searched for, or else the attached one.
+        args: the arguments of the script.
+        machine: the machine: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME"; None
+            for the machine of the search in `log_dir`, or else the attached one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
-        search_secs: how long the search may take; None for ten minutes, or for what it may take
-            already.
+        search_secs: the time limit of the search; None for the limit of an earlier call, or else
+            ten minutes.
 
     Returns:
-        What runs the script; it raises what the script raises.
+        A function that runs the script and raises its errors.
 
     Raises:
-        GraphError, MachineError, OSError, ValueError: what is asked cannot be done.
+        GraphError, MachineError, OSError, ValueError: an argument is invalid, or a file or the
+            machine cannot be used.
     """
     start = FreshStart()
     if search_secs is not None and not search_secs > 0:
         raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
-    # The script may go elsewhere.
+    # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
         start.again(start.stage, emulated.environment(_find_machine(machine)))
@@ -123,7 +124,7 @@ def _run(
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
-            say(f"{script} failed where it was placed, and begins again as it came: {text}")
+            say(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.again(Stage.ORIGINAL)
         raise
     _say_if_no_step(script, watcher)
@@ -132,7 +133,7 @@ def _run(
 def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
     if watcher is not None and not watcher.is_explained:
         say(
-            f"{script} ran as it came: no training step was met. That is one run of a session, "
+            f"{script} ran unchanged: no training step was found. That is one run of a session, "
             "one call of a tf.function or the fit of a Keras model that computes a loss from "
             "data and updates trainable variables or returns their gradients: what runs "
             "operation by operation has to be put into one tf.function"
@@ -144,8 +145,8 @@ def _seek(
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
-            f"the machine has one device only, {machine.devices[0].name}: the script runs as it "
-            "came. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
+            f"the machine has one device only, {machine.devices[0].name}: the script runs "
+            "unchanged. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
         )
         return None
@@ -161,7 +162,7 @@ def _seek(
 
 
 def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
-    """Makes what places a step; None where nothing is to be placed."""
+    """Returns a watcher that places the step; None if there is no placement."""
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
     is_directory = os.path.isdir(path)
@@ -175,9 +176,9 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
     else:
         found = _find_machine(machine)
     if not os.path.exists(file):
-        say(f"{script} runs as it came: {_why_not_placed(directory)}")
+        say(f"{script} runs unchanged: {_why_not_placed(directory)}")
         return None
-    read_json(file)  # What is none is refused before the script runs.
+    read_json(file)  # Refuses a damaged placement before the script runs.
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
@@ -198,13 +199,13 @@ def _why_not_placed(directory: RunDirectory) -> str:
             "again"
         )
     if result is None:
-        return f"the search in {path!r} has not ended, and goes on in a run without --placement"
+        return f"the search in {path!r} has not ended; run without --placement to resume it"
     if result.outcome is Outcome.INTERRUPTED:
-        return f"the search in {path!r} was interrupted, and goes on in the next run"
+        return f"the search in {path!r} was interrupted; the next run resumes it"
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     return (
-        f"the search in {path!r} found nothing faster; a --search_secs{secs} goes on with it, and "
-        "another --log_dir searches for a step that has changed"
+        f"the search in {path!r} found nothing faster; a --search_secs{secs} resumes it, and "
+        "use another --log_dir if the step has changed"
     )
 
 
@@ -218,7 +219,7 @@ def _find_machine(spec: str | None) -> Machine:
 
 
 def _check_machine(directory: RunDirectory, machine: str | None) -> None:
-    """Makes sure that a search is for the machine that is asked for, if one is."""
+    """Checks that a search is for the given machine, if any."""
     spec = directory.read_machine().spec
     if machine is not None and machine != spec:
         raise MachineError(

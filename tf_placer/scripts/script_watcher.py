@@ -1,4 +1,4 @@
-"""A watcher that nothing of a script depends on: where it fails, the script runs on."""
+"""A watcher whose failures do not affect the script."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["ScriptWatcher"]
 
 
 class ScriptWatcher:
-    """Passes what it is told on to another watcher, in the process of the script alone.
+    """Forwards events to another watcher, until the first failure and in the script's process only.
 
-    Processes that the script forks run as they do without it: they share the connections of this
-    one, and cannot begin the script anew.
+    Processes that the script forks are not watched: they share the connections of this process, and
+    cannot restart the script.
     """
 
     def __init__(self, make: Callable[[], Watcher], say: Callable[[str], None]) -> None:
         """Prepares to watch.
 
         Args:
-            make: makes the other watcher, once the script has imported TensorFlow.
-            say: tells people something.
+            make: creates the other watcher; called after the script has imported TensorFlow.
+            say: prints a line for the user.
         """
         self._make, self._say = make, say
         self._process, self._has_failed = os.getpid(), False
@@ -36,12 +36,12 @@ class ScriptWatcher:
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self._has_failed or ("_watcher" in vars(self) and self._watcher.is_explained)
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed, and has not trained yet."""
+        """True if something was placed, and has not trained yet."""
         return "_watcher" in vars(self) and self._watcher.may_have_broken
 
     def eager_begins(self) -> None:
@@ -78,7 +78,7 @@ class ScriptWatcher:
         return lambda batch: self._tell(lambda watcher: take(batch))
 
     def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
-        """Tells the other watcher something; its first error is said, and ends the watching."""
+        """Forwards an event to the other watcher; reports its first error, and then stops."""
         if self._has_failed or os.getpid() != self._process:
             return None
         try:
@@ -86,5 +86,5 @@ class ScriptWatcher:
         except Exception as error:
             self._has_failed = True
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
-            self._say(f"the script runs on as it came, because it could not be watched: {text}")
+            self._say(f"the script continues unchanged, because it could not be watched: {text}")
             return None

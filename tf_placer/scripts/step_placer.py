@@ -1,4 +1,4 @@
-"""Puts the placement of a training step on what a script runs."""
+"""Applies a placement to the training step of a script before it first runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["StepPlacer"]
 
 
 class StepPlacer:
-    """Waits for a kept step; places it before it runs for the first time."""
+    """A watcher that places a cached step before it runs for the first time."""
 
     def __init__(
         self, step: KeptStep, placement: Placement, machine: Machine, *, say: Callable[[str], None]
@@ -47,9 +47,9 @@ class StepPlacer:
 
         Args:
             step: the step.
-            placement: its placement.
-            machine: where the step is to run.
-            say: tells people something.
+            placement: the placement of the step.
+            machine: the machine that is to run the step.
+            say: prints a line for the user.
         """
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
@@ -60,41 +60,41 @@ class StepPlacer:
         self._has_said_changed = self._has_said_stays = False
         self._is_busy = False
         self._sent = SentGraphs()
-        # Of graphs with the step: whether they are placed.
+        # The graphs that contain the step, and whether they are placed.
         self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # Of Keras models: whether they were placed.
+        # The Keras models that were trained, and whether they were placed.
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self.has_met_step or self._has_said_changed or self._has_said_stays
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed, and has not trained yet."""
+        """True if something was placed, and has not trained yet."""
         return (
             self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
         )
 
     def eager_begins(self) -> None:
-        """Connects to the machine while there is nothing yet that would be lost by that."""
+        """Connects to the machine before there is state that connecting would lose."""
         try:
             connect(self._machine)
         except (LocalClusterError, MachineError) as error:
             self._can_connect = False
-            self._say(f"functions and models run as they came: {error}")
+            self._say(f"functions and models run without a placement: {error}")
 
     def graph_extended(self, session: Any) -> None:
-        """Places what a session is sent of its graph, from when the step is in it."""
+        """Places a graph once it contains the step, and then all its extensions."""
         graph = session.graph
         before = self._sent.note(session)
         if before is None:
             return
         if graph not in self._graphs:
-            # If the step is not in it, it is to come, or this is another graph.
+            # Otherwise a later extension may add the step, or this is another graph.
             is_whole = all(_has(graph, name) for name in self._step.trained_by)
             if is_whole and self._step.is_in(graph.as_graph_def()):
                 self._graphs[graph] = self._place_graph(session, before)
@@ -102,11 +102,11 @@ class StepPlacer:
             try:
                 self._apply(graph, max(before, default=0))
             except GraphError as error:
-                self._say(f"what is new in the graph stays as it came: {error}")
+                self._say(f"the new operations of the graph are not placed: {error}")
             self._move(session)
 
     def _place_graph(self, session: Any, before: Sequence[int]) -> bool:
-        """Places the graph of a session, which has the step; says whether it could."""
+        """Places the graph of a session, which contains the step; returns whether it was placed."""
         self.has_met_step = True
         graph, trained_by = session.graph, self._step.trained_by
         fetches = trained_by or [name for name in self._placement.assignment if _has(graph, name)]
@@ -117,11 +117,11 @@ class StepPlacer:
             check_sent_whole(graph, fetches, before, self._machine)
             check_runs_elsewhere(graph.as_graph_def(), self._machine)
             self._target()
-            # A session that moves is sent everything again.
+            # A session that moves receives the whole graph again.
             is_kept = self._machine.backend.in_one_process
             placed = self._apply(graph, max(before, default=0) if is_kept else 0)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._say(f"the graph stays as it came: {error}")
+            self._say(f"the graph is not placed: {error}")
             return False
         self._has_placed = True
         for each in self._sent.sessions(graph):
@@ -130,10 +130,10 @@ class StepPlacer:
         return True
 
     def _target(self) -> str:
-        """Returns where sessions of the machine go; starts the servers of one "local:N".
+        """Returns the session target of the machine; starts the servers of "local:N".
 
         Raises:
-            LocalClusterError, MachineError: nothing answers there.
+            LocalClusterError, MachineError: a server does not answer.
         """
         if self._machine.backend.starts_servers:
             if self._cluster is None:
@@ -151,7 +151,7 @@ class StepPlacer:
         return self._machine.target
 
     def _move(self, session: Any) -> None:
-        """Has a session go where the machine is, if it does not already."""
+        """Moves a session without a target to the machine."""
         if is_session_of(self._machine, session) and not session._target:
             target = self._target()
             if target:
@@ -167,7 +167,7 @@ class StepPlacer:
         )
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Notes a run of the step, and says so if a session is about to train something else."""
+        """Records a run of the step, or reports that a session is about to train something else."""
         if self._has_trained or self._has_said_changed:
             return
         graph = session.graph
@@ -185,7 +185,7 @@ class StepPlacer:
             return
         self._judged.add(key)
         if step_trains(graph, names, fed):
-            # The graph may have grown since it was looked at.
+            # The graph may have grown since it was last checked.
             self.graph_extended(session)
             if graph in self._graphs:
                 self._training.add(threading.get_ident())
@@ -193,14 +193,14 @@ class StepPlacer:
                 self._changed()
 
     def session_ran(self) -> None:
-        """Notes that the step has run."""
+        """Records that the step has run."""
         if threading.get_ident() in self._training:
             self._has_trained = True
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Returns the function on its devices if it is the step."""
+        """Returns the placed function if the function is the step."""
         if self._is_busy or not self._can_connect:
             return None
         if function in self._functions:
@@ -214,19 +214,19 @@ class StepPlacer:
             placed = self._placed(traced)
             if placed is not None:
                 self._functions[function] = self._noted(placed.function)
-                # It is called, too, and has the same step.
+                # Calls of the placed function arrive here, too, and must not be placed again.
                 self._functions[placed.function] = None
                 self._say_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
             self._stays("the training step", error)
         except Exception:
-            return None  # The call itself will say so.
+            return None  # The script's own call will raise the error.
         finally:
             self._is_busy = False
         return self._functions[function]
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes a function note that the step has run."""
+        """Wraps a function so that it records that the step has run."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
@@ -238,8 +238,8 @@ class StepPlacer:
     def model_trains(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Returns what places the training step of a Keras model if it is the one."""
-        del look  # The training itself is to begin.
+        """Returns a function that places the step of a Keras model, given the first batch."""
+        del look  # Not needed: the training itself provides the batch.
         if self._is_busy or not self._can_connect or not tf.executing_eagerly():
             return None
         is_compiled_again = self._models.get(model, False) and not has_train_step(model)
@@ -269,11 +269,11 @@ class StepPlacer:
             self._is_busy = False
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
-        """Makes what places a traced step; None if it is another one, or stays as it came."""
+        """Combines a traced step with the placement; None if it is another step."""
         graph_def, placement = traced.source.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
-            # Names of Keras count upwards: the next model that is built alike has others.
+            # Keras numbers its names, so a second model of the same architecture has others.
             if self._step.graph_def is not None:
                 names = names_in(self._step.graph_def, graph_def)
             if names is None:
@@ -295,16 +295,16 @@ class StepPlacer:
         )
 
     def _stays(self, name: str, error: Exception) -> None:
-        if not self._has_placed:  # What comes after it is something else.
+        if not self._has_placed:  # Afterwards, another function or model is no training step.
             self._has_said_stays = True
-            self._say(f"{name} stays as it came: {error}")
+            self._say(f"{name} is not placed: {error}")
 
     def _changed(self) -> None:
         if not self._has_said_changed:
             self._has_said_changed = True
             self._say(
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
-                "and runs as it came; another --log_dir has it searched for"
+                "and runs unchanged; use another --log_dir to search for a placement"
             )
 
 
@@ -312,7 +312,7 @@ def _has_trained(model: Any) -> bool:
     try:
         return int(model.optimizer.iterations) > 0
     except (AttributeError, TypeError, ValueError):
-        return True  # Nobody can tell: what it has trained is not lost.
+        return True  # Unknown: assume that it has, so that a restart does not lose training.
 
 
 def _has(graph: tf.Graph, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the first training step that a script runs, and writes it down to be searched for."""
+"""Detects the first training step that a script runs, and caches it for a search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
 
 
 class StepSeeker:
-    """Waits for a training step; writes it down, and has the script begin again."""
+    """A watcher that caches the first training step, and then restarts the script."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class StepSeeker:
         say: Callable[[str], None],
         begin_again: Callable[[Stage], None],
     ) -> None:
-        """Prepares to seek.
+        """Prepares to detect the step.
 
         Args:
-            directory: where the step goes.
-            machine: where it is to be placed.
-            search_secs: how long the search may take.
-            say: tells people something.
-            begin_again: runs the script from its beginning, after this stage; does not return.
+            directory: the directory of the search.
+            machine: the machine to place the step on.
+            search_secs: the time limit of the search.
+            say: prints a line for the user.
+            begin_again: restarts the script for a stage; does not return.
         """
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, begin_again
@@ -71,24 +71,24 @@ class StepSeeker:
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self.is_over
 
     @property
     def may_have_broken(self) -> bool:
-        """Nothing is placed."""
+        """False, because nothing is placed."""
         return False
 
     def eager_begins(self) -> None:
-        """Does nothing: everything of the script runs where it does without `run`."""
+        """Does nothing: until the step is placed, the script runs as without tf_placer."""
 
     def graph_extended(self, session: Any) -> None:
-        """Notes how much of a graph sessions know; what a step is shows when it runs."""
+        """Records the part of the graph that the session receives."""
         if not self.is_over:
             self._sent.note(session)
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Looks whether a session is about to run a training step."""
+        """Caches the step if a session is about to run a training step."""
         if self.is_over or self._is_busy:
             return
         fetches = fetched_by_caller(fetches)
@@ -96,7 +96,7 @@ class StepSeeker:
         try:
             names, fed = tuple(names_of(fetches)), feeds_by_name(feeds)
         except GraphError:
-            return  # TensorFlow will say what is wrong with them.
+            return  # TensorFlow will raise an error for the arguments.
         earlier = self._earlier_feeds.setdefault(graph, {})
         key = (id(graph), names)
         if key in self._judged or not step_trains(graph, names, fed):
@@ -108,7 +108,7 @@ class StepSeeker:
 
         def read() -> Source:
             self._check_may_move(session, trained_by)
-            # What other runs were given may be for initializers, but not for this step.
+            # Feeds of earlier runs may be needed by initializers, but must not be fed to this step.
             needed = operations_behind(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
             source = read_source(graph, names, {**given, **fed}, restore_from=session)
@@ -118,13 +118,13 @@ class StepSeeker:
         self._found(f"the session that runs {_some(names)}", read, config, trained_by)
 
     def session_ran(self) -> None:
-        """Does nothing: a step is found before it runs."""
+        """Does nothing: the step is detected before it runs."""
 
     def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
-        """Makes sure that a placed run can have a session run where the machine is.
+        """Checks that a session can later move to the machine.
 
         Raises:
-            GraphError: it cannot; the message says why.
+            GraphError: the session has another target, or has received a part of the step.
         """
         if not is_session_of(self._machine, session):
             target = tf.compat.as_str(session._target)
@@ -139,7 +139,7 @@ class StepSeeker:
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Looks whether a tf.function is a training step."""
+        """Caches the step if a tf.function is a training step."""
         if self.is_over or self._is_busy or function in self._functions:
             return
         self._functions.add(function)
@@ -147,7 +147,7 @@ class StepSeeker:
         try:
             graph = function.get_concrete_function(*args, **kwargs).graph
         except Exception:
-            return  # The call itself will say so.
+            return  # The script's own call will raise the error.
         finally:
             self._is_busy = False
         if function_trains(graph):
@@ -159,7 +159,7 @@ class StepSeeker:
             self._found(f"the function {name!r}", read)
 
     def model_trains(self, model: Any, look: Callable[[Callable[[Any], Any]], Any]) -> None:
-        """Takes the training step of a Keras model."""
+        """Caches the training step of a Keras model."""
         if self.is_over or self._is_busy or not tf.executing_eagerly():
             return
         try:
@@ -211,32 +211,32 @@ class StepSeeker:
             trained_by = source.step.fetches
         keep_step(self._directory, source, asked, trained_by)
         if caller is not None:
-            # It needs functions of this process.
+            # The step calls Python functions of this process, so the search has to run here.
             optimize(source, log_dir=self._directory.path, config=asked)
         self._say(
-            f"found the training step: {title}; the script ends here, and begins again when a "
-            "placement was searched for"
+            f"found the training step: {title}; the script ends here, and is restarted after the "
+            "search for a placement"
         )
-        # What was searched for here, even if somebody ended that, is not searched for at once.
+        # Even an interrupted search in this process must not be resumed right after the restart.
         self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
     def _say_stays(self, error: GraphError) -> None:
-        self._say(f"the training step cannot be placed, and runs as it came: {error}")
+        self._say(f"the training step cannot be placed, and runs unchanged: {error}")
 
 
 def build(model: Any, batch: Any) -> None:
-    """Makes the variables of a Keras model that its first batch would make, where that works.
+    """Creates the variables that a Keras model would create for its first batch, if possible.
 
-    A model with a training step of its own need not be what can be called on a batch.
+    A model with its own training step need not be callable with a batch.
     """
     if not model.built:
-        # As the first step would: nothing is computed, and no random number drawn.
+        # In a graph, as in the first step: nothing is computed, and no random number is drawn.
         with contextlib.suppress(Exception), FuncGraph("build").as_default():
             model(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def fetched_by_caller(fetches: Any) -> Any:
-    """Leaves out what hooks of a MonitoredSession add to a step."""
+    """Returns the caller's fetches without those that hooks of a MonitoredSession add."""
     hook = tf.compat.v1.train.SessionRunHook
     if isinstance(fetches, dict) and "caller" in fetches:
         others = [key for key in fetches if key != "caller"]
@@ -246,10 +246,10 @@ def fetched_by_caller(fetches: Any) -> Any:
 
 
 def arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Lists the arguments of a call in the order in which the function has them.
+    """Converts the arguments of a call to positional ones.
 
     Raises:
-        GraphError: one can be given by name only.
+        GraphError: an argument is keyword-only.
     """
     if not kwargs:
         return tuple(args)

@@ -1,7 +1,7 @@
-"""What a script runs, as it is about to run it: sessions, functions and Keras models.
+"""Instruments TensorFlow and Keras, to report what a script is about to run.
 
-TensorFlow and Keras are wrapped when the script has imported them, and not before: what a script
-sets before is obeyed.
+Methods of sessions, functions and Keras models are wrapped right after the script has imported
+TensorFlow or Keras, so that settings that the script makes before the import take effect.
 """
 
 from __future__ import annotations
@@ -17,62 +17,65 @@ __all__ = ["Watcher", "watch_runs"]
 
 
 class Watcher(Protocol):
-    """Is told what is about to run."""
+    """The callbacks for events of a script."""
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed that has not trained yet, and may be why a script fails."""
+        """True if something was placed that has not trained yet, and may make the script fail."""
 
     def eager_begins(self) -> None:
-        """Is told when TensorFlow has its devices, before anything runs on them eagerly."""
+        """Called when TensorFlow has created its devices, before it runs anything eagerly."""
 
     def graph_extended(self, session: Any) -> None:
-        """Is told before a session is sent what its graph has more than before; may move it.
+        """Called before a session receives new operations of its graph; may move the session.
 
         Args:
             session: a BaseSession.
         """
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Is told before a session runs something.
+        """Called before a run of a session.
 
         Args:
             session: a BaseSession.
-            fetches: what `Session.run` takes.
-            feeds: values as `Session.run` takes them.
+            fetches: the fetches, as for `Session.run`.
+            feeds: the `feed_dict`, as for `Session.run`.
         """
 
     def session_ran(self) -> None:
-        """Is told when what `session_runs` told of this thread has ended, unless it failed."""
+        """Called after a successful run of a session, in the same thread."""
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Is told before a tf.function is called eagerly; may name another one to be called."""
+        """Called before an eager call of a tf.function; may return a replacement to call."""
 
     def model_trains(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Is told before a Keras model is trained.
+        """Called before a Keras model is trained.
 
         Args:
             model: the model.
-            look: calls a function with the first batch and returns what it returns; the process
-                has to begin anew afterwards. See `look_at_first_batch`.
+            look: calls a function with the first batch and returns its result; the process has to
+                restart afterwards. See `look_at_first_batch`.
 
         Returns:
-            What is called with the first batch when the training itself has come to it, if
-            anything.
+            A function that the training calls with its first batch, or None.
         """
 
 
 def watch_runs(watcher: Watcher) -> None:
-    """Tells a watcher what this process runs with the TensorFlow that it imports later."""
-    used: list[Any] = []  # The Keras models that are at work now.
+    """Instruments the TensorFlow and Keras that this process imports later.
+
+    Args:
+        watcher: the callbacks.
+    """
+    used: list[Any] = []  # The Keras models with a running method.
 
     def watch_tensorflow(module: Any) -> None:
         del module
@@ -141,7 +144,8 @@ def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
     import tensorflow as tf
 
     def call_function(call: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Functions of Keras take whole data sets: of these the model is placed.
+        # Keras's own functions take iterators over data sets; the step of the model is placed
+        # instead.
         if not used and tf.executing_eagerly():
             other = watcher.function_called(function, args, kwargs)
             if other is not None:
@@ -160,7 +164,7 @@ def _watch_training(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    # TensorFlow is imported by the script, and not before.
+    # Imported here, because the script has to import TensorFlow first.
     from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
 
     look = functools.partial(look_at_first_batch, model, train, args, kwargs)
@@ -178,7 +182,7 @@ def _watch_training(
 def _pass_over(
     used: list[Any], call: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Has the functions that a method of models calls not be taken for the script's own."""
+    """Hides the tf.functions that a method of a Keras model calls from the watcher."""
     used.append(model)
     try:
         return call(model, *args, **kwargs)

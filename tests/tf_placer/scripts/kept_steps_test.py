@@ -216,7 +216,7 @@ class KeptStepsTest(tf.test.TestCase):
             devices = {each.name: each.device for each in graph.get_operations()}
         self.assertEqual((devices["x"], devices["y"], devices["weights"]), (first, second, ""))
         self.assertRegex(self.said[0], "^placed 2 operations of the graph")
-        self.assertRegex(self.said[1], "^what is new in the graph stays as it came: .*'weights/")
+        self.assertRegex(self.said[1], "^the new operations of the graph are not placed: .*'weights/")
         self.assertLen(self.said, 2)
 
     def test_what_a_step_fetches_may_come_after_the_initializers_but_not_what_trains(self):
@@ -276,7 +276,7 @@ class KeptStepsTest(tf.test.TestCase):
             placed, devices = train(steps, "step")
             self.assertAllEqual(placed, losses)
             self.assertEqual({*devices.values()}, {""})
-            self.assertRegex(self.said[-1], "the graph stays as it came: a session ran 'x' before")
+            self.assertRegex(self.said[-1], "the graph is not placed: a session ran 'x' before")
 
     def test_a_function_is_found_and_replaced(self):
         def make() -> tuple[tf.Variable, Any]:
@@ -505,7 +505,7 @@ class KeptStepsTest(tf.test.TestCase):
         for _ in range(2):
             self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
         [line] = self.said
-        self.assertRegex(line, "^the training step cannot be placed, and runs as it came: .*XLA")
+        self.assertRegex(line, "^the training step cannot be placed, and runs unchanged: .*XLA")
         self.assertFalse(self.directory.has_request)
 
     def test_a_model_is_looked_at_only_if_that_may_find_a_step(self):
@@ -518,7 +518,7 @@ class KeptStepsTest(tf.test.TestCase):
             self.setUp()
             model = compiled_model(**options)
             self.assertIsNone(self.seeker.model_trains(model, no_look))
-            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs as it")
+            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs unchanged")
             self.assertTrue(self.seeker.is_explained)
         self.setUp()
 
@@ -527,7 +527,7 @@ class KeptStepsTest(tf.test.TestCase):
 
         with self.assertRaises(BeginPlainlyError):
             self.seeker.model_trains(compiled_model(jit_compile=False), look_in_vain)
-        self.assertRegex(self.said[-1], "runs as it came: no first batch could be taken")
+        self.assertRegex(self.said[-1], "runs unchanged: no first batch could be taken")
         self.assertFalse(self.directory.has_request)
 
     def test_a_step_on_devices_that_the_machine_has_not_runs_as_it_came(self):
