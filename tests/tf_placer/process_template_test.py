@@ -132,7 +132,7 @@ class ProcessTemplateTest(absltest.TestCase):
         child = self.child(template)
         os.kill(template._process.pid, signal.SIGSTOP)
         with (
-            mock.patch.multiple(processes, _LOOK_SECS=0.01, _MOST_LOOKS=3),
+            mock.patch.multiple(processes, _CHECK_INTERVAL_SECS=0.01, _MAX_STOPPED_CHECKS=3),
             self.assertRaisesRegex(ChildStopped, "the child was stopped by a signal"),
         ):
             await_message(child, (), time.monotonic() + 60)

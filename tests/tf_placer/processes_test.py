@@ -158,7 +158,7 @@ class ChildProcessTest(absltest.TestCase):
         for process in (child, other):
             await_message(process, (), _soon())
         self.assertFalse(other.is_stopped())
-        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.01))
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.01))
         os.kill(other.pid, signal.SIGSTOP)
         with self.assertRaisesRegex(
             ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not gone on"
@@ -171,9 +171,9 @@ class ChildProcessTest(absltest.TestCase):
     def test_a_child_that_goes_on_has_not_hung(self):
         child = self.start()
         await_message(child, (), _soon())
-        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.001))
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.001))
         # Never at so many looks in a row.
-        states = itertools.cycle([True] * (processes._MOST_LOOKS - 1) + [False])
+        states = itertools.cycle([True] * (processes._MAX_STOPPED_CHECKS - 1) + [False])
         self.enterContext(mock.patch.object(child, "is_stopped", lambda: next(states)))
         with self.assertRaises(ChildTimeout):
             await_message(child, (), time.monotonic() + 0.1)

@@ -73,7 +73,7 @@ class LiveProcessesTest(absltest.TestCase):
         (self.directory / "child_for_test.py").write_text(_CHILD)
         sys.path.insert(0, str(self.directory))
         self.addCleanup(sys.path.remove, str(self.directory))
-        self.enter_context(mock.patch.object(processes, "_LOOK_SECS", 0.02))
+        self.enter_context(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.02))
         self.enter_context(mock.patch.object(live_processes, "_TEMPLATE_MODULES", ()))
         self.enter_context(mock.patch.object(live_processes, "LocalCluster", _Cluster))
         self.lines: list[str] = []

@@ -216,7 +216,7 @@ class KeptStepsTest(tf.test.TestCase):
             devices = {each.name: each.device for each in graph.get_operations()}
         self.assertEqual((devices["x"], devices["y"], devices["weights"]), (first, second, ""))
         self.assertRegex(self.said[0], "^placed 2 operations of the graph")
-        self.assertRegex(self.said[1], "^the new operations of the graph are not placed: .*'weights/")
+        self.assertRegex(self.said[1], "^the new operations .* are not placed: .*'weights/")
         self.assertLen(self.said, 2)
 
     def test_what_a_step_fetches_may_come_after_the_initializers_but_not_what_trains(self):
@@ -518,7 +518,7 @@ class KeptStepsTest(tf.test.TestCase):
             self.setUp()
             model = compiled_model(**options)
             self.assertIsNone(self.seeker.model_trains(model, no_look))
-            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs unchanged")
+            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs")
             self.assertTrue(self.seeker.is_explained)
         self.setUp()
 

@@ -238,7 +238,7 @@ class ScriptRunTest(tf.test.TestCase):
         for options in ((), ("--search_secs=20",), ("--placement=train.tf_placer",)):
             code, output, errors = self.run_script(script, options=options)
             self.assertEqual((code, output), (0, expected), errors)
-            self.assertIn("found nothing faster; a --search_secs of more than 25 resumes it", errors)
+            self.assertIn("nothing faster; a --search_secs of more than 25 resumes it", errors)
 
     def test_callbacks_act_as_without_us(self):
         script = """
