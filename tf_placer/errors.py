@@ -21,12 +21,12 @@ def error_text(error: BaseException) -> str:
         return f"file descriptor {error.filename}: {reason}"
     if error.filename is not None:
         return f"{os.fsdecode(error.filename) or 'a file with an empty name'}: {reason}"
-    if _is_of_directory(error):
+    if _is_directory_missing(error):
         return "the working directory has been deleted: go to another one, or give whole paths"
     return reason
 
 
-def _is_of_directory(error: OSError) -> bool:
+def _is_directory_missing(error: OSError) -> bool:
     """Says whether the cause of an error is a deleted working directory."""
     if not isinstance(error, FileNotFoundError):
         return False

@@ -29,11 +29,11 @@ def interpreter() -> str:
     """
     # Programs that embed Python can name an interpreter by `multiprocessing.set_executable`.
     asked = multiprocessing.spawn.get_executable()
-    return _found_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
+    return _find_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
 
 
 @functools.cache
-def _found_interpreter(own: str | None, asked: str | None) -> str:
+def _find_interpreter(own: str | None, asked: str | None) -> str:
     if own and asked in (None, own) and _runs_this_process(own):
         return own
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -13,7 +13,7 @@ __all__ = ["Interrupts", "TimeIsOver"]
 
 # After the time limit, the alarm is repeated at this interval, in case that the first exception was
 # swallowed. The interval also leaves time for clean-up.
-_AGAIN_SECS = 5.0
+_ALARM_INTERVAL_SECS = 5.0
 
 
 class TimeIsOver(KeyboardInterrupt):
@@ -32,7 +32,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
-        self._breaks_at: int | None = None
+        self._interrupt_at: int | None = None
         self._listens = False
 
     def listen(self) -> None:
@@ -44,24 +44,24 @@ class Interrupts:
         signal.signal(signal.SIGALRM, self._handle_alarm)
         self._listens = True
 
-    def ask(self) -> None:
+    def request_stop(self) -> None:
         """Requests a stop, from any thread of a process with installed handlers."""
         # A real signal, because only a signal interrupts system calls of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    def request_end(self) -> None:
+    def count_stop_request(self) -> None:
         """Counts a stop request if there was none, without interrupting anything."""
         self.count = max(1, self.count)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.count += 1
-        if self._breaks_at is not None and self.count >= self._breaks_at:
+        if self._interrupt_at is not None and self.count >= self._interrupt_at:
             raise KeyboardInterrupt
 
     def _handle_alarm(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._breaks_at is not None:
+        if self._interrupt_at is not None:
             raise TimeIsOver
 
     @contextlib.contextmanager
@@ -77,16 +77,16 @@ class Interrupts:
             KeyboardInterrupt: the number of stop requests is reached.
             TimeIsOver: the time limit is reached.
         """
-        self._breaks_at = at
+        self._interrupt_at = at
         try:
             if self.count >= at:
                 raise KeyboardInterrupt
             if max_secs <= 0:
                 raise TimeIsOver
             if self._listens and math.isfinite(max_secs):
-                signal.setitimer(signal.ITIMER_REAL, max_secs, _AGAIN_SECS)
+                signal.setitimer(signal.ITIMER_REAL, max_secs, _ALARM_INTERVAL_SECS)
             yield
         finally:
-            self._breaks_at = None
+            self._interrupt_at = None
             if self._listens:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)

@@ -16,7 +16,7 @@ from absl import logging
 from tf_placer.files import cache_directory
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["LibraryError", "build_library", "library_path"]
+__all__ = ["LibraryError", "build_library", "find_library"]
 
 # NDEBUG has to be defined as in the build of TensorFlow, because it changes the layout of classes.
 # -w silences warnings from TensorFlow's headers.
@@ -31,7 +31,7 @@ class LibraryError(ImportError):
     """The error for a library that cannot be built or loaded; the message says what to do."""
 
 
-def library_path(source: pathlib.Path) -> pathlib.Path:
+def find_library(source: pathlib.Path) -> pathlib.Path:
     """Returns the path of the library of a source file for this TensorFlow, built or not."""
     made_of = [tf.version.GIT_VERSION, *_flags(), source.read_text()]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
@@ -54,7 +54,7 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
         LibraryError: there is no compiler, TensorFlow has no headers, the compiler fails, or other
             users may write to the directory of the library.
     """
-    path = library_path(source)
+    path = find_library(source)
     _make_private(path.parent, what)
     if path.exists():
         return path

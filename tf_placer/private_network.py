@@ -201,7 +201,7 @@ def _namespace(pid: int, kind: str) -> int:
     return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _make() -> None:
+def _create_network() -> None:
     """Moves this process into a new network, and brings its loopback interface up.
 
     Raises:
@@ -236,7 +236,7 @@ def _call(name: str, *arguments: int) -> None:
 def _main() -> None:
     if len(sys.argv) == 1:
         try:
-            _make()
+            _create_network()
         except OSError as error:
             print(error.strerror, flush=True)
             return

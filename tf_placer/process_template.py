@@ -37,21 +37,21 @@ from tf_placer.private_network import PrivateNetwork, enter_network
 __all__ = [
     "ForkedProcess",
     "ProcessTemplate",
-    "go_on_at_messages",
     "is_stopped",
+    "resume_on_input",
     "use_default_signals",
 ]
 
 _PR_SET_PDEATHSIG = 1
 # The time limit of the imports of a server; `kill` does not wait longer for a process to start.
-_MAKING_SECS = 30.0
+_IMPORT_SECS = 30.0
 _NO_USER = -1
 # The descriptors of a request: its text, standard input, the log, the pipe for answers, the pipe
 # for the status, and up to two of a network.
-_MOST_DESCRIPTORS = 7
+_MAX_DESCRIPTORS = 7
 
 
-def go_on_at_messages(line: int) -> None:
+def resume_on_input(line: int) -> None:
     """Makes this process resume, if it is stopped (SIGSTOP), when data arrives on a descriptor.
 
     End-of-file resumes it, too; otherwise a stopped process would outlive the other end.
@@ -134,7 +134,7 @@ class ForkedProcess:
         """Kills the process; waits for the fork first if it is pending."""
         while self.pid < 0 and self.poll() is None:
             # If this times out, the end of its standard input will end the process.
-            if not wait_until_readable(self._status, _MAKING_SECS):
+            if not wait_until_readable(self._status, _IMPORT_SECS):
                 return
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -237,7 +237,7 @@ class ProcessTemplate:
         self._process.wait()
 
 
-class _Template:
+class _Server:
     """The server: handles requests and exits of its processes, in one thread."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -259,14 +259,14 @@ class _Template:
             ready = [key.fd for key, _ in selector.select()]
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                self._bury()
+                self._report_exits()
             if self._line.fileno() in ready:
-                data, descriptors, _, _ = socket.recv_fds(self._line, 16, _MOST_DESCRIPTORS)
+                data, descriptors, _, _ = socket.recv_fds(self._line, 16, _MAX_DESCRIPTORS)
                 if not data:
                     return
                 self._fork(descriptors)
 
-    def _bury(self) -> None:
+    def _report_exits(self) -> None:
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -337,8 +337,8 @@ def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
     use_default_signals()
-    go_on_at_messages(int(line))
-    template = _Template(socket.socket(fileno=int(line)))
+    resume_on_input(int(line))
+    template = _Server(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)
     template.serve()

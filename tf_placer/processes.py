@@ -31,8 +31,8 @@ from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
     ProcessTemplate,
-    go_on_at_messages,
     is_stopped,
+    resume_on_input,
     use_default_signals,
 )
 
@@ -59,7 +59,7 @@ _SAVED_VARIABLES = "TF_PLACER_GPU_VARIABLES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
-_OF_STACK = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
+_STACK_TRACE = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
 # The interval of checks whether a child is stopped by a signal, and the number of successive checks
 # that find it stopped after which it counts as hung.
 _CHECK_INTERVAL_SECS, _MAX_STOPPED_CHECKS = 1.0, 5
@@ -379,7 +379,7 @@ class ChildProcess:
     def log_tail(self) -> str:
         """Joins the last lines of the log into one line; "" if the log is empty."""
         # The stack trace of a failed check would leave no room for its message.
-        tail = " | ".join(line for line in self.log_lines() if not _OF_STACK.match(line))
+        tail = " | ".join(line for line in self.log_lines() if not _STACK_TRACE.match(line))
         return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
 
     def clear_log(self) -> None:
@@ -460,7 +460,7 @@ class Parent:
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         use_default_signals()
-        go_on_at_messages(0)
+        resume_on_input(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:

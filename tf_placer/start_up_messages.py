@@ -49,7 +49,7 @@ def without_start_up_messages() -> Iterator[None]:
         or sys.stderr is None
         or sys.stderr.closed
         or sys.stderr.fileno() != 2
-        or (passing_on := _start_passing_on()) is None
+        or (filter_process := _start_filter()) is None
     ):
         yield
         return
@@ -57,9 +57,9 @@ def without_start_up_messages() -> Iterator[None]:
     before = sys.stderr
     _flush(before)
     original = os.dup(2)
-    assert passing_on.stdin is not None
-    os.dup2(passing_on.stdin.fileno(), 2)
-    passing_on.stdin.close()
+    assert filter_process.stdin is not None
+    os.dup2(filter_process.stdin.fileno(), 2)
+    filter_process.stdin.close()
     sys.stderr = open(  # noqa: SIM115
         original, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False
     )
@@ -72,10 +72,10 @@ def without_start_up_messages() -> Iterator[None]:
         os.close(original)
         del os.environ[_LEVEL]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            passing_on.wait(_WAIT_SECS)
+            filter_process.wait(_WAIT_SECS)
 
 
-def _start_passing_on() -> subprocess.Popen[bytes] | None:
+def _start_filter() -> subprocess.Popen[bytes] | None:
     """Starts the filter process; None if it cannot be started."""
     # Imported here, because this file as a script cannot import this package.
     from tf_placer.descriptors import open_standard_files
@@ -97,7 +97,7 @@ def _flush(stream: TextIO) -> None:
         stream.flush()
 
 
-def _pass_on() -> None:
+def _filter_input() -> None:
     """Copies standard input to standard error, without start-up messages."""
     rest = b""
     while chunk := os.read(0, _READ_BYTES):
@@ -110,4 +110,4 @@ def _pass_on() -> None:
 
 
 if __name__ == "__main__":
-    _pass_on()
+    _filter_input()

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from tf_placer.functions.data_sets import check_before_connection
-from tf_placer.functions.kept_tables import tables_kept
-from tf_placer.functions.moved_variables import renew_variables
+from tf_placer.functions.kept_tables import recreate_tables
+from tf_placer.functions.moved_variables import recreate_variables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
@@ -46,7 +46,7 @@ def connect(machine: Machine) -> None:
     if is_connected(machine):
         return
     job = _check_tasks(machine)
-    if any(not name.startswith("/job:localhost/") for name in _known_devices()):
+    if any(not name.startswith("/job:localhost/") for name in _list_device_names()):
         raise MachineError(
             f"this process is connected to another cluster: functions for {machine.spec!r} need a "
             "process of their own"
@@ -60,7 +60,7 @@ def connect(machine: Machine) -> None:
     try:
         if cluster is not None:
             cluster.wait_until_ready()
-        with tables_kept():
+        with recreate_tables():
             tf.config.experimental_connect_to_cluster(
                 tf.train.ClusterSpec({job: addresses}), protocol="grpc"
             )
@@ -68,7 +68,7 @@ def connect(machine: Machine) -> None:
         if cluster is not None:
             cluster.close()
         raise
-    renew_variables()
+    recreate_variables()
     _connected[machine.spec] = cluster
     if cluster is not None:
         cluster.keep_until_exit()
@@ -76,11 +76,11 @@ def connect(machine: Machine) -> None:
 
 def is_connected(machine: Machine) -> bool:
     """Says whether functions of this process can run on the devices of a machine."""
-    known = _known_devices()
+    known = _list_device_names()
     return machine.spec in _connected or all(full_name(d.name) in known for d in machine.devices)
 
 
-def _known_devices() -> set[str]:
+def _list_device_names() -> set[str]:
     return {full_name(device.name) for device in tf.config.list_logical_devices()}
 
 

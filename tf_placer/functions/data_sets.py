@@ -15,7 +15,7 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from graph_passes.errors import GraphError
 from tf_placer.functions.living_objects import find_living
-from tf_placer.functions.moved_variables import variables_behind
+from tf_placer.functions.moved_variables import find_handle_variables
 from tf_placer.machines.machine import MachineError
 
 __all__ = ["check_before_connection", "check_before_move"]
@@ -35,7 +35,7 @@ def check_before_move(variables: Iterable[tf.Variable]) -> None:
         gc.collect()  # Frees unreachable data sets, which do not count.
         captured = _find_captured()
         used = [captured[key][0] for key in handles if key in captured]
-        for variable in variables_behind(used).values():
+        for variable in find_handle_variables(used).values():
             raise GraphError(
                 f"a data set uses the variable {variable.name!r} of the step, and would go on with "
                 "the memory that the variable leaves: make the data set after the step is placed, "
@@ -56,7 +56,7 @@ def check_before_connection() -> None:
         return
     gc.collect()
     captured = _find_captured()
-    for key, variable in variables_behind([handle for handle, _ in captured.values()]).items():
+    for key, variable in find_handle_variables([handle for handle, _ in captured.values()]).items():
         _, is_assigned = captured[key]
         if is_assigned:
             raise MachineError(

@@ -9,18 +9,18 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["fed_value", "next_elements"]
+__all__ = ["peek_elements", "to_feed_value"]
 
 _TAKES = "IteratorGetNext"
 
 
-def fed_value(value: tf.Tensor) -> np.ndarray:
+def to_feed_value(value: tf.Tensor) -> np.ndarray:
     """Converts a tensor to an array that can be fed."""
     # `numpy` returns a scalar string as bytes, not as an array.
     return np.asarray(value.numpy(), object if value.dtype == tf.string else None)
 
 
-def next_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray]:
+def peek_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray]:
     """Reads the elements that one call of a function would take, and restores the iterator.
 
     A second iterator over the data set would not do: a data set that reshuffles for each iterator
@@ -46,7 +46,7 @@ def next_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray
     try:
         state = tf.raw_ops.SerializeIterator(resource_handle=iterator)
     except tf.errors.OpError as error:
-        raise _refused(inner, f"cannot be saved ({_first_line(error)})") from error
+        raise _make_error(inner, f"cannot be saved ({_first_line(error)})") from error
     try:
         for operation in takers:
             values = tf.raw_ops.IteratorGetNext(
@@ -56,18 +56,18 @@ def next_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray
             )
             for tensor, value in zip(operation.outputs, values, strict=True):
                 if tensor.dtype == tf.variant:
-                    raise _refused(inner, "gives sparse or ragged tensors, or data sets")
-                found[tensor.name] = fed_value(value)
+                    raise _make_error(inner, "gives sparse or ragged tensors, or data sets")
+                found[tensor.name] = to_feed_value(value)
     except tf.errors.OutOfRangeError as error:
         raise GraphError(f"the iterator {inner.op.name!r} has no more elements") from error
     except tf.errors.OpError as error:
-        raise _refused(inner, f"gives nothing ({_first_line(error)})") from error
+        raise _make_error(inner, f"gives nothing ({_first_line(error)})") from error
     finally:
         tf.raw_ops.DeserializeIterator(resource_handle=iterator, serialized=state)
     return found
 
 
-def _refused(inner: tf.Tensor, reason: str) -> GraphError:
+def _make_error(inner: tf.Tensor, reason: str) -> GraphError:
     return GraphError(
         f"the iterator {inner.op.name!r} {reason}: have the function take what the iterator gives "
         "as an argument"

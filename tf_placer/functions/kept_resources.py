@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.functions.iterators import next_elements
-from tf_placer.functions.table_contents import table_content
+from tf_placer.functions.iterators import peek_elements
+from tf_placer.functions.table_contents import read_table_content
 
-__all__ = ["KeptResource", "keep_resource"]
+__all__ = ["ProcessLocalResource", "find_session_substitute"]
 
 _WRITES = re.compile(r"Write\w*Summary|FlushSummaryWriter")
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptResource:
+class ProcessLocalResource:
     """A resource that stays in its process, and its substitute in a session.
 
     Attributes:
@@ -37,7 +37,7 @@ class KeptResource:
     table: Sequence[tf.compat.v1.NodeDef] = ()
 
 
-def keep_resource(inner: tf.Tensor, resource: tf.Tensor) -> KeptResource | None:
+def find_session_substitute(inner: tf.Tensor, resource: tf.Tensor) -> ProcessLocalResource | None:
     """Finds the substitute of a resource in a session.
 
     Args:
@@ -52,10 +52,10 @@ def keep_resource(inner: tf.Tensor, resource: tf.Tensor) -> KeptResource | None:
         GraphError: an iterator or a table cannot be read.
     """
     users = frozenset(operation.name for operation in inner.consumers())
-    if feeds := next_elements(inner, resource):
-        return KeptResource(users, feeds)
+    if feeds := peek_elements(inner, resource):
+        return ProcessLocalResource(users, feeds)
     if all(_WRITES.fullmatch(operation.type) for operation in inner.consumers()):
-        return KeptResource(users)
-    if (content := table_content(inner, resource)) is not None:
-        return KeptResource(users, table=content.nodes(inner.op.name))
+        return ProcessLocalResource(users)
+    if (content := read_table_content(inner, resource)) is not None:
+        return ProcessLocalResource(users, table=content.build_nodes(inner.op.name))
     return None

@@ -11,11 +11,11 @@ from tensorflow.python.trackable.resource import CapturableResource
 
 from tf_placer.functions.living_objects import find_living
 
-__all__ = ["tables_kept"]
+__all__ = ["recreate_tables"]
 
 
 @contextlib.contextmanager
-def tables_kept() -> Iterator[None]:
+def recreate_tables() -> Iterator[None]:
     """Recreates the tables of this process at the end of the block.
 
     When a process connects to a cluster, its devices forget the names of their resources. Tables

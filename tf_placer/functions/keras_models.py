@@ -13,10 +13,10 @@ from graph_passes.errors import GraphError
 __all__ = [
     "check_model",
     "check_training",
+    "convert_train_step",
     "has_train_step",
     "is_keras_model",
     "set_train_step",
-    "train_step_of",
 ]
 
 _PACKAGES = ("keras", "tf_keras")
@@ -83,7 +83,7 @@ def _has_variables(model: Any) -> bool:
         return False
 
 
-def train_step_of(model: Any) -> Callable[..., Any]:
+def convert_train_step(model: Any) -> Callable[..., Any]:
     """Returns the training step of a model, to be traced as `fit` traces it.
 
     In Keras 2, AutoGraph converts layers and losses, so that their control flow may depend on

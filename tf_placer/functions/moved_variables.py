@@ -12,7 +12,7 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, Re
 
 from tf_placer.functions.living_objects import find_living
 
-__all__ = ["move_variables", "renew_variables", "variables_behind"]
+__all__ = ["find_handle_variables", "move_variables", "recreate_variables"]
 
 
 def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
@@ -38,11 +38,11 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
         if reference.deref().device != device
     ]
     if moved:
-        _make_again(moved)
+        _recreate(moved)
     return len(moved)
 
 
-def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
+def find_handle_variables(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
     """Finds the variables that handles belong to.
 
     A function's own list of variables is not complete: it lacks the slot variables of optimizers of
@@ -59,7 +59,7 @@ def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
     return {id(each._handle): each for each in found if id(each._handle) in wanted}
 
 
-def renew_variables() -> None:
+def recreate_variables() -> None:
     """Recreates all variables of this process on their devices.
 
     When a process connects to a cluster, its devices forget the names of their resources. Older
@@ -67,10 +67,10 @@ def renew_variables() -> None:
     and would write to memory that nothing reads.
     """
     variables = [each for each in find_living(BaseResourceVariable) if _has_value(each)]
-    _make_again([(each, each.device) for each in variables])
+    _recreate([(each, each.device) for each in variables])
 
 
-def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
+def _recreate(variables: Sequence[tuple[tf.Variable, str]]) -> None:
     living = find_living(BaseResourceVariable, tf.types.experimental.ConcreteFunction, FuncGraph)
     # Several objects can share one handle: a mixed-precision wrapper, or the result of `assign`.
     objects: dict[int, dict[int, Any]] = {id(variable.handle): {} for variable, _ in variables}
@@ -84,12 +84,12 @@ def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
             made[key] = variable.handle, _copy_to(device, next(iter(objects[key].values())))
     handles = {key: (old, new.handle) for key, (old, new) in made.items()}
     for key, (old, new) in made.items():
-        _exchange_handles(objects[key].values(), old, new)
+        _swap_handles(objects[key].values(), old, new)
     for each in living:
         if isinstance(each, FuncGraph):
-            _exchange_graph_captures(each, handles)
+            _replace_graph_captures(each, handles)
         elif isinstance(each, tf.types.experimental.ConcreteFunction):
-            _exchange_function_captures(each, handles)
+            _replace_function_captures(each, handles)
 
 
 def _copy_to(device: str, variable: Any) -> Any:
@@ -104,7 +104,7 @@ def _copy_to(device: str, variable: Any) -> Any:
         )
 
 
-def _exchange_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
+def _swap_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
     """Swaps the memory of a variable, in all its Python objects, with that of a new variable."""
     for each in objects:
         each._handle = new.handle
@@ -114,7 +114,7 @@ def _exchange_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
     new._handle = old
 
 
-def _exchange_function_captures(
+def _replace_function_captures(
     function: Any, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
 ) -> None:
     captured = getattr(function, "_captured_inputs", None)
@@ -124,7 +124,7 @@ def _exchange_function_captures(
         )
 
 
-def _exchange_graph_captures(
+def _replace_graph_captures(
     graph: FuncGraph, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
 ) -> None:
     """Exchanges the captures of a graph, which are used to save it and to make functions of it."""

@@ -12,10 +12,10 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_util_v2 import get_func_graph
 from tensorflow.python.ops.handle_data_util import copy_handle_data
 
-__all__ = ["placed_concrete_function"]
+__all__ = ["place_concrete_function"]
 
 
-def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
+def place_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
     """Copies a ConcreteFunction and puts its operations on devices.
 
     Args:
@@ -70,7 +70,7 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
         twin, graph.structured_outputs, expand_composites=True
     )
     copy.variables = graph.variables
-    _name_bodies(copy)
+    _rename_bodies(copy)
     if not graph.saveable:
         copy.mark_as_unsaveable(list(graph.saving_errors))
     if hasattr(graph, "collective_manager_ids_used"):
@@ -78,21 +78,21 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
     return copy
 
 
-def _name_bodies(graph: FuncGraph) -> None:
+def _rename_bodies(graph: FuncGraph) -> None:
     """Gives the bodies of loops and branches in a graph unique names, at any nesting depth.
 
     To compute a gradient, TensorFlow rewrites a body and derives the new name from the old one. Two
     graphs that share a body would claim the same name.
     """
     for operation in graph.get_operations():
-        for place, name, shapes in _bodies(operation):
+        for place, name, shapes in _list_bodies(operation):
             body = get_func_graph(operation, shapes, name)
             body.name = f"{name}_{ops.uid()}"
             setattr(operation, place, body)
-            _name_bodies(body)
+            _rename_bodies(body)
 
 
-def _bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
+def _list_bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
     """Yields, for each body of an operation, TensorFlow's attribute, the name and input shapes."""
     kind = operation.type.removeprefix("Stateless")
     if kind == "While":

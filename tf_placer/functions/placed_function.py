@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from tf_placer.functions.tracing import adapt_tracing
 
-__all__ = ["placed_function"]
+__all__ = ["place_function"]
 
 
-def placed_function(
+def place_function(
     function: Callable[..., Any],
     device_of: Callable[[str], str],
     *,
@@ -39,7 +39,7 @@ def placed_function(
     """
 
     @functools.wraps(function)
-    def placed(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         graph = tf.compat.v1.get_default_graph()
 
         def device(operation: tf.Operation) -> str:
@@ -50,4 +50,4 @@ def placed_function(
         with graph.device(device), adapt_tracing(graph, inline=inline):
             return function(*args, **kwargs)
 
-    return tf.function(placed, autograph=autograph, input_signature=input_signature)
+    return tf.function(call, autograph=autograph, input_signature=input_signature)

@@ -51,7 +51,7 @@ class PlacedSignature:
         with contextlib.ExitStack() as stack:
             directory = os.path.join(stack.enter_context(scratch_directory()), "model")
             os.mkdir(directory)
-            function = self._loaded(directory)
+            function = self._load(directory)
             weakref.finalize(function, stack.pop_all().close)
         return function
 
@@ -64,11 +64,11 @@ class PlacedSignature:
         Raises:
             GraphError: the directory exists and is not empty, or cannot be written.
         """
-        write_saved_model(directory, self._saved_model(), self.signature.directory)
+        write_saved_model(directory, self._build_saved_model(), self.signature.directory)
 
-    def _loaded(self, directory: str) -> Any:
+    def _load(self, directory: str) -> Any:
         """Loads the function from a directory of links to the files of the SavedModel."""
-        link_saved_model(directory, self._saved_model(), self.signature.directory)
+        link_saved_model(directory, self._build_saved_model(), self.signature.directory)
         options = tf.saved_model.LoadOptions(
             experimental_variable_policy=(
                 tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
@@ -96,13 +96,13 @@ class PlacedSignature:
         num_given = len(function.inputs) - len(captured)
         inner = [tensor.op.name for tensor in function.inputs[num_given:]]
         targets = {}
-        for name, value in zip(self.signature.captured(inner), captured, strict=True):
+        for name, value in zip(self.signature.name_captures(inner), captured, strict=True):
             device = self.placement.assignment.get(name)
             if device and id(value) in variables:
                 targets[variables[id(value)].ref()] = full_name(device)
         move_variables(targets)
 
-    def _saved_model(self) -> saved_model_pb2.SavedModel:
+    def _build_saved_model(self) -> saved_model_pb2.SavedModel:
         if self.placement is None:
             return self.signature.saved_model
-        return self.signature.placed(self.placement.assignment)
+        return self.signature.build_placed_model(self.placement.assignment)

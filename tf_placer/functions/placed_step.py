@@ -43,7 +43,7 @@ class PlacedStep:
         """
         if self.placement is None:
             return self.traced.target
-        return self._placed(self.traced, self.placement)
+        return self._place(self.traced, self.placement)
 
     def apply(self, model: Any) -> None:
         """Replaces the training step of a Keras model by the placed one.
@@ -66,7 +66,7 @@ class PlacedStep:
                         f"the model {model.name!r} is not the one that was placed: its step differs"
                     )
                 placement = renamed_placement(placement, names)
-        set_train_step(model, self._placed(traced, placement))
+        set_train_step(model, self._place(traced, placement))
 
     def check(self) -> None:
         """Checks that no data set of this process prevents placing the step.
@@ -79,7 +79,7 @@ class PlacedStep:
         if not is_connected(self.machine):
             check_before_connection()
 
-    def _placed(self, traced: TracedStep, placement: Placement) -> Any:
+    def _place(self, traced: TracedStep, placement: Placement) -> Any:
         first = self.machine.devices[0].name
         # A session runs operations without a device on its machine, but a function runs them in
         # this process, so they get the machine's first device.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["TableContent", "table_content"]
+__all__ = ["TableContent", "read_table_content"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class TableContent:
     keys: np.ndarray
     values: np.ndarray
 
-    def nodes(self, name: str) -> list[tf.compat.v1.NodeDef]:
+    def build_nodes(self, name: str) -> list[tf.compat.v1.NodeDef]:
         """Builds the operations of a table with this content.
 
         Args:
@@ -55,7 +55,7 @@ class TableContent:
         return [*nodes, fill]
 
 
-def table_content(inner: tf.Tensor, table: tf.Tensor) -> TableContent | None:
+def read_table_content(inner: tf.Tensor, table: tf.Tensor) -> TableContent | None:
     """Reads the content of a table that a function uses.
 
     Args:

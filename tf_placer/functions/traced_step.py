@@ -12,13 +12,13 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.unknown_sizes import unknown_sizes
-from tf_placer.functions.iterators import fed_value
-from tf_placer.functions.kept_resources import keep_resource
-from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
-from tf_placer.functions.moved_variables import variables_behind
-from tf_placer.functions.placed_concrete_function import placed_concrete_function
-from tf_placer.functions.placed_function import placed_function
-from tf_placer.functions.tracing import arrays_as_tensors
+from tf_placer.functions.iterators import to_feed_value
+from tf_placer.functions.kept_resources import find_session_substitute
+from tf_placer.functions.keras_models import check_model, convert_train_step, is_keras_model
+from tf_placer.functions.moved_variables import find_handle_variables
+from tf_placer.functions.placed_concrete_function import place_concrete_function
+from tf_placer.functions.placed_function import place_function
+from tf_placer.functions.tracing import convert_arrays
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
@@ -39,7 +39,7 @@ class TracedStep:
         source: the graph and the step of the call.
         variables: the variables that the call reads or writes, by the name of their operations.
         kept: the devices of process-local resources, by the names of the operations that use them;
-            see `keep_resource`.
+            see `find_session_substitute`.
         place: makes a placed copy of the function. Its argument returns the device of an operation
             by its name, "" for none.
     """
@@ -53,7 +53,7 @@ class TracedStep:
 
     @property
     def is_model(self) -> bool:
-        """Whether it is a step of a Keras model."""
+        """True if the target is a Keras model."""
         return is_keras_model(self.target)
 
 
@@ -86,15 +86,15 @@ def trace_step(target: Any, example: Any) -> TracedStep:
     if is_keras_model(target):
         check_model(target)
         # The step takes the batch as one argument.
-        step = train_step_of(target)
-        return _trace(target, step, (arrays_as_tensors(example),), example, autograph=False)
-    arguments = arrays_as_tensors(example if isinstance(example, tuple) else (example,))
+        step = convert_train_step(target)
+        return _trace(target, step, (convert_arrays(example),), example, autograph=False)
+    arguments = convert_arrays(example if isinstance(example, tuple) else (example,))
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         return TracedStep(
             target,
             example,
-            *_source(target, arguments),
-            lambda device_of: placed_concrete_function(target, device_of),
+            *_build_workload(target, arguments),
+            lambda device_of: place_concrete_function(target, device_of),
         )
     if target._jit_compile:
         raise GraphError(
@@ -145,14 +145,14 @@ def _trace(
     **options: Any,
 ) -> TracedStep:
     def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
-        return placed_function(function, device_of, inline=inline, **options)
+        return place_function(function, device_of, inline=inline, **options)
 
     for inline in (True, False):
         try:
-            concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
+            concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
             if is_keras_model(target):
                 # The first trace may have created variables, such as the optimizer's.
-                concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
+                concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
             if not inline:
@@ -162,17 +162,17 @@ def _trace(
     return TracedStep(
         target,
         example,
-        *_source(concrete, arguments),
+        *_build_workload(concrete, arguments),
         lambda device_of: place(device_of, inline=inline),
     )
 
 
-def _nowhere(name: str) -> str:
+def _no_device(name: str) -> str:
     del name
     return ""
 
 
-def _source(
+def _build_workload(
     concrete: Any, arguments: Sequence[Any]
 ) -> tuple[Source, dict[str, tf.Variable], dict[str, str]]:
     """Builds a graph with the variables of a function; arguments and iterators become feeds.
@@ -184,7 +184,7 @@ def _source(
     nodes = {node.name: node for node in graph_def.node}
     captured = concrete.captured_inputs
     num_given = len(concrete.inputs) - len(captured)
-    given = _leaves(arguments)
+    given = _flatten_arguments(arguments)
     if len(given) != num_given:
         raise GraphError(
             f"the function takes {num_given} tensors, but the example has {len(given)}"
@@ -199,7 +199,7 @@ def _source(
     leaves = tf.nest.flatten(list(arguments))
     passed = [leaf for leaf in leaves if isinstance(leaf, tf.Variable)]
     by_handle = {id(variable.handle): variable for variable in (*concrete.graph.variables, *passed)}
-    by_handle |= variables_behind(
+    by_handle |= find_handle_variables(
         [each for each in captured if each.dtype == tf.resource and id(each) not in by_handle]
     )
     for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
@@ -209,8 +209,11 @@ def _source(
         elif variable is not None:
             names[id(value)] = inner.op.name
             variables[inner.op.name] = variable
-            _make_variable(nodes[inner.op.name], variable)
-        elif inner.dtype == tf.resource and (found := keep_resource(inner, value)) is not None:
+            _convert_to_variable(nodes[inner.op.name], variable)
+        elif (
+            inner.dtype == tf.resource
+            and (found := find_session_substitute(inner, value)) is not None
+        ):
             kept |= dict.fromkeys(found.users, value.device)
             feeds |= found.feeds
             if found.table:
@@ -220,9 +223,9 @@ def _source(
             else:
                 outside |= found.users
         elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
-            raise GraphError(f"{inner.op.name!r} is {_refusal(inner)}")
+            raise GraphError(f"{inner.op.name!r} is {_explain_refusal(inner)}")
         else:
-            feeds[inner.name] = fed_value(value)
+            feeds[inner.name] = to_feed_value(value)
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
     # Sorted, because the order changes from trace to trace.
     effects = sorted(
@@ -233,9 +236,9 @@ def _source(
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
-    _leave_out(nodes, outside)
-    _merge_arguments(graph_def, twice)
-    _leave_process(graph_def)
+    _exclude_operations(nodes, outside)
+    _merge_duplicates(graph_def, twice)
+    _clear_local_devices(graph_def)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restricted(fetches, list(feeds))
@@ -248,7 +251,7 @@ def _source(
     return Source(op_graph, step), variables, kept
 
 
-def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
+def _exclude_operations(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
     """Removes the devices of operations that sessions do not run, and control edges from them."""
     for name in names:
         # The device of the resource belongs to this process.
@@ -259,7 +262,7 @@ def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]
             node.input[:] = [each for each in node.input if each not in waited_for]
 
 
-def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
+def _merge_duplicates(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
     """Merges the arguments that stand for the same variable into one operation."""
     for index in reversed(range(len(graph_def.node) if twice else 0)):
         node = graph_def.node[index]
@@ -269,7 +272,7 @@ def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str])
             node.input[:] = [twice.get(name, name) for name in node.input]
 
 
-def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
+def _clear_local_devices(graph_def: tf.compat.v1.GraphDef) -> None:
     """Removes devices of this process from operations.
 
     No user writes such a name. `tf.group` and optimizers copy it from a variable, and variables are
@@ -281,7 +284,7 @@ def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
                 node.device = ""
 
 
-def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
+def _convert_to_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
     """Turns the argument of a function into the operation of a variable."""
     node.op = "VarHandleOp"
     node.attr.clear()
@@ -290,7 +293,7 @@ def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
     node.attr["shared_name"].s = node.name.encode()
 
 
-def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
+def _flatten_arguments(arguments: Sequence[Any]) -> list[tf.Tensor]:
     flat = tf.nest.flatten(list(arguments), expand_composites=True)
     # A variable that is passed twice is one argument of the function.
     handles = {id(leaf.handle): leaf.handle for leaf in flat if isinstance(leaf, tf.Variable)}
@@ -301,7 +304,7 @@ def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
 
 
-def _refusal(inner: tf.Tensor) -> str:
+def _explain_refusal(inner: tf.Tensor) -> str:
     """Explains why a captured input cannot be supported, and the remedy."""
     if any("Dataset" in operation.type for operation in inner.consumers()):
         return (

@@ -20,10 +20,10 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from tf_placer.patches import wrap
 
-__all__ = ["adapt_tracing", "arrays_as_tensors"]
+__all__ = ["adapt_tracing", "convert_arrays"]
 
 
-def arrays_as_tensors(arguments: Any) -> Any:
+def convert_arrays(arguments: Any) -> Any:
     """Converts the arrays in a structure to tensors, as the call of a function does."""
     return tf.nest.map_structure(
         lambda leaf: tf.constant(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf,
@@ -44,7 +44,7 @@ def adapt_tracing(graph: FuncGraph, *, inline: bool) -> Iterator[None]:
         inline: whether called functions are inlined into the graph.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_reduce_over_nothing(graph))
+        stack.enter_context(_skip_reductions(graph))
         capture = functools.partial(_capture_by_name, graph)
         stack.callback(wrap("tensorflow.FuncGraph.capture", capture))
         if inline:
@@ -54,7 +54,7 @@ def adapt_tracing(graph: FuncGraph, *, inline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reduce_over_nothing(graph: FuncGraph) -> Iterator[None]:
+def _skip_reductions(graph: FuncGraph) -> Iterator[None]:
     """Omits reductions over a single replica.
 
     Keras reduces all gradients over the replicas at once. With a single replica this is one
@@ -127,7 +127,7 @@ def _call_inline(
     bound = canonicalize_function_inputs(
         args, kwargs, function._function_type, function._default_values
     )
-    args, kwargs = arrays_as_tensors((bound.args, bound.kwargs))
+    args, kwargs = convert_arrays((bound.args, bound.kwargs))
     python_function, status = function.python_function, ag_ctx.Status.DISABLED
     options = function._experimental_autograph_options
     if function._autograph:

@@ -27,7 +27,7 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
                 raise ValueError("no zip archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
-                return {name: _array(arrays, name) for name in arrays.files}
+                return {name: _read_array(arrays, name) for name in arrays.files}
     except OSError as error:
         raise GraphError(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
     except Exception as error:  # A damaged file makes NumPy and zipfile raise almost any exception.
@@ -36,7 +36,7 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
         raise GraphError(f"the feeds {path!r} are not an .npz file: {reason}") from error
 
 
-def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def _read_array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     try:
         array = arrays[name]
     except (MemoryError, OverflowError):

@@ -35,7 +35,7 @@ def check_given_devices(
     """Checks, as TensorFlow does, that a machine has the devices that a graph requests.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
         machine: the machine.
         initializers: names of operations that run before the first step.
         soft: whether sessions have `allow_soft_placement`, so that only job and task must match.
@@ -57,7 +57,9 @@ def check_given_devices(
     if initializers:
         needed = needed | graph.restricted(initializers).needed
     nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
-    for node, where in _missing(nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft):
+    for node, where in _find_missing_devices(
+        nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft
+    ):
         raise GraphError(
             f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
             f"only {', '.join(names)}: {advice}"
@@ -68,7 +70,7 @@ def given_devices_note(graph: OpGraph) -> str | None:
     """Describes which operations keep their device because the graph requests it.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
 
     Returns:
         A sentence without a full stop; None if no operation of the step requests a device.
@@ -86,7 +88,7 @@ def given_devices_note(graph: OpGraph) -> str | None:
     )
 
 
-def _missing(
+def _find_missing_devices(
     nodes: Sequence[tf.compat.v1.NodeDef],
     functions: FunctionLibrary,
     is_there: Callable[[str, bool], bool],
@@ -104,13 +106,13 @@ def _missing(
             if not is_there(node.device, is_soft):
                 yield node, where
             for called in functions.called_by(node):
-                inner = (called, is_soft or _is_soft(node))
+                inner = (called, is_soft or _allows_soft_placement(node))
                 if inner not in seen:
                     seen.add(inner)
                     pending.append(inner)
 
 
-def _is_soft(call: tf.compat.v1.NodeDef) -> bool:
+def _allows_soft_placement(call: tf.compat.v1.NodeDef) -> bool:
     """Says whether a call has a configuration of its own that allows soft placement.
 
     Calls of a `tf.function` have one, regardless of the session's configuration.

@@ -13,7 +13,7 @@ from tensorflow.core.framework import variable_pb2
 from tensorflow.core.protobuf import queue_runner_pb2
 
 from graph_passes.errors import GraphError
-from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.session_arguments import list_names
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["TRAIN_OP", "Collections", "VariableSlice", "read_collections"]
@@ -83,40 +83,40 @@ def read_collections(
     if graph is not None:
         # The name of a queue equals that of its operation only while its graph is the default one.
         with graph.as_default():
-            return _of_graph(graph)
+            return _read_graph_collections(graph)
     if meta_graph is not None:
-        return _of_meta_graph(meta_graph)
+        return _read_meta_graph_collections(meta_graph)
     return Collections()
 
 
-def _of_graph(graph: tf.Graph) -> Collections:
+def _read_graph_collections(graph: tf.Graph) -> Collections:
     in_order: dict[str, list[str]] = {}
     slices: dict[str, VariableSlice] = {}
     for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
         in_order[key] = []
         for variable in graph.get_collection(key):
             if variable.initializer is not None:
-                in_order[key] += names_of(variable.initializer)
+                in_order[key] += list_names(variable.initializer)
             with contextlib.suppress(AttributeError, NotImplementedError, TypeError):
-                slices.update(_slice(variable.op.name, variable._get_save_slice_info()))
+                slices.update(_read_slice(variable.op.name, variable._get_save_slice_info()))
     runners = []
     for runner in graph.get_collection(_KEYS.QUEUE_RUNNERS):
         # A runner that calls a Python function has no proto, and cannot run in another process.
         with contextlib.suppress(NotImplementedError):
-            runners.append(_queue_runner(runner.to_proto()))
+            runners.append(_read_queue_runner(runner.to_proto()))
     return Collections(
-        tuple(names_of(graph.get_collection(TRAIN_OP))),
+        tuple(list_names(graph.get_collection(TRAIN_OP))),
         tuple(in_order[_KEYS.GLOBAL_VARIABLES]),
         (
             *in_order[_KEYS.LOCAL_VARIABLES],
-            *names_of(graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
+            *list_names(graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
         ),
         tuple(runners),
         slices,
     )
 
 
-def _of_meta_graph(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
+def _read_meta_graph_collections(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
     collections = meta_graph.collection_def
 
     def nodes(key: str) -> Iterable[str]:
@@ -140,20 +140,20 @@ def _of_meta_graph(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
             in_order[key].append(variable.initializer_name)
             if variable.HasField("save_slice_info_def"):
                 name = variable.variable_name.split(":")[0]
-                slices.update(_slice(name, variable.save_slice_info_def))
+                slices.update(_read_slice(name, variable.save_slice_info_def))
     return Collections(
         tuple(nodes(TRAIN_OP)),
         tuple(in_order[_KEYS.GLOBAL_VARIABLES]),
         (*in_order[_KEYS.LOCAL_VARIABLES], *nodes(_KEYS.TABLE_INITIALIZERS)),
         tuple(
-            _queue_runner(runner)
+            _read_queue_runner(runner)
             for runner in protos(_KEYS.QUEUE_RUNNERS, queue_runner_pb2.QueueRunnerDef)
         ),
         slices,
     )
 
 
-def _queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
+def _read_queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
     return QueueRunner(
         proto.queue_name,
         tuple(proto.enqueue_op_name),
@@ -163,7 +163,7 @@ def _queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
     )
 
 
-def _slice(name: str, info: Any) -> Iterator[tuple[str, VariableSlice]]:
+def _read_slice(name: str, info: Any) -> Iterator[tuple[str, VariableSlice]]:
     """Yields the name and the slice of a variable if it is part of a partitioned one."""
     if info is not None and info.full_name:
         yield (

@@ -14,7 +14,14 @@ from graph_passes.util.whole_file import write_whole
 from tf_placer import files
 from tf_placer.inputs.message_text import parse_message_text
 
-__all__ = ["FORMATS", "GraphFormat", "check_output", "meta_with", "read_graph_file", "write_graph"]
+__all__ = [
+    "FORMATS",
+    "GraphFormat",
+    "check_output",
+    "read_graph_file",
+    "replace_meta_graph",
+    "write_graph",
+]
 
 # TensorFlow can write a MetaGraphDef as text into a `.meta` file, too. No binary one starts with
 # these bytes, because as tags they would belong to fields that MetaGraphDef does not have.
@@ -38,7 +45,7 @@ class GraphFormat:
     serialize: Callable[[tf.compat.v1.GraphDef, tf.compat.v1.MetaGraphDef | None], bytes]
 
 
-def meta_with(
+def replace_meta_graph(
     graph_def: tf.compat.v1.GraphDef, meta_graph: tf.compat.v1.MetaGraphDef | None
 ) -> tf.compat.v1.MetaGraphDef:
     """Copies a MetaGraphDef, or makes a new one, and replaces its graph."""
@@ -69,7 +76,7 @@ FORMATS: Mapping[str, GraphFormat] = {
         _parse_text, lambda graph_def, meta: text_format.MessageToString(graph_def).encode()
     ),
     ".meta": GraphFormat(
-        _parse_meta, lambda graph_def, meta: meta_with(graph_def, meta).SerializeToString()
+        _parse_meta, lambda graph_def, meta: replace_meta_graph(graph_def, meta).SerializeToString()
     ),
 }
 
@@ -84,7 +91,7 @@ def read_graph_file(
     """
     path = os.fspath(path)
     _refuse_models(path)
-    known = _format_of(path)
+    known = _find_format(path)
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -117,7 +124,7 @@ def write_graph(
         GraphError: the path has another extension, or cannot be written.
     """
     path = os.fspath(path)
-    data = _format_of(path).serialize(graph_def, meta_graph)
+    data = _find_format(path).serialize(graph_def, meta_graph)
     try:
         write_whole(path, data)
     except OSError as error:
@@ -134,7 +141,7 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
     Raises:
         GraphError: the path has no extension of a graph file, or no file can be written there.
     """
-    _format_of(os.fspath(path))
+    _find_format(os.fspath(path))
     try:
         files.check_output(path, *others)
     except OSError as error:
@@ -158,7 +165,7 @@ def _refuse_models(path: str) -> None:
         )
 
 
-def _format_of(path: str) -> GraphFormat:
+def _find_format(path: str) -> GraphFormat:
     known = FORMATS.get(os.path.splitext(path)[1])
     if known is None:
         *endings, last = FORMATS

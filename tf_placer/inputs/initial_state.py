@@ -14,16 +14,16 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.initializers import find_initializers, operation_names, ungrouped
+from tf_placer.inputs.initializers import expand_groups, find_initializers, operation_names
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled
-from tf_placer.inputs.restoring import restored_values
-from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
-from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.restoring import restore_values
+from tf_placer.inputs.scaffold import run_init_fn, scaffold_feeds, scaffold_initializers
+from tf_placer.inputs.session_arguments import list_names
 from tf_placer.inputs.step import QueueRunner
 from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
-__all__ = ["InitialState", "initial_state", "is_read"]
+__all__ = ["InitialState", "build_initial_state", "is_read"]
 
 _ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
 # A PlaceholderWithDefault has a value unless it is fed; the others have none.
@@ -47,7 +47,7 @@ class InitialState:
     notes: tuple[str, ...]
 
 
-def initial_state(
+def build_initial_state(
     graph: OpGraph,
     fetches: Sequence[str],
     feeds: Mapping[str, np.ndarray],
@@ -62,7 +62,7 @@ def initial_state(
     """Determines the state before the first step.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
         fetches: the fetches of the step.
         feeds: values by tensor name, including those that only initializers need.
         collections: the collections of the graph.
@@ -84,32 +84,34 @@ def initial_state(
         scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
     if initializers is not None:
         # A tensor among the initializers counts as the operation that computes it.
-        given = operation_names(names_of(initializers))
+        given = operation_names(list_names(initializers))
         for name in given:
             if name not in graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
-        names = ungrouped(graph, given)
+        names = expand_groups(graph, given)
     else:
         handles = fed_iterators(graph.graph_def, feeds)
-        needing = _with(graph, list(handles.values()), runners)
+        needing = _extend_needed(graph, list(handles.values()), runners)
         collected = [*collections.initializers, *collections.local_initializers]
         names = find_initializers(needing, collected)
     check_queues_are_filled(graph, runners, names)
     own_feeds = {} if scaffold is None else scaffold_feeds(scaffold)
-    initial_feeds = _initializer_feeds(graph, fetches, names, feeds, own_feeds, seed)
-    variables = _needed_variables(graph, names, runners)
+    initial_feeds = _choose_initializer_feeds(graph, fetches, names, feeds, own_feeds, seed)
+    variables = _find_needed_variables(graph, names, runners)
     restored: dict[str, np.ndarray] = {}
     notes: tuple[str, ...] = ()
     if scaffold is not None and scaffold.init_fn is not None:
-        restored |= values_of_init_fn(scaffold, live, names, initial_feeds, variables)
+        restored |= run_init_fn(scaffold, live, names, initial_feeds, variables)
     if restore_from is not None:
-        found = restored_values(restore_from, graph, variables, collections.slices)
+        found = restore_values(restore_from, graph, variables, collections.slices)
         restored |= found.values
-        notes = (found.description(),)
+        notes = (found.describe(),)
     return InitialState(tuple(names), initial_feeds, restored, notes)
 
 
-def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]) -> OpGraph:
+def _extend_needed(
+    graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]
+) -> OpGraph:
     """Extends the needed part of a graph by other operations and queue runners."""
     names = [*operations, *itertools.chain.from_iterable(each.enqueue for each in runners)]
     if not names:
@@ -117,12 +119,12 @@ def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunn
     return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
 
 
-def _needed_variables(
+def _find_needed_variables(
     graph: OpGraph, initializers: Sequence[str], runners: Sequence[QueueRunner]
 ) -> list[str]:
     """Finds the variables that a step, its queue runners or its initializers read."""
-    of_step = _with(graph, (), runners).needed
-    needed = _with(graph, initializers, runners).needed
+    of_step = _extend_needed(graph, (), runners).needed
+    needed = _extend_needed(graph, initializers, runners).needed
     names = []
     for i in np.flatnonzero(needed & graph.has_type(VARIABLES)).tolist():
         # Most initializers only assign to their variable, which is no need for its value.
@@ -132,7 +134,7 @@ def _needed_variables(
     return names
 
 
-def _initializer_feeds(
+def _choose_initializer_feeds(
     graph: OpGraph,
     fetches: Sequence[str],
     initializers: Sequence[str],
@@ -143,7 +145,7 @@ def _initializer_feeds(
     """Selects the feeds of the initializers, and completes them with synthetic values.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
         fetches: the fetches of the step.
         initializers: names of the operations that run before the first step.
         feeds: all given feeds, by tensor name.

@@ -13,7 +13,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.shared_resources import find_resources
 
-__all__ = ["find_initializers", "operation_names", "ungrouped"]
+__all__ = ["expand_groups", "find_initializers", "operation_names"]
 
 _ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
 _INITIALIZERS = ("InitializeTable", "LookupTableImport", "MakeIterator", "MultiDeviceIteratorInit")
@@ -26,7 +26,7 @@ _TABLES_AND_ITERATORS = frozenset(
     ]
 )
 # Operations that pass a handle through unchanged.
-_HANDS_ON = frozenset(["Identity", "RefIdentity"])
+_PASS_THROUGH = frozenset(["Identity", "RefIdentity"])
 # The attribute in which TensorFlow lists the inputs that the functions of an operation only read.
 _ONLY_READ = "_read_only_resource_inputs"
 # Operations that pass a handle into a conditional or a loop.
@@ -40,7 +40,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     is no initializer.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
         collected: names of operations and tensors in the graph's collections; the graph may lack
             some of them.
 
@@ -54,15 +54,17 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
         GraphError: a needed variable has no initializer.
     """
     present = (name for name in operation_names(collected) if name in graph.index)
-    names = ungrouped(graph, present)
+    names = expand_groups(graph, present)
     held = _find_states(graph)
-    states = {i: held.first[state] for i, state in _states(graph).items()}
+    states = {i: held.first[state] for i, state in _map_setters(graph).items()}
     needed = graph.needed
     settled: set[int] = set()
     if names:
         initialized = graph.restricted(names).needed
         settled = {state for i, state in states.items() if initialized[i]}
-        settled |= {held.first[i] for i in _set_by_calls(graph, initialized) if i in held.first}
+        settled |= {
+            held.first[i] for i in _find_states_set_by_calls(graph, initialized) if i in held.first
+        }
         needed = needed | initialized
     by_state: dict[int, list[int]] = {}
     for i, state in states.items():
@@ -72,7 +74,8 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     while missing := sorted(set(held.user_state[needed[held.user]].tolist()) - settled):
         settled.update(missing)
         found = [
-            _initializer(graph, held.handles[each], by_state.get(each, [])) for each in missing
+            _choose_initializer(graph, held.handles[each], by_state.get(each, []))
+            for each in missing
         ]
         names += [name for name in found if name is not None]
         if names:
@@ -85,7 +88,7 @@ def operation_names(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name.partition(":")[0] for name in names))
 
 
-def ungrouped(graph: OpGraph, names: Iterable[str]) -> list[str]:
+def expand_groups(graph: OpGraph, names: Iterable[str]) -> list[str]:
     """Replaces group operations (`tf.group`) by their members, at any depth.
 
     Args:
@@ -114,7 +117,7 @@ def ungrouped(graph: OpGraph, names: Iterable[str]) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _States:
+class _StateHandles:
     """The variables, tables and iterators of a graph, each known by its first handle operation.
 
     Several operations can return a handle of the same resource.
@@ -132,7 +135,7 @@ class _States:
     user_state: np.ndarray
 
 
-def _find_states(graph: OpGraph) -> _States:
+def _find_states(graph: OpGraph) -> _StateHandles:
     is_state = graph.has_type(VARIABLES | _TABLES_AND_ITERATORS)
     handles: dict[int, list[int]] = {}
     users = []
@@ -142,19 +145,19 @@ def _find_states(graph: OpGraph) -> _States:
             handles[same[0]] = same
             users += [(i, same[0]) for i in operations]
     first = {i: state for state, same in handles.items() for i in same}
-    for i in _where(is_state):
+    for i in _list_indices(is_state):
         if i not in first:
             handles[i], first[i] = [i], i
             users.append((i, i))
     columns = np.array(users, np.int32).reshape(-1, 2)
-    return _States(handles, first, columns[:, 0], columns[:, 1])
+    return _StateHandles(handles, first, columns[:, 0], columns[:, 1])
 
 
-def _where(flags: np.ndarray) -> list[int]:
+def _list_indices(flags: np.ndarray) -> list[int]:
     return np.flatnonzero(flags).tolist()
 
 
-def _set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
+def _find_states_set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
     """Finds the variables and tables that initializers set inside of functions.
 
     Args:
@@ -163,14 +166,14 @@ def _set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
     """
     functions = FunctionLibrary(graph.graph_def)
     found = set()
-    for i in _where(initialized & _takes_handle(graph)):
+    for i in _list_indices(initialized & _takes_handle(graph)):
         node = graph.graph_def.node[i]
         bodies = (functions.body(name) for name in functions.run_by(node))
         if not any(_sets(inner.op) for body in bodies for inner in body):
             continue
         only_read = set(node.attr[_ONLY_READ].list.i) if _ONLY_READ in node.attr else set()
         given = (p for number, p in enumerate(graph.producers[i]) if number not in only_read)
-        found |= {_state_behind(graph, producer) for producer in given}
+        found |= {_find_state(graph, producer) for producer in given}
     return found
 
 
@@ -180,7 +183,9 @@ def _takes_handle(graph: OpGraph) -> np.ndarray:
     return takes
 
 
-def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int]) -> str | None:
+def _choose_initializer(
+    graph: OpGraph, handles: Sequence[int], setters: Sequence[int]
+) -> str | None:
     """Chooses the operation that initializes a variable, table or iterator.
 
     Args:
@@ -212,33 +217,33 @@ def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int])
     raise GraphError(f"nothing initializes the variable {graph.names[state]!r}: pass initializers")
 
 
-def _states(graph: OpGraph) -> dict[int, int]:
+def _map_setters(graph: OpGraph) -> dict[int, int]:
     """Maps assignments and initializers to the variable, table or iterator that they set."""
     states = {}
     for i in range(graph.num_operations):
-        handle = _handle_of(graph, i)
-        state = _state_behind(graph, handle) if handle >= 0 else -1
+        handle = _find_handle(graph, i)
+        state = _find_state(graph, handle) if handle >= 0 else -1
         if state >= 0 and _holds_state(graph.type_of(state)):
             states[i] = state
     return states
 
 
-def _state_behind(graph: OpGraph, handle: int) -> int:
+def _find_state(graph: OpGraph, handle: int) -> int:
     """Finds the operation that created a handle."""
-    while graph.type_of(handle) in _HANDS_ON | _INTO_CONTROL_FLOW:
+    while graph.type_of(handle) in _PASS_THROUGH | _INTO_CONTROL_FLOW:
         handle = graph.producers[handle][0]
     return handle
 
 
 def _is_in_control_flow(graph: OpGraph, setter: int) -> bool:
     """Says whether an operation gets the handle that it sets through a switch or into a loop."""
-    i = _handle_of(graph, setter)
-    while graph.type_of(i) in _HANDS_ON:
+    i = _find_handle(graph, setter)
+    while graph.type_of(i) in _PASS_THROUGH:
         i = graph.producers[i][0]
     return graph.type_of(i) in _INTO_CONTROL_FLOW
 
 
-def _handle_of(graph: OpGraph, i: int) -> int:
+def _find_handle(graph: OpGraph, i: int) -> int:
     """Finds the producer of the handle that an operation sets; -1 if the operation sets none."""
     op_type = graph.type_of(i)
     if not _sets(op_type):

@@ -31,13 +31,13 @@ def fed_iterators(
     """
     names = {}
     for name, value in feeds.items():
-        candidates = _names(value)
+        candidates = _read_names(value)
         if candidates:
             names[name] = candidates
     if not names:
         return {}
     operations = {
-        _shared_name(node) or node.name: node.name
+        _read_shared_name(node) or node.name: node.name
         for node in graph_def.node
         if node.op in _ITERATORS
     }
@@ -49,11 +49,11 @@ def fed_iterators(
     }
 
 
-def _shared_name(node: Any) -> str:
+def _read_shared_name(node: Any) -> str:
     return node.attr["shared_name"].s.decode() if "shared_name" in node.attr else ""
 
 
-def _names(value: np.ndarray) -> list[str]:
+def _read_names(value: np.ndarray) -> list[str]:
     """Reads the possible names of an iterator from its handle; none from other values."""
     content = value.item() if value.dtype == np.object_ and value.shape == () else None
     if not isinstance(content, bytes) or _TYPE.encode() not in content:

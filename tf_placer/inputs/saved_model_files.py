@@ -23,7 +23,7 @@ __all__ = [
 
 _BINARY, _TEXT, _IN_PARTS = "saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"
 _FINGERPRINT = "fingerprint.pb"
-_OF_GRAPHS = (_BINARY, _TEXT, _FINGERPRINT)
+_GRAPH_FILES = (_BINARY, _TEXT, _FINGERPRINT)
 
 
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
@@ -39,7 +39,7 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
             contains a broken link.
     """
     directory = os.fspath(directory)
-    path = _file(directory)
+    path = _find_file(directory)
     _check_links(directory)
     if path.endswith(_IN_PARTS):
         raise GraphError(
@@ -128,7 +128,7 @@ def write_saved_model(
         # In the same parent directory, because a rename is atomic within one file system only.
         with scratch_directory(os.path.dirname(directory)) as scratch:
             new = os.path.join(scratch, "model")
-            shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_OF_GRAPHS))
+            shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_GRAPH_FILES))
             _write_graphs(new, saved_model, original)
             os.rename(new, directory)
     except (OSError, fingerprinting.FingerprintException) as error:  # shutil.Error, too
@@ -154,7 +154,7 @@ def link_saved_model(
         OSError: a file cannot be written.
     """
     for name in os.listdir(original):
-        if name not in _OF_GRAPHS:
+        if name not in _GRAPH_FILES:
             path = os.path.realpath(os.path.join(original, name))
             os.symlink(path, os.path.join(directory, name))
     _write_graphs(directory, saved_model, original)
@@ -166,7 +166,7 @@ def _write_graphs(
     original: str | os.PathLike[str],
 ) -> None:
     """Writes the graphs in the format of the original, and their fingerprint if it has one."""
-    name = os.path.basename(_file(original))
+    name = os.path.basename(_find_file(original))
     is_text = name == _TEXT
     content = (
         text_format.MessageToString(saved_model).encode()
@@ -182,7 +182,7 @@ def _write_graphs(
             file.write(fingerprint)
 
 
-def _file(directory: str | os.PathLike[str]) -> str:
+def _find_file(directory: str | os.PathLike[str]) -> str:
     for name in (_BINARY, _TEXT, _IN_PARTS):
         path = os.path.join(directory, name)
         if os.path.lexists(path):

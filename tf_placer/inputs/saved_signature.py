@@ -15,7 +15,7 @@ from tensorflow.python.saved_model import loader_impl
 from graph_passes.annotate import ClearDevices
 from graph_passes.errors import GraphError
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
-from tf_placer.inputs.restoring import session_values
+from tf_placer.inputs.restoring import read_session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
 
 __all__ = ["SavedSignature", "read_signature"]
@@ -23,7 +23,7 @@ __all__ = ["SavedSignature", "read_signature"]
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _INIT_OP = "__saved_model_init_op"
 # Signatures that TensorFlow adds for its own use.
-_OWN = (_INIT_OP, "__saved_model_train_op")
+_INTERNAL = (_INIT_OP, "__saved_model_train_op")
 _MAIN_OPS = (
     tf.compat.v1.saved_model.constants.MAIN_OP_KEY,
     tf.compat.v1.saved_model.constants.LEGACY_INIT_OP_KEY,
@@ -69,7 +69,7 @@ class SavedSignature:
         """The MetaGraph with all signatures."""
         return self.saved_model.meta_graphs[self.number]
 
-    def by_argument(self, example: Any) -> Mapping[str, Any]:
+    def bind_example(self, example: Any) -> Mapping[str, Any]:
         """Converts an example to values by argument name.
 
         Args:
@@ -82,12 +82,12 @@ class SavedSignature:
             return example
         if len(self.arguments) != 1:
             raise GraphError(
-                f"the signature {self.name!r} has the arguments {self._argument_names()}: pass a "
+                f"the signature {self.name!r} has the arguments {self._join_arguments()}: pass a "
                 "dictionary of values by these names"
             )
         return dict.fromkeys(self.arguments, example)
 
-    def feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    def build_feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
         """Builds the feeds of a call.
 
         Args:
@@ -104,7 +104,7 @@ class SavedSignature:
             if name not in self.arguments:
                 raise GraphError(
                     f"the signature {self.name!r} has no argument {name!r}: its arguments are "
-                    f"{self._argument_names()}"
+                    f"{self._join_arguments()}"
                 )
         nodes = {node.name: node for node in self.inlined.graph_def.node}
         feeds: dict[str, Any] = dict(self.assets)
@@ -122,13 +122,13 @@ class SavedSignature:
                 )
         return feeds
 
-    def captured(self, inner: Sequence[str]) -> list[str]:
+    def name_captures(self, inner: Sequence[str]) -> list[str]:
         """Names the operations that stand for the captures of the loaded signature.
 
         Args:
             inner: the names of the captures in the loaded function.
         """
-        bound = [name for name, _ in self._bound()]
+        bound = [name for name, _ in self._list_bound_inputs()]
         # A graph of TensorFlow 1 has no function, so the loaded function keeps its names.
         return bound if len(bound) == len(inner) else list(inner)
 
@@ -148,9 +148,9 @@ class SavedSignature:
         Raises:
             GraphError: an object is missing.
         """
-        self._bound()
+        self._list_bound_inputs()
 
-    def _bound(self) -> list[tuple[str, int]]:
+    def _list_bound_inputs(self) -> list[tuple[str, int]]:
         """Lists the captures of the signature's function, which are its last arguments.
 
         Returns:
@@ -172,10 +172,10 @@ class SavedSignature:
                 return list(zip(names, bound, strict=True))
         return []
 
-    def _argument_names(self) -> str:
+    def _join_arguments(self) -> str:
         return ", ".join(self.arguments) or "none"
 
-    def values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+    def read_values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Reads the saved values of variables.
 
         Args:
@@ -205,14 +205,14 @@ class SavedSignature:
                         tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
                 with tf.compat.v1.Session(graph=graph, config=config) as session:
                     saver.restore(session, prefix)
-                    return session_values(session, names)
+                    return read_session_values(session, names)
         except (tf.errors.OpError, *_REFUSALS) as error:
             raise GraphError(
                 f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
-                f"{_reason(error)}"
+                f"{_find_reason(error)}"
             ) from error
 
-    def without_devices(self) -> SavedSignature:
+    def copy_without_devices(self) -> SavedSignature:
         """Copies the signature without the original devices of its SavedModel."""
         saved_model = _copy(self.saved_model)
         meta_graph = saved_model.meta_graphs[self.number]
@@ -220,9 +220,9 @@ class SavedSignature:
         for node in meta_graph.object_graph_def.nodes:
             if node.WhichOneof("kind") == "variable":
                 node.variable.device = ""
-        return _signature(self.directory, saved_model, self.number, self.name)
+        return _build_signature(self.directory, saved_model, self.number, self.name)
 
-    def placed(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
+    def build_placed_model(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
         """Copies the SavedModel and sets devices.
 
         Args:
@@ -236,7 +236,7 @@ class SavedSignature:
         meta_graph = result.meta_graphs[self.number]
         graph_def = put_devices(meta_graph.graph_def, self.inlined.calls, assignment)
         objects = meta_graph.object_graph_def.nodes
-        for name, number in self._bound():
+        for name, number in self._list_bound_inputs():
             device = assignment.get(name)
             is_variable = objects[number].WhichOneof("kind") == "variable"
             if device and is_variable and not objects[number].variable.device:
@@ -269,7 +269,9 @@ def read_signature(
         if list(each.meta_info_def.tags) == [tf.saved_model.SERVING]
     ]
     number = serving[0] if serving else 0
-    known = [name for name in saved_model.meta_graphs[number].signature_def if name not in _OWN]
+    known = [
+        name for name in saved_model.meta_graphs[number].signature_def if name not in _INTERNAL
+    ]
     if signature is None and (_DEFAULT in known or len(known) == 1):
         signature = _DEFAULT if _DEFAULT in known else known[0]
     if signature is None or signature not in known:
@@ -282,17 +284,17 @@ def read_signature(
         raise GraphError(
             f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(sorted(known))}"
         )
-    return _signature(directory, saved_model, number, signature)
+    return _build_signature(directory, saved_model, number, signature)
 
 
-def _signature(
+def _build_signature(
     directory: str, saved_model: saved_model_pb2.SavedModel, number: int, name: str
 ) -> SavedSignature:
     meta_graph = saved_model.meta_graphs[number]
     definition = meta_graph.signature_def[name]
-    arguments = _tensors(definition.inputs, directory)
-    outputs = list(_tensors(definition.outputs, directory).values())
-    initializers = _initializers(meta_graph)
+    arguments = _find_tensors(definition.inputs, directory)
+    outputs = list(_find_tensors(definition.outputs, directory).values())
+    initializers = _find_initializers(meta_graph)
     there = {node.name for node in meta_graph.graph_def.node}
     for tensor in (*arguments.values(), *outputs, *initializers):
         if tensor.partition(":")[0] not in there:
@@ -316,7 +318,7 @@ def _signature(
     assets = {
         tensor: os.fsdecode(path)
         for tensor, path in loader_impl.get_asset_tensors(directory, meta_graph).items()
-        if _has(inlined, tensor)
+        if _has_tensor(inlined, tensor)
     }
     result = SavedSignature(
         directory,
@@ -333,7 +335,7 @@ def _signature(
     return result
 
 
-def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
+def _find_tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
     """Returns the tensor names of arguments or results, by key."""
     tensors = {}
     for key, info in sorted(infos.items()):
@@ -350,14 +352,14 @@ def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
     return tensors
 
 
-def _reason(error: Exception) -> str:
+def _find_reason(error: Exception) -> str:
     """Returns the line of a TensorFlow error that states the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PREAMBLES)]
     return (own or lines or [type(error).__name__])[0]
 
 
-def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
+def _find_initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
     """Finds the operation that TensorFlow's loader runs before the first call, if any."""
     if _INIT_OP in meta_graph.signature_def:
         info = meta_graph.signature_def[_INIT_OP].outputs[_INIT_OP]
@@ -369,7 +371,7 @@ def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
     return ()
 
 
-def _has(inlined: InlinedGraph, tensor: str) -> bool:
+def _has_tensor(inlined: InlinedGraph, tensor: str) -> bool:
     name = tensor.partition(":")[0]
     return any(node.name == name for node in inlined.graph_def.node)
 

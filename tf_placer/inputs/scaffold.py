@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.restoring import session_values
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.restoring import read_session_values
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 
-__all__ = ["scaffold_feeds", "scaffold_initializers", "values_of_init_fn"]
+__all__ = ["run_init_fn", "scaffold_feeds", "scaffold_initializers"]
 
 
 def scaffold_initializers(
@@ -32,9 +32,9 @@ def scaffold_initializers(
         return None
     first, then = list(collections.initializers), list(collections.local_initializers)
     if scaffold.init_op is not None:
-        first = names_of(scaffold.init_op)
+        first = list_names(scaffold.init_op)
     if scaffold.local_init_op is not None:
-        then = names_of(scaffold.local_init_op)
+        then = list_names(scaffold.local_init_op)
     return first + then
 
 
@@ -42,10 +42,10 @@ def scaffold_feeds(scaffold: tf.compat.v1.train.Scaffold) -> dict[str, Any]:
     """Returns the feeds of a scaffold's initializers, by tensor name."""
     # Older versions of TensorFlow have no `local_init_feed_dict`.
     both = (scaffold.init_feed_dict, getattr(scaffold, "local_init_feed_dict", None))
-    return {name: value for feeds in both for name, value in feeds_by_name(feeds).items()}
+    return {name: value for feeds in both for name, value in flatten_feeds(feeds).items()}
 
 
-def values_of_init_fn(
+def run_init_fn(
     scaffold: tf.compat.v1.train.Scaffold,
     graph: tf.Graph | None,
     initializers: Sequence[str],
@@ -79,4 +79,4 @@ def values_of_init_fn(
             raise GraphError(
                 f"the init_fn of the Scaffold fails: {type(error).__name__}: {reason}"
             ) from error
-        return session_values(session, variables)
+        return read_session_values(session, variables)

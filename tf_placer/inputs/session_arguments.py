@@ -11,13 +11,13 @@ from tensorflow.python.util import nest
 from graph_passes.errors import GraphError
 from graph_passes.util.messages import quoted
 
-__all__ = ["feeds_by_name", "names_of"]
+__all__ = ["flatten_feeds", "list_names"]
 
 # Longer representations of a wrong value would make the error message hard to read.
-_LONGEST = 200
+_MAX_VALUE_CHARS = 200
 
 
-def names_of(items: Any) -> list[str]:
+def list_names(items: Any) -> list[str]:
     """Lists the names of operations and tensors.
 
     Args:
@@ -32,25 +32,25 @@ def names_of(items: Any) -> list[str]:
         GraphError: an item is none of these, or the items are nested too deeply.
     """
     try:
-        return _names_of(items)
+        return _list_names(items)
     except RecursionError:
         raise GraphError("what is fetched or fed is nested too deeply, or holds itself") from None
 
 
-def _names_of(items: Any) -> list[str]:
+def _list_names(items: Any) -> list[str]:
     if isinstance(items, str):
         return [items]
     if isinstance(items, Mapping):
-        return _names_of(list(items.values()))
+        return _list_names(list(items.values()))
     if isinstance(items, Sequence) and not isinstance(items, bytes):
-        return [name for item in items for name in _names_of(item)]
+        return [name for item in items for name in _list_names(item)]
     attributes = getattr(type(items), "__attrs_attrs__", None)
     if attributes is not None:
-        return _names_of([getattr(items, attribute.name) for attribute in attributes])
-    return [_name(element) for element in _parts(items)]
+        return _list_names([getattr(items, attribute.name) for attribute in attributes])
+    return [_find_name(element) for element in _split_fetch(items)]
 
 
-def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
+def flatten_feeds(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     """Flattens the feeds of a session.
 
     Args:
@@ -70,8 +70,8 @@ def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     # The keys must not go into another dictionary, because variables can be hashed only inside of
     # their graph.
     for key, value in feeds.items():
-        for element, part in _fed_parts(key, value):
-            name = _name(element)
+        for element, part in _split_feed(key, value):
+            name = _find_name(element)
             name = name if ":" in name else f"{name}:0"
             if name in given:
                 raise GraphError(f"{quoted(name)} is fed twice")
@@ -79,7 +79,7 @@ def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     return given
 
 
-def _parts(item: Any) -> list[Any]:
+def _split_fetch(item: Any) -> list[Any]:
     """Splits a composite fetch into its tensors, as a session does."""
     for kind, fetch, *_ in tf_session._REGISTERED_EXPANSIONS:
         if isinstance(item, kind):
@@ -87,13 +87,13 @@ def _parts(item: Any) -> list[Any]:
     return [item]
 
 
-def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
+def _split_feed(key: Any, value: Any) -> list[tuple[Any, Any]]:
     """Splits a composite feed, as a session does, but refuses missing parts, as it does not."""
     if isinstance(key, tuple):
         keys, values = nest.flatten(key), nest.flatten(value)
         if len(keys) != len(values):
             raise GraphError(f"a key of the feeds has {len(keys)} parts, its value {len(values)}")
-        return [pair for each in zip(keys, values, strict=True) for pair in _fed_parts(*each)]
+        return [pair for each in zip(keys, values, strict=True) for pair in _split_feed(*each)]
     for kind, _, feed, feed_parts in tf_session._REGISTERED_EXPANSIONS:
         if kind is object or not isinstance(key, kind):
             continue
@@ -103,30 +103,30 @@ def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
             pairs = list(feed(key, value))
         except (AttributeError, TypeError, ValueError) as error:
             raise GraphError(
-                f"{_described(key)} cannot be fed {type(value).__name__!r}: {error}"
+                f"{_describe(key)} cannot be fed {type(value).__name__!r}: {error}"
             ) from error
         if feed_parts is not None and len(pairs) != len(list(feed_parts(key))):
             raise GraphError(
-                f"{_described(key)} has {len(list(feed_parts(key)))} parts, and its feed "
+                f"{_describe(key)} has {len(list(feed_parts(key)))} parts, and its feed "
                 f"{len(pairs)}"
             )
         return pairs
     return [(key, value)]
 
 
-def _described(key: Any) -> str:
-    first = next(iter(_parts(key)), None)
+def _describe(key: Any) -> str:
+    first = next(iter(_split_fetch(key)), None)
     name = getattr(first, "name", None)
     return type(key).__name__ + ("" if name is None else f" of {name!r}")
 
 
-def _name(item: Any) -> str:
+def _find_name(item: Any) -> str:
     # A session fetches the value of a variable, not its handle.
     element = getattr(item, "_as_graph_element", None)
     item = item if element is None else element()
     name = item if isinstance(item, str) else getattr(item, "name", None)
     if not isinstance(name, str):
         text = repr(item)
-        text = text if len(text) <= _LONGEST else f"a value of type {type(item).__name__}"
+        text = text if len(text) <= _MAX_VALUE_CHARS else f"a value of type {type(item).__name__}"
         raise GraphError(f"{text} is neither an operation, a tensor nor the name of one")
     return name

@@ -74,7 +74,7 @@ def _check_master(placement: Placement) -> None:
             the hook is not connected to one.
     """
     elsewhere = [device for device in placement.devices if not device.startswith(_IN_PROCESS)]
-    if len(elsewhere) < len(placement.devices) or _calling_master() != "":
+    if len(elsewhere) < len(placement.devices) or _find_master() != "":
         return
     spec = placement.provenance.get("machine", "local:2")
     start = f"`python -m tf_placer serve {spec}`" if str(spec).startswith("local:") else spec
@@ -84,7 +84,7 @@ def _check_master(placement: Placement) -> None:
     )
 
 
-def _calling_master() -> str | None:
+def _find_master() -> str | None:
     """Finds the master of the monitored session that calls `begin`; None if it is unknown."""
     frame = inspect.currentframe()
     while frame is not None:

@@ -16,12 +16,12 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.inputs.graph_collections import TRAIN_OP, read_collections
-from tf_placer.inputs.graph_files import meta_with, read_graph_file
-from tf_placer.inputs.initial_state import initial_state, is_read
-from tf_placer.inputs.queue_runners import needed_queue_runners
+from tf_placer.inputs.graph_files import read_graph_file, replace_meta_graph
+from tf_placer.inputs.initial_state import build_initial_state, is_read
+from tf_placer.inputs.queue_runners import find_needed_queue_runners
 from tf_placer.inputs.saved_model_files import is_saved_model
 from tf_placer.inputs.saved_signature import SavedSignature, read_signature
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.synthetic_feeds import complete_feeds
 
@@ -46,7 +46,7 @@ class GivenGraph:
     signature: SavedSignature | None = None
     path: str | None = None
 
-    def columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
+    def read_columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
         """Reads a transformed version of the graph into columns.
 
         Raises:
@@ -65,7 +65,7 @@ class Source:
     """A graph and its step.
 
     Attributes:
-        op_graph: the graph in columns, restricted to the step.
+        op_graph: the graph in columns, with the operations of the step marked.
         step: the step.
         live: the original tf.Graph, or None.
         notes: lines for the user.
@@ -129,12 +129,12 @@ def without_devices(given: GivenGraph) -> GivenGraph:
     A tf.Graph is not supported: the result would lose it.
     """
     if given.signature is not None:
-        cleared = given.signature.without_devices()
+        cleared = given.signature.copy_without_devices()
         return GivenGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
     graph_def = ClearDevices().run(given.graph_def)
     if given.meta_graph is None:
         return GivenGraph(graph_def, path=given.path)
-    return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph), path=given.path)
+    return GivenGraph(graph_def, replace_meta_graph(graph_def, given.meta_graph), path=given.path)
 
 
 def read_source(
@@ -181,13 +181,13 @@ def read_source(
             )
         fetches, initializers = signature.inlined.fetches, signature.initializers
         signature.check_files()
-        feeds = signature.feeds(feeds)
+        feeds = signature.build_feeds(feeds)
     graph_def = DropDanglingColocation().run(given_graph.graph_def)
     collections = read_collections(given_graph.live, given_graph.meta_graph)
-    asked = names_of(fetches) if fetches is not None else collections.train_op
+    asked = list_names(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))
-    given = feeds_by_name(feeds)
-    op_graph = given_graph.columns(graph_def)
+    given = flatten_feeds(feeds)
+    op_graph = given_graph.read_columns(graph_def)
     if not fetch_names:
         raise GraphError(
             "nothing to fetch: pass fetches, or put the training operation into the collection "
@@ -198,8 +198,8 @@ def read_source(
     op_graph = op_graph.restricted(fetch_names, list(feed_values))
     if unknown_sizes(op_graph):
         op_graph = op_graph.with_fed_values(feed_values)
-    runners = needed_queue_runners(op_graph, collections.queue_runners)
-    initial = initial_state(
+    runners = find_needed_queue_runners(op_graph, collections.queue_runners)
+    initial = build_initial_state(
         op_graph,
         fetch_names,
         feed_values,
@@ -221,12 +221,12 @@ def read_source(
         initial.initializers,
         initial.feeds,
         runners,
-        initial.restored if signature is None else signature.values(_variables(op_graph)),
+        initial.restored if signature is None else signature.read_values(_list_variables(op_graph)),
     )
     op_graph = op_graph.restricted(fetch_names, list(step_feeds))
     return Source(op_graph, step, given_graph.live, initial.notes)
 
 
-def _variables(graph: OpGraph) -> list[str]:
+def _list_variables(graph: OpGraph) -> list[str]:
     """Lists the variables that a step needs."""
     return [graph.names[i] for i in np.flatnonzero(graph.needed & graph.has_type(VARIABLES))]

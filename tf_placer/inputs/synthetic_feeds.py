@@ -20,7 +20,7 @@ __all__ = ["PLACEHOLDERS", "complete_feeds"]
 #: Operation types that have a value only if they are fed.
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 # Synthetic values are written to files and loaded by several processes.
-_LARGEST_BYTES = 2**30
+_MAX_SYNTHETIC_BYTES = 2**30
 
 
 def complete_feeds(
@@ -32,7 +32,7 @@ def complete_feeds(
     is a valid index, label and length everywhere; Booleans are False and strings empty.
 
     Args:
-        graph: the graph, restricted to the step.
+        graph: the graph, with the operations of the step marked.
         given: values by tensor name ("x:0").
         seed: the seed of synthetic numbers.
 
@@ -43,29 +43,29 @@ def complete_feeds(
         GraphError: a value does not fit its tensor, or a needed placeholder without a value has no
             fully defined shape or is a handle.
     """
-    feeds = {name: _checked(graph, name, value) for name, value in given.items()}
+    feeds = {name: _check_feed(graph, name, value) for name, value in given.items()}
     is_placeholder = graph.has_type(PLACEHOLDERS) & graph.needed
     for i in np.flatnonzero(is_placeholder).tolist():
         name = f"{graph.names[i]}:0"
         if name not in feeds:
-            feeds[name] = _made_up(graph, name, seed)
+            feeds[name] = _synthesize_value(graph, name, seed)
     return feeds
 
 
-def _numpy_type(graph: OpGraph, tensor: int) -> np.dtype[Any] | None:
+def _find_numpy_type(graph: OpGraph, tensor: int) -> np.dtype[Any] | None:
     code = int(graph.tensor_dtypes[tensor])
     if code in (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT):
         return None
     return np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)
 
 
-def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
+def _check_feed(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     tensor = graph.tensor_index(name)
-    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
-        array = _converted(value, dtype)
+        array = _convert(value, dtype)
     except (NotImplementedError, TypeError, ValueError) as error:
         # A symbolic tensor raises NotImplementedError.
         reason = " ".join(str(error).split())
@@ -82,7 +82,7 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def _convert(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     """Converts a value to an array of a type, without loss.
 
     Raises:
@@ -112,9 +112,9 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     return array
 
 
-def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
+def _synthesize_value(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor = graph.tensor_index(name)
-    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
         raise GraphError(
             f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of "
@@ -127,7 +127,7 @@ def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
             "up for it: pass one in feeds"
         )
     needed_bytes = math.prod(shape) * dtype.itemsize
-    if needed_bytes > _LARGEST_BYTES:
+    if needed_bytes > _MAX_SYNTHETIC_BYTES:
         raise GraphError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, which takes "
             f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feeds"

@@ -8,6 +8,6 @@ TensorFlow places them. Without the variable the import does nothing.
 
 from __future__ import annotations
 
-from tf_placer.native_pass.loading import place_as_environment_says
+from tf_placer.native_pass.loading import place_by_environment
 
-place_as_environment_says()
+place_by_environment()

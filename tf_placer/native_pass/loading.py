@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tf_placer.errors import require_tensorflow
 
-__all__ = ["build_pass", "place", "place_as_environment_says"]
+__all__ = ["build_pass", "place", "place_by_environment"]
 
 _PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
 _SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
@@ -27,7 +27,7 @@ def build_pass() -> pathlib.Path:
     return build_library(_SOURCE, _HEADER, what="the pass")
 
 
-def place_as_environment_says() -> None:
+def place_by_environment() -> None:
     """Places all later graphs by the placement file that the environment variable names, if any.
 
     Raises:

@@ -10,10 +10,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["after_import"]
+__all__ = ["run_after_import"]
 
 
-def after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
+def run_after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
     """Installs an import hook.
 
     The hook exists because a script may set environment variables before it imports TensorFlow or

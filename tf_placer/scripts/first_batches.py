@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["check_train_function", "hand_over_first_batch", "look_at_first_batch"]
+__all__ = ["capture_first_batch", "check_train_function", "intercept_first_batch"]
 
 _UNNOTICED = {"callbacks": None, "verbose": 0}
 
@@ -37,7 +37,7 @@ def check_train_function(model: Any) -> None:
         )
 
 
-def look_at_first_batch(
+def capture_first_batch(
     model: Any,
     train: Callable[..., Any],
     args: Sequence[Any],
@@ -64,7 +64,7 @@ def look_at_first_batch(
     outcomes = []
 
     def end(iterator: Any) -> None:
-        outcomes.append(look(_without_optionals(next(iterator))))
+        outcomes.append(look(_replace_optionals(next(iterator))))
         raise _EndTrainingError
 
     def make_train_function(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
@@ -94,7 +94,7 @@ def look_at_first_batch(
 
 
 @contextlib.contextmanager
-def hand_over_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[None]:
+def intercept_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[None]:
     """Calls a function with the first batch of a training in the block, which trains on all data.
 
     Args:
@@ -115,7 +115,7 @@ def hand_over_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[N
         give_back()
         elements, iterator = _peek(iterator, _steps_per_execution(model))
         if elements:
-            take(_without_optionals(elements[0]))
+            take(_replace_optionals(elements[0]))
         return model.train_function(iterator)
 
     @functools.wraps(own_make)
@@ -156,7 +156,7 @@ def _steps_per_execution(model: Any) -> int:
     return 1 if steps is None else int(steps)
 
 
-def _without_optionals(batch: Any) -> Any:
+def _replace_optionals(batch: Any) -> Any:
     """Replaces the optionals in a batch, which stand for missing parts, by None, as Keras does."""
     return tf.nest.map_structure(
         lambda part: None if isinstance(part, tf.experimental.Optional) else part, batch

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from tf_placer.interpreter import interpreter
 
-__all__ = ["FreshStart", "Stage"]
+__all__ = ["ProcessRestart", "Stage"]
 
 _STAGE = "TF_PLACER_RUN_STAGE"
 
@@ -30,7 +30,7 @@ class Stage(enum.Enum):
     ORIGINAL = "original"
 
 
-class FreshStart:
+class ProcessRestart:
     """The state of the process at its start, which a restart recreates.
 
     Attributes:
@@ -42,9 +42,9 @@ class FreshStart:
         self._environ = dict(os.environ)
         # A descriptor, because the directory may be renamed or deleted.
         self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
-        self._input_offset = _offset_of_input()
+        self._input_offset = _read_input_offset()
 
-    def again(
+    def restart(
         self, stage: Stage = Stage.FIRST, environ: Mapping[str, str] | None = None
     ) -> NoReturn:
         """Restarts the process, without running exit handlers of the script.
@@ -72,7 +72,7 @@ class FreshStart:
         os.execve(python, [python, *sys.orig_argv[1:]], environ)
 
 
-def _offset_of_input() -> int | None:
+def _read_input_offset() -> int | None:
     """Returns the read position of standard input; None if it is not a seekable file."""
     try:
         return os.lseek(0, 0, os.SEEK_CUR)

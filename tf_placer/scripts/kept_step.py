@@ -21,11 +21,17 @@ from tf_placer.runs.own_files import TRAINED_BY
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 
-__all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
+__all__ = [
+    "CachedStep",
+    "read_cached_step",
+    "read_cached_workload",
+    "step_fingerprint",
+    "write_cached_step",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class KeptStep:
+class CachedStep:
     """A training step and its placement.
 
     Attributes:
@@ -79,7 +85,7 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
     return graph_fingerprint(DropDanglingColocation().run(step))
 
 
-def keep_step(
+def write_cached_step(
     directory: RunDirectory, source: Source, config: SearchConfig, trained_by: Sequence[str]
 ) -> None:
     """Writes a step into the directory of its search.
@@ -100,7 +106,7 @@ def keep_step(
     directory.write_request(source, config)
 
 
-def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
+def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
     """Reads a step and its placement.
 
     Args:
@@ -116,7 +122,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         placement = read_placement(given)
         directory = RunDirectory(given.parent)
         if not directory.has_request or directory.placement.name != given.name:
-            return KeptStep(os.fspath(path), placement)
+            return CachedStep(os.fspath(path), placement)
     else:
         directory = RunDirectory(given)
         placement = read_placement(directory.placement) if directory.placement.exists() else None
@@ -131,7 +137,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
-    return KeptStep(
+    return CachedStep(
         os.fspath(path),
         placement,
         machine,
@@ -141,7 +147,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
     )
 
 
-def kept_source(directory: RunDirectory) -> tuple[Source, SearchConfig]:
+def read_cached_workload(directory: RunDirectory) -> tuple[Source, SearchConfig]:
     """Reads the step and the configuration of a search from its directory.
 
     Raises:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from tf_placer.scripts.run_after_import import run_after_import
+
 from tf_placer.patches import wrap
-from tf_placer.scripts.after_import import after_import
 
-__all__ = ["choose_no_xla", "keep_keras_from_xla"]
+__all__ = ["disable_auto_xla", "disable_keras_xla"]
 
 
-def keep_keras_from_xla() -> None:
+def disable_keras_xla() -> None:
     """Makes Keras, once it is imported, use XLA only for models that ask for it."""
-    after_import({"keras": choose_no_xla})
+    run_after_import({"keras": disable_auto_xla})
 
 
-def choose_no_xla(keras: Any) -> None:
+def disable_auto_xla(keras: Any) -> None:
     """Makes jit_compile="auto" mean no XLA, as on a computer without GPUs.
 
     Args:

@@ -24,8 +24,8 @@ from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.scratch import remove_scratch
-from tf_placer.scripts.fresh_start import FreshStart, Stage
-from tf_placer.scripts.keras_without_xla import keep_keras_from_xla
+from tf_placer.scripts.fresh_start import ProcessRestart, Stage
+from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.script_search import (
     is_search_wanted,
@@ -34,7 +34,7 @@ from tf_placer.scripts.script_search import (
     search_for_step,
 )
 from tf_placer.scripts.script_watcher import ScriptWatcher
-from tf_placer.scripts.watched_runs import Watcher, watch_runs
+from tf_placer.scripts.watched_runs import Watcher, instrument
 from tf_placer.start_up_messages import without_start_up_messages
 from tf_placer.text.notes import say
 
@@ -76,7 +76,7 @@ def prepare_script(
         GraphError, MachineError, OSError, ValueError: an argument is invalid, or a file or the
             machine cannot be used.
     """
-    start = FreshStart()
+    start = ProcessRestart()
     if search_secs is not None and not search_secs > 0:
         raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
@@ -84,9 +84,9 @@ def prepare_script(
     # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
-        start.again(start.stage, emulated.environment(_find_machine(machine)))
+        start.restart(start.stage, emulated.environment(_find_machine(machine)))
     if emulated_spec() is not None:
-        keep_keras_from_xla()
+        disable_keras_xla()
     remove_scratch(directory.path)
     watcher: ScriptWatcher | None = None
     if start.stage is Stage.ORIGINAL:
@@ -105,32 +105,32 @@ def prepare_script(
         elif is_wanted:
             with without_start_up_messages():
                 search_for_step(directory, search_secs, say)
-            start.again(Stage.SEARCHED)
+            start.restart(Stage.SEARCHED)
         else:
             watcher = _place(os.fspath(directory.path), machine, script)
     if watcher is not None:
-        watch_runs(watcher)
+        instrument(watcher)
     return lambda: _run(script, args, watcher, start)
 
 
 def _run(
-    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: FreshStart
+    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: ProcessRestart
 ) -> None:
     try:
         run_main_script(script, args)
     except SystemExit:
-        _say_if_no_step(script, watcher)
+        _report_missing_step(script, watcher)
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
             say(f"{script} failed when placed, and is restarted without a placement: {text}")
-            start.again(Stage.ORIGINAL)
+            start.restart(Stage.ORIGINAL)
         raise
-    _say_if_no_step(script, watcher)
+    _report_missing_step(script, watcher)
 
 
-def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
+def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
     if watcher is not None and not watcher.is_explained:
         say(
             f"{script} ran unchanged: no training step was found. That is one run of a session, "
@@ -141,7 +141,7 @@ def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
 
 
 def _seek(
-    directory: RunDirectory, machine: Machine, search_secs: float | None, start: FreshStart
+    directory: RunDirectory, machine: Machine, search_secs: float | None, start: ProcessRestart
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
@@ -152,10 +152,10 @@ def _seek(
         return None
 
     def make() -> Watcher:
-        from tf_placer.scripts.step_seeker import StepSeeker
+        from tf_placer.scripts.step_seeker import TrainingStepDetector
 
-        return StepSeeker(
-            directory, machine, search_secs or _SEARCH_SECS, say=say, begin_again=start.again
+        return TrainingStepDetector(
+            directory, machine, search_secs or _SEARCH_SECS, say=say, restart=start.restart
         )
 
     return ScriptWatcher(make, say)
@@ -176,21 +176,21 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
     else:
         found = _find_machine(machine)
     if not os.path.exists(file):
-        say(f"{script} runs unchanged: {_why_not_placed(directory)}")
+        say(f"{script} runs unchanged: {_explain_unplaced(directory)}")
         return None
     read_json(file)  # Refuses a damaged placement before the script runs.
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
-        from tf_placer.scripts.kept_step import read_kept_step
+        from tf_placer.scripts.kept_step import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(read_kept_step(path), read_placement(file), found, say=say)
+        return StepPlacer(read_cached_step(path), read_placement(file), found, say=say)
 
     return ScriptWatcher(make, say)
 
 
-def _why_not_placed(directory: RunDirectory) -> str:
+def _explain_unplaced(directory: RunDirectory) -> str:
     path = os.fspath(directory.path)
     refusal, result = read_refusal(directory), directory.read_result()
     if refusal is not None:

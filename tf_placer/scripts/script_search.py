@@ -83,14 +83,14 @@ def search_for_step(
     """
     from tf_placer.live.entry_points import optimize
     from tf_placer.live.process import SearchKilledError
-    from tf_placer.scripts.kept_step import kept_source
+    from tf_placer.scripts.kept_step import read_cached_workload
     from tf_placer.search.config import SearchConfig
 
     refusal = directory.path / REFUSAL
     refusal.unlink(missing_ok=True)
     allowed_secs = search_secs or 0.0
     try:
-        source, config = kept_source(directory)
+        source, config = read_cached_workload(directory)
         allowed_secs = search_secs or config.max_secs
         asked = SearchConfig(
             # Looked up again, because the sessions of the script may see fewer devices.

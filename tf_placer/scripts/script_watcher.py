@@ -44,40 +44,42 @@ class ScriptWatcher:
         """True if something was placed, and has not trained yet."""
         return "_watcher" in vars(self) and self._watcher.may_have_broken
 
-    def eager_begins(self) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.eager_begins())
+    def after_eager_start(self) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.after_eager_start())
 
-    def graph_extended(self, session: Any) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.graph_extended(session))
+    def before_graph_extension(self, session: Any) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.before_graph_extension(session))
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.session_runs(session, fetches, feeds))
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.before_session_run(session, fetches, feeds))
 
-    def session_ran(self) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.session_ran())
+    def after_session_run(self) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.after_session_run())
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Passes it on."""
+        """Forwards the event."""
         placed: Callable[..., Any] | None
-        placed = self._tell(lambda watcher: watcher.function_called(function, args, kwargs))
+        placed = self._forward(lambda watcher: watcher.before_function_call(function, args, kwargs))
         return placed
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Passes it on."""
-        take = self._tell(lambda watcher: watcher.model_trains(model, look))
+        """Forwards the event."""
+        take = self._forward(lambda watcher: watcher.before_training(model, look))
         if take is None:
             return None
-        return lambda batch: self._tell(lambda watcher: take(batch))
+        return lambda batch: self._forward(lambda watcher: take(batch))
 
-    def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
+    def _forward(self, tell: Callable[[Watcher], Any]) -> Any:
         """Forwards an event to the other watcher; reports its first error, and then stops."""
         if self._has_failed or os.getpid() != self._process:
             return None

@@ -13,12 +13,12 @@ from tensorflow.python.client.session import BaseSession
 from graph_passes.errors import GraphError
 from tf_placer.inputs.python_functions import find_python_call
 from tf_placer.machines.machine import Machine
-from tf_placer.scripts.training_steps import operations_behind
+from tf_placer.scripts.training_steps import find_needed_operations
 
 __all__ = [
     "SentGraphs",
     "check_runs_elsewhere",
-    "check_sent_whole",
+    "check_sent_at_once",
     "is_session_of",
     "move_session",
 ]
@@ -61,7 +61,7 @@ class SentGraphs:
                 yield session
 
 
-def check_sent_whole(
+def check_sent_at_once(
     graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int], machine: Machine
 ) -> None:
     """Checks that a step can be placed although sessions have received a part of the graph.
@@ -80,9 +80,9 @@ def check_sent_whole(
             operation with state before the whole step. The message names two operations.
     """
     operations = graph.get_operations()
-    needed = operations_behind(graph, fetches)
+    needed = find_needed_operations(graph, fetches)
     places = [place for place, each in enumerate(operations) if each.name in needed]
-    early = places if machine.backend.in_one_process else _places_of_state(operations)
+    early = places if machine.backend.in_one_process else _find_state_positions(operations)
     for count in sent:
         if early and early[0] < count <= places[-1]:
             raise GraphError(
@@ -108,7 +108,7 @@ def check_runs_elsewhere(graph_def: tf.compat.v1.GraphDef, machine: Machine) -> 
     )
 
 
-def _places_of_state(operations: Iterable[tf.Operation]) -> list[int]:
+def _find_state_positions(operations: Iterable[tf.Operation]) -> list[int]:
     return [
         place
         for place, each in enumerate(operations)

@@ -17,22 +17,22 @@ from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import check_training, has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.first_batches import check_train_function
-from tf_placer.scripts.kept_step import KeptStep
+from tf_placer.scripts.kept_step import CachedStep
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
-    check_sent_whole,
+    check_sent_at_once,
     is_session_of,
     move_session,
 )
-from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
-from tf_placer.scripts.training_steps import function_trains, step_trains
+from tf_placer.scripts.step_seeker import build_variables, extract_caller_fetches, order_arguments
+from tf_placer.scripts.training_steps import is_training_function, is_training_step
 
 __all__ = ["StepPlacer"]
 
@@ -41,7 +41,12 @@ class StepPlacer:
     """A watcher that places a cached step before it runs for the first time."""
 
     def __init__(
-        self, step: KeptStep, placement: Placement, machine: Machine, *, say: Callable[[str], None]
+        self,
+        step: CachedStep,
+        placement: Placement,
+        machine: Machine,
+        *,
+        say: Callable[[str], None],
     ) -> None:
         """Prepares to place.
 
@@ -79,7 +84,7 @@ class StepPlacer:
             self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
         )
 
-    def eager_begins(self) -> None:
+    def after_eager_start(self) -> None:
         """Connects to the machine before there is state that connecting would lose."""
         try:
             connect(self._machine)
@@ -87,7 +92,7 @@ class StepPlacer:
             self._can_connect = False
             self._say(f"functions and models run without a placement: {error}")
 
-    def graph_extended(self, session: Any) -> None:
+    def before_graph_extension(self, session: Any) -> None:
         """Places a graph once it contains the step, and then all its extensions."""
         graph = session.graph
         before = self._sent.note(session)
@@ -114,9 +119,9 @@ class StepPlacer:
             if not is_session_of(self._machine, session):
                 target = tf.compat.as_str(session._target)
                 raise GraphError(f"its session goes to {target!r}, as the script says")
-            check_sent_whole(graph, fetches, before, self._machine)
+            check_sent_at_once(graph, fetches, before, self._machine)
             check_runs_elsewhere(graph.as_graph_def(), self._machine)
-            self._target()
+            self._find_target()
             # A session that moves receives the whole graph again.
             is_kept = self._machine.backend.in_one_process
             placed = self._apply(graph, max(before, default=0) if is_kept else 0)
@@ -153,7 +158,7 @@ class StepPlacer:
     def _move(self, session: Any) -> None:
         """Moves a session without a target to the machine."""
         if is_session_of(self._machine, session) and not session._target:
-            target = self._target()
+            target = self._find_target()
             if target:
                 move_session(session, target)
 
@@ -166,13 +171,15 @@ class StepPlacer:
             sent=sent,
         )
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
         """Records a run of the step, or reports that a session is about to train something else."""
         if self._has_trained or self._has_said_changed:
             return
         graph = session.graph
         try:
-            names, fed = tuple(names_of(fetched_by_caller(fetches))), feeds_by_name(feeds)
+            names, fed = tuple(list_names(extract_caller_fetches(fetches))), flatten_feeds(feeds)
         except GraphError:
             return
         if self.has_met_step:
@@ -184,20 +191,20 @@ class StepPlacer:
         if key in self._judged:
             return
         self._judged.add(key)
-        if step_trains(graph, names, fed):
+        if is_training_step(graph, names, fed):
             # The graph may have grown since it was last checked.
-            self.graph_extended(session)
+            self.before_graph_extension(session)
             if graph in self._graphs:
                 self._training.add(threading.get_ident())
             else:
-                self._changed()
+                self._report_change()
 
-    def session_ran(self) -> None:
+    def after_session_run(self) -> None:
         """Records that the step has run."""
         if threading.get_ident() in self._training:
             self._has_trained = True
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Returns the placed function if the function is the step."""
@@ -208,24 +215,24 @@ class StepPlacer:
         self._functions[function] = None
         self._is_busy = True
         try:
-            if not function_trains(function.get_concrete_function(*args, **kwargs).graph):
+            if not is_training_function(function.get_concrete_function(*args, **kwargs).graph):
                 return None
-            traced = trace_step(function, arguments(function, args, kwargs))
-            placed = self._placed(traced)
+            traced = trace_step(function, order_arguments(function, args, kwargs))
+            placed = self._build_placed_step(traced)
             if placed is not None:
-                self._functions[function] = self._noted(placed.function)
+                self._functions[function] = self._record_runs(placed.function)
                 # Calls of the placed function arrive here, too, and must not be placed again.
                 self._functions[placed.function] = None
-                self._say_placed(placed)
+                self._report_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._stays("the training step", error)
+            self._report_refusal("the training step", error)
         except Exception:
             return None  # The script's own call will raise the error.
         finally:
             self._is_busy = False
         return self._functions[function]
 
-    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _record_runs(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a function so that it records that the step has run."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -235,7 +242,7 @@ class StepPlacer:
 
         return run
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
         """Returns a function that places the step of a Keras model, given the first batch."""
@@ -250,25 +257,25 @@ class StepPlacer:
             check_training(model)
             check_train_function(model)
         except GraphError as error:
-            self._stays(f"the model {model.name!r}", error)
+            self._report_refusal(f"the model {model.name!r}", error)
             return None
         return functools.partial(self._place_model, model)
 
     def _place_model(self, model: Any, batch: Any) -> None:
         self._is_busy = True
         try:
-            build(model, batch)
-            placed = self._placed(trace_step(model, batch))
+            build_variables(model, batch)
+            placed = self._build_placed_step(trace_step(model, batch))
             if placed is not None:
                 placed.apply(model)
                 self._models[model] = True
-                self._say_placed(placed)
+                self._report_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._stays(f"the model {model.name!r}", error)
+            self._report_refusal(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
 
-    def _placed(self, traced: TracedStep) -> PlacedStep | None:
+    def _build_placed_step(self, traced: TracedStep) -> PlacedStep | None:
         """Combines a traced step with the placement; None if it is another step."""
         graph_def, placement = traced.source.graph_def, self._placement
         names = None
@@ -278,7 +285,7 @@ class StepPlacer:
                 names = names_in(self._step.graph_def, graph_def)
             if names is None:
                 if not self.has_met_step:
-                    self._changed()
+                    self._report_change()
                 return None
         self.has_met_step = True
         check_runs_elsewhere(graph_def, self._machine)
@@ -286,7 +293,7 @@ class StepPlacer:
             placement = renamed_placement(placement, names)
         return PlacedStep(traced, self._step.machine or self._machine, placement)
 
-    def _say_placed(self, placed: PlacedStep) -> None:
+    def _report_placed(self, placed: PlacedStep) -> None:
         assert placed.placement is not None
         self._has_placed = True
         self._say(
@@ -294,12 +301,12 @@ class StepPlacer:
             f"{self._step.title!r} says"
         )
 
-    def _stays(self, name: str, error: Exception) -> None:
+    def _report_refusal(self, name: str, error: Exception) -> None:
         if not self._has_placed:  # Afterwards, another function or model is no training step.
             self._has_said_stays = True
             self._say(f"{name} is not placed: {error}")
 
-    def _changed(self) -> None:
+    def _report_change(self) -> None:
         if not self._has_said_changed:
             self._has_said_changed = True
             self._say(

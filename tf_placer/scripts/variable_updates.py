@@ -14,7 +14,7 @@ from tensorflow.python.framework import op_def_registry
 
 from graph_passes.functions import FunctionLibrary
 
-__all__ = ["CALLS", "update_trains"]
+__all__ = ["CALLS", "has_training_update"]
 
 #: Suffixes of the types of operations that run functions of their graph.
 CALLS = ("PartitionedCall", "While", "If", "Case", "ReduceDataset", "ScanDataset")
@@ -23,14 +23,14 @@ _OPTIMIZERS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 _ASSIGNMENTS = re.compile(r"Assign((Add|Sub)?(VariableOp)?)?$|(Resource)?Scatter[A-Z]")
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 _BRANCHES = ("If", "Case")
-_HANDS_ON = re.compile(r"(Ref)?(Identity|Switch|Merge|Enter)$")
+_PASS_THROUGH = re.compile(r"(Ref)?(Identity|Switch|Merge|Enter)$")
 # Sources of data, and computations that imply data, because a step may train on constants.
 _DATA = re.compile(r"Iterator.*GetNext|(Queue|Reader).*|.*(MatMul|Conv|Einsum|RNN|LSTM|GRU).*")
 _READS_VARIABLE, _READS_DATA = 1, 2
 _TRAINS = _READS_VARIABLE | _READS_DATA
 
 
-def update_trains(
+def has_training_update(
     graph: tf.Graph,
     operations: Iterable[tf.Operation],
     trainable: Collection[str],
@@ -96,7 +96,9 @@ class _Function:
 
     def __init__(self, function: function_pb2.FunctionDef) -> None:
         self.arguments = [each.name for each in function.signature.input_arg]
-        self.results = [_from_body(function.ret[a.name]) for a in function.signature.output_arg]
+        self.results = [
+            _convert_body_name(function.ret[a.name]) for a in function.signature.output_arg
+        ]
         self._nodes = {node.name: node for node in function.node_def}
 
     @functools.cached_property
@@ -110,7 +112,7 @@ class _Function:
             if node is None:
                 continue  # It is an argument.
             if is_ready:
-                inputs = [_from_body(each) for each in node.input if each[0] != "^"]
+                inputs = [_convert_body_name(each) for each in node.input if each[0] != "^"]
                 ordered.append(_Node(name, node.op, inputs, node))
             elif name not in seen:
                 seen.add(name)
@@ -149,11 +151,11 @@ class _Updates:
             given = self._reads(inputs[1:])
             if first.variable in self._trainable and given == _TRAINS:
                 return True
-            self._give(first.variable, given)
+            self._record_assignment(first.variable, given)
         if node.kind in _VARIABLES:
             value = _Value(_READS_VARIABLE, node.name, True)
         else:
-            is_handle = first.is_handle and bool(_HANDS_ON.match(node.kind))
+            is_handle = first.is_handle and bool(_PASS_THROUGH.match(node.kind))
             value = _Value(reads, first.variable, is_handle)
         values[node.name] = value | _Value(_READS_DATA if _DATA.match(node.kind) else 0)
         return False
@@ -164,7 +166,7 @@ class _Updates:
             reads |= each.reads | (self._given.get(each.variable, 0) if each.is_handle else 0)
         return reads
 
-    def _give(self, variable: str, reads: int) -> None:
+    def _record_assignment(self, variable: str, reads: int) -> None:
         given = self._given.get(variable, 0)
         if reads & ~given:
             self._given[variable] = given | reads
@@ -189,7 +191,7 @@ class _Updates:
             # The function also takes elements of the data set, at unknown positions.
             given = [each if each.is_handle else each | _Value(_READS_DATA) for each in given]
         results: list[_Value] = []
-        for name in _called(node_def):
+        for name in _list_callees(node_def):
             while name in functions:
                 found = self._follow_function(name, functions[name], given)
                 if found is None:
@@ -228,7 +230,7 @@ def _value(tensor: str, values: dict[str, _Value]) -> _Value:
     return values.get(tensor) or values.get(_operation(tensor), _NONE)
 
 
-def _called(node: tf.compat.v1.NodeDef) -> list[str]:
+def _list_callees(node: tf.compat.v1.NodeDef) -> list[str]:
     """Returns the names of the functions that an operation calls, except a loop condition."""
     names = [node.op]
     for key, attr in node.attr.items():
@@ -237,7 +239,7 @@ def _called(node: tf.compat.v1.NodeDef) -> list[str]:
     return names
 
 
-def _from_body(tensor: str) -> str:
+def _convert_body_name(tensor: str) -> str:
     """Converts a tensor name in a function ("operation:output:index") to "operation:index"."""
     operation, _, output = tensor.partition(":")
     return f"{operation}:{output.rpartition(':')[2]}" if output else operation

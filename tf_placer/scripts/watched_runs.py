@@ -10,10 +10,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tf_placer.patches import wrap
-from tf_placer.scripts.after_import import after_import
+from tf_placer.scripts.run_after_import import run_after_import
 
-__all__ = ["Watcher", "watch_runs"]
+from tf_placer.patches import wrap
+
+__all__ = ["Watcher", "instrument"]
 
 
 class Watcher(Protocol):
@@ -27,17 +28,19 @@ class Watcher(Protocol):
     def may_have_broken(self) -> bool:
         """True if something was placed that has not trained yet, and may make the script fail."""
 
-    def eager_begins(self) -> None:
+    def after_eager_start(self) -> None:
         """Called when TensorFlow has created its devices, before it runs anything eagerly."""
 
-    def graph_extended(self, session: Any) -> None:
+    def before_graph_extension(self, session: Any) -> None:
         """Called before a session receives new operations of its graph; may move the session.
 
         Args:
             session: a BaseSession.
         """
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
         """Called before a run of a session.
 
         Args:
@@ -46,15 +49,15 @@ class Watcher(Protocol):
             feeds: the `feed_dict`, as for `Session.run`.
         """
 
-    def session_ran(self) -> None:
+    def after_session_run(self) -> None:
         """Called after a successful run of a session, in the same thread."""
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Called before an eager call of a tf.function; may return a replacement to call."""
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
         """Called before a Keras model is trained.
@@ -62,14 +65,14 @@ class Watcher(Protocol):
         Args:
             model: the model.
             look: calls a function with the first batch and returns its result; the process has to
-                restart afterwards. See `look_at_first_batch`.
+                restart afterwards. See `capture_first_batch`.
 
         Returns:
             A function that the training calls with its first batch, or None.
         """
 
 
-def watch_runs(watcher: Watcher) -> None:
+def instrument(watcher: Watcher) -> None:
     """Instruments the TensorFlow and Keras that this process imports later.
 
     Args:
@@ -88,23 +91,25 @@ def watch_runs(watcher: Watcher) -> None:
         for name in ("fit", "train_on_batch"):
             wrap(f"{module.__name__}.Model.{name}", train)
         for name in ("evaluate", "predict", "test_on_batch", "predict_on_batch"):
-            wrap(f"{module.__name__}.Model.{name}", functools.partial(_pass_over, used))
+            wrap(f"{module.__name__}.Model.{name}", functools.partial(_hide_calls, used))
 
-    after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
+    run_after_import(
+        {"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras}
+    )
 
 
 def _watch_devices(watcher: Watcher) -> None:
     def initialize(call: Callable[..., None], context: Any, /) -> None:
         call(context)
         if context.executing_eagerly() and undo():
-            watcher.eager_begins()
+            watcher.after_eager_start()
 
     undo = wrap("tensorflow.Context.ensure_initialized", initialize)
 
 
 def _watch_sessions(watcher: Watcher) -> None:
     def extend(call: Callable[..., None], session: Any, /) -> None:
-        watcher.graph_extended(session)
+        watcher.before_graph_extension(session)
         call(session)
 
     def run(
@@ -116,24 +121,24 @@ def _watch_sessions(watcher: Watcher) -> None:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        watcher.session_runs(session, fetches, feed_dict)
+        watcher.before_session_run(session, fetches, feed_dict)
         result = call(session, fetches, feed_dict, *args, **kwargs)
-        watcher.session_ran()
+        watcher.after_session_run()
         return result
 
     def make_callable(call: Callable[..., Any], session: Any, /, callable_options: Any) -> Any:
         function = call(session, callable_options)
         fetches = [*callable_options.fetch, *callable_options.target]
 
-        def watched(*values: Any, **kwargs: Any) -> Any:
-            watcher.session_runs(
+        def observe(*values: Any, **kwargs: Any) -> Any:
+            watcher.before_session_run(
                 session, fetches, dict(zip(callable_options.feed, values, strict=False))
             )
             result = function(*values, **kwargs)
-            watcher.session_ran()
+            watcher.after_session_run()
             return result
 
-        return watched
+        return observe
 
     wrap("tensorflow.BaseSession._extend_graph", extend)
     wrap("tensorflow.BaseSession.run", run)
@@ -147,7 +152,7 @@ def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
         # Keras's own functions take iterators over data sets; the step of the model is placed
         # instead.
         if not used and tf.executing_eagerly():
-            other = watcher.function_called(function, args, kwargs)
+            other = watcher.before_function_call(function, args, kwargs)
             if other is not None:
                 return other(*args, **kwargs)
         return call(function, *args, **kwargs)
@@ -165,21 +170,21 @@ def _watch_training(
     **kwargs: Any,
 ) -> Any:
     # Imported here, because the script has to import TensorFlow first.
-    from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
+    from tf_placer.scripts.first_batches import capture_first_batch, intercept_first_batch
 
-    look = functools.partial(look_at_first_batch, model, train, args, kwargs)
+    look = functools.partial(capture_first_batch, model, train, args, kwargs)
     used.append(model)
     try:
-        take = watcher.model_trains(model, look) if len(used) == 1 else None
+        take = watcher.before_training(model, look) if len(used) == 1 else None
         if take is None:
             return train(model, *args, **kwargs)
-        with hand_over_first_batch(model, take):
+        with intercept_first_batch(model, take):
             return train(model, *args, **kwargs)
     finally:
         used.pop()
 
 
-def _pass_over(
+def _hide_calls(
     used: list[Any], call: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any
 ) -> Any:
     """Hides the tf.functions that a method of a Keras model calls from the watcher."""

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement, write_placement
 from tests.tf_placer.native_pass.built import in_cache_of_tests, skip_unless_built
-from tf_placer.native_pass.loading import place, place_as_environment_says
+from tf_placer.native_pass.loading import place, place_by_environment
 
 tf1 = tf.compat.v1
 _CPU = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
@@ -224,7 +224,7 @@ class PlacingTest(tf.test.TestCase):
         path = self.create_tempfile("placement.json").full_path
         write_placement(Placement("", _CPU, _PRODUCTS), path)
         with mock.patch.dict(os.environ, {"TF_PLACER_PLACEMENT": path}):
-            place_as_environment_says()
+            place_by_environment()
         self.assertPlaced(devices_in_function(tf.function(products), tf.constant(_EYE)))
 
     def test_a_placement_that_cannot_be_read_is_named(self):
@@ -234,7 +234,7 @@ class PlacingTest(tf.test.TestCase):
                 mock.patch.dict(os.environ, {"TF_PLACER_PLACEMENT": path}),
                 self.assertRaisesRegex(GraphError, f"^cannot read the placement '{path}': "),
             ):
-                place_as_environment_says()
+                place_by_environment()
 
     def test_without_the_variable_the_import_does_nothing(self):
         code = (

@@ -5,8 +5,7 @@ import pathlib
 import sys
 
 from absl.testing import absltest
-
-from tf_placer.scripts.after_import import after_import
+from tf_placer.scripts.run_after_import import run_after_import
 
 
 class AfterImportTest(absltest.TestCase):
@@ -16,7 +15,7 @@ class AfterImportTest(absltest.TestCase):
         self.enter_context(absltest.mock.patch.object(sys, "path", [str(directory), *sys.path]))
         self.enter_context(absltest.mock.patch.object(sys, "meta_path", [*sys.meta_path]))
         seen = []
-        after_import({"imported_once": lambda module: seen.append(module.VALUE)})
+        run_after_import({"imported_once": lambda module: seen.append(module.VALUE)})
         for _ in range(2):
             self.assertIsNotNone(importlib.util.find_spec("imported_once"))
         self.assertEmpty(seen)
@@ -29,7 +28,7 @@ class AfterImportTest(absltest.TestCase):
 
     def test_a_module_that_there_is_not_stays_one(self):
         self.enter_context(absltest.mock.patch.object(sys, "meta_path", [*sys.meta_path]))
-        after_import({"there_is_no_such_module": print})
+        run_after_import({"there_is_no_such_module": print})
         self.assertIsNone(importlib.util.find_spec("there_is_no_such_module"))
 
 

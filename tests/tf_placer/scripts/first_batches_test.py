@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tf_placer.scripts.first_batches import (
+    capture_first_batch,
     check_train_function,
-    hand_over_first_batch,
-    look_at_first_batch,
+    intercept_first_batch,
 )
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -125,7 +125,7 @@ class FirstBatchTest(tf.test.TestCase):
         if take is None:
             history = fit()
         else:
-            with hand_over_first_batch(model, take):
+            with intercept_first_batch(model, take):
                 history = fit()
         self.assertNotIn("make_train_function", vars(model))
         states = random.random(), np.random.normal()
@@ -154,7 +154,7 @@ class FirstBatchTest(tf.test.TestCase):
                 if take is None:
                     results.append(model.train_on_batch(X, Y))
                 else:
-                    with hand_over_first_batch(model, take):
+                    with intercept_first_batch(model, take):
                         results.append(model.train_on_batch(X, Y))
         self.assertEqual(results[:2], results[2:])
         self.assertAllEqual(batches[1][0], X)
@@ -167,7 +167,7 @@ class FirstBatchTest(tf.test.TestCase):
             model.train_step = lambda data: {"loss": tf.reduce_max(data[0])}
             model.make_train_function(force=True)
 
-        with hand_over_first_batch(model, exchange):
+        with intercept_first_batch(model, exchange):
             model.fit(X, Y, batch_size=20, epochs=2, verbose=0, callbacks=[notes])
         self.assertEqual([each[1] for each in notes.told if each[0] == 0], [float(X.max())] * 2)
 
@@ -175,7 +175,7 @@ class FirstBatchTest(tf.test.TestCase):
         model = self.make()
         with (
             self.assertRaisesRegex(ValueError, "cardinality"),
-            hand_over_first_batch(model, self.fail),
+            intercept_first_batch(model, self.fail),
         ):
             model.fit(X, Y[:3])
         self.assertNotIn("make_train_function", vars(model))
@@ -186,7 +186,7 @@ class FirstBatchTest(tf.test.TestCase):
             model.build((None, 3))
             weights = model.get_weights()
             data = {**DATA[kind]([]), "callbacks": [notes], "epochs": 3}
-            x, y = look_at_first_batch(model, keras.Model.fit, (), data, lambda batch: batch)
+            x, y = capture_first_batch(model, keras.Model.fit, (), data, lambda batch: batch)
             self.assertEqual((x.shape[1:], y.shape[1:]), ((3,), (1,)))
             self.assertEqual((notes.told, model.traced), ([], []))
             self.assertAllEqual(model.get_weights(), weights)
@@ -194,7 +194,7 @@ class FirstBatchTest(tf.test.TestCase):
     def test_a_file_of_a_cache_is_free_again(self):
         path = os.path.join(self.create_tempdir().full_path, "cache")
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).cache(path)
-        look_at_first_batch(self.make(), keras.Model.fit, (data,), {}, lambda batch: None)
+        capture_first_batch(self.make(), keras.Model.fit, (data,), {}, lambda batch: None)
         self.make().fit(data, verbose=0)
 
     def test_what_goes_wrong_is_named(self):
@@ -207,7 +207,7 @@ class FirstBatchTest(tf.test.TestCase):
             (tf.data.Dataset.from_tensor_slices((X[:0], Y[:0])), "the data is empty"),
         ):
             with self.assertRaisesRegex(GraphError, message):
-                look_at_first_batch(self.make(), keras.Model.fit, (data,), {}, self.fail)
+                capture_first_batch(self.make(), keras.Model.fit, (data,), {}, self.fail)
 
         class Own(Watched):
             def make_train_function(self, force: bool = False) -> Any:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from tf_placer.scripts.keras_without_xla import choose_no_xla
+from tf_placer.scripts.keras_without_xla import disable_auto_xla
 
 
 class ChooseNoXlaTest(tf.test.TestCase):
@@ -23,13 +23,13 @@ class ChooseNoXlaTest(tf.test.TestCase):
         self.assertTrue(self.compiled().jit_compile)
         resolve = tf.keras.Model._resolve_auto_jit_compile
         with mock.patch.object(tf.keras.Model, "_resolve_auto_jit_compile", resolve):
-            choose_no_xla(tf.keras)
+            disable_auto_xla(tf.keras)
             self.assertFalse(self.compiled().jit_compile)
             self.assertTrue(self.compiled(jit_compile=True).jit_compile)
 
     def test_keras_without_such_a_choice_stays_as_it_is(self):
         keras = mock.Mock(Model=type("Model", (), {}))
-        choose_no_xla(keras)
+        disable_auto_xla(keras)
         self.assertFalse(hasattr(keras.Model, "_resolve_auto_jit_compile"))
 
 

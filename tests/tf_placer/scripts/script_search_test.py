@@ -60,7 +60,7 @@ class ScriptSearchTest(absltest.TestCase):
         kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=session_config)
         kept.found_machine.spec = "attached"
         with (
-            mock.patch.object(kept_step, "kept_source", return_value=(source, kept)),
+            mock.patch.object(kept_step, "read_cached_workload", return_value=(source, kept)),
             mock.patch.object(entry_points, "optimize", side_effect=OSError("full")) as optimize,
         ):
             search_for_step(self.directory, None, self.said.append)

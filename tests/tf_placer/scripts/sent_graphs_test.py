@@ -10,7 +10,7 @@ from tf_placer.machines.machine import Device, Machine
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
-    check_sent_whole,
+    check_sent_at_once,
     is_session_of,
     move_session,
 )
@@ -44,11 +44,11 @@ class SentGraphsTest(tf.test.TestCase):
             y = tf.square(x, name="y")
         names = [operation.name for operation in graph.get_operations()]
         first, whole = names.index("kept"), len(names)
-        check_sent_whole(graph, [y.name], [2, whole], _LOCAL)
+        check_sent_at_once(graph, [y.name], [2, whole], _LOCAL)
         with self.assertRaisesRegex(GraphError, "ran 'x' before 'y' was in the graph"):
-            check_sent_whole(graph, [y.name], [2], _HERE)
+            check_sent_at_once(graph, [y.name], [2], _HERE)
         with self.assertRaisesRegex(GraphError, "ran 'kept.*' before 'y' was in the graph"):
-            check_sent_whole(graph, [y.name], [first + 2], _LOCAL)
+            check_sent_at_once(graph, [y.name], [first + 2], _LOCAL)
 
     def test_a_graph_that_calls_python_anywhere_stays(self):
         with new_graph() as graph:

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+from tf_placer.scripts.training_steps import (
+    find_needed_operations,
+    is_training_function,
+    is_training_step,
+)
 
 tf1 = tf.compat.v1
 
@@ -25,7 +29,7 @@ class SessionStepTest(tf.test.TestCase):
         self.variables = [self.weights, self.old]
 
     def trains(self, *fetches: Any) -> bool:
-        return step_trains(self.graph, [each.name for each in fetches], ["x:0"])
+        return is_training_step(self.graph, [each.name for each in fetches], ["x:0"])
 
     def test_optimizers_train(self):
         for optimizer in (tf1.train.GradientDescentOptimizer(0.1), tf1.train.AdamOptimizer()):
@@ -99,14 +103,14 @@ class SessionStepTest(tf.test.TestCase):
         _, update = tf1.metrics.mean(tf.matmul(self.x, self.weights))
         self.assertFalse(self.trains(update))
         saver = tf1.train.Saver()
-        self.assertFalse(step_trains(self.graph, [saver.saver_def.restore_op_name], []))
+        self.assertFalse(is_training_step(self.graph, [saver.saver_def.restore_op_name], []))
 
     def test_operations_behind_fetches_are_found_in_loops_too(self):
         [total] = tf.while_loop(lambda i, _: i < 3, lambda i, s: (i + 1, s + 2), [0, 0])[1:]
-        behind = operations_behind(self.graph, [total.name])
+        behind = find_needed_operations(self.graph, [total.name])
         self.assertNotIn("x", behind)
         self.assertIn(total.op.name, behind)
-        self.assertIn("x", operations_behind(self.graph, [self.loss.name]))
+        self.assertIn("x", find_needed_operations(self.graph, [self.loss.name]))
 
 
 class FunctionStepTest(tf.test.TestCase):
@@ -116,7 +120,7 @@ class FunctionStepTest(tf.test.TestCase):
         self.x = tf.ones([4, 3])
 
     def trains(self, function: Callable[..., Any]) -> bool:
-        return function_trains(tf.function(function).get_concrete_function(self.x).graph)
+        return is_training_function(tf.function(function).get_concrete_function(self.x).graph)
 
     def gradient(self, x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -191,7 +195,7 @@ class FunctionStepTest(tf.test.TestCase):
         for function, trains in ((step, True), (copy, False)):
             function = tf.function(function)
             graph = function.get_concrete_function(self.weights, self.x).graph
-            self.assertEqual(function_trains(graph), trains)
+            self.assertEqual(is_training_function(graph), trains)
 
     def test_functions_that_give_back_gradients_train(self):
         self.assertTrue(self.trains(self.gradient))
