@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-# "-" means standard output when writing, and standard input when reading.
+# "-" means standard output as an output file, and standard input as an input file.
 _STREAM = "-"
 _OUTPUT_NAME = "standard output"
 _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")

@@ -16,12 +16,12 @@ from collections.abc import Mapping
 
 from tf_placer.errors import SearchError
 
-__all__ = ["command_line", "interpreter", "python_environment"]
+__all__ = ["build_python_environment", "find_interpreter", "format_command_line"]
 
 _ANSWER_SECS = 30.0
 
 
-def interpreter() -> str:
+def find_interpreter() -> str:
     """Finds the Python program to start child processes with.
 
     Raises:
@@ -29,11 +29,11 @@ def interpreter() -> str:
     """
     # Programs that embed Python can name an interpreter by `multiprocessing.set_executable`.
     asked = multiprocessing.spawn.get_executable()
-    return _find_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
+    return _search_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
 
 
 @functools.cache
-def _find_interpreter(own: str | None, asked: str | None) -> str:
+def _search_interpreter(own: str | None, asked: str | None) -> str:
     if own and asked in (None, own) and _runs_this_process(own):
         return own
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -80,7 +80,7 @@ def _has_this_version(python: str) -> bool:
     return answer.stdout.decode(errors="replace").strip() == str(sys.version_info[:2])
 
 
-def python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def build_python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Builds environment variables for a child Python that finds the modules of this process.
 
     Args:
@@ -109,7 +109,7 @@ def _absolute(path: str) -> str | None:
         return None
 
 
-def command_line(program: str | None = None) -> str:
+def format_command_line(program: str | None = None) -> str:
     """Formats the command line of this process for a shell, with escapes for invalid UTF-8.
 
     Args:

@@ -66,11 +66,11 @@ class PrivateNetwork:
             raise NetworkError(f"{OPEN_VARIABLE}=1 asks for that")
         # Imported here, because this file as a script cannot import this package.
         from tf_placer.descriptors import open_standard_files
-        from tf_placer.interpreter import interpreter
+        from tf_placer.interpreter import find_interpreter
 
         open_standard_files()
         # In a separate process, because creating a user namespace needs a single-threaded one.
-        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
+        command = [find_interpreter(), "-I", "-S", os.path.abspath(__file__)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         ) as maker:
@@ -97,16 +97,16 @@ class PrivateNetwork:
 
         The process must inherit `descriptors`.
         """
-        from tf_placer.interpreter import interpreter
+        from tf_placer.interpreter import find_interpreter
 
         numbers = map(str, self.descriptors)
         if module == "-":
             # Run as a script, which needs no PYTHONPATH, so that the command's environment does not
             # change.
             script = os.path.abspath(__file__)
-            return [interpreter(), "-I", "-S", script, *numbers, module, *arguments]
+            return [find_interpreter(), "-I", "-S", script, *numbers, module, *arguments]
         # -P keeps the working directory off the path unless it is on this process's path.
-        return [interpreter(), "-P", "-m", __name__, *numbers, module, *arguments]
+        return [find_interpreter(), "-P", "-m", __name__, *numbers, module, *arguments]
 
     @property
     def inherited(self) -> tuple[int, ...]:

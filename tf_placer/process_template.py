@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tf_placer.descriptors import open_standard_files, wait_until_readable
-from tf_placer.interpreter import interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.private_network import PrivateNetwork, enter_network
 
 __all__ = [
@@ -83,16 +83,16 @@ def is_stopped(pid: int) -> bool:
 class ForkedProcess:
     """A process of a fork server, with the methods of `subprocess.Popen` that are needed here."""
 
-    def __init__(self, status: int, template: ProcessTemplate) -> None:
+    def __init__(self, status: int, server: ProcessTemplate) -> None:
         """Wraps a process.
 
         Args:
             status: the file descriptor of a pipe to which the server writes the id of the process
                 and, later, its exit code.
-            template: the server.
+            server: the server.
         """
         self._status = status
-        self._template = template
+        self._server = server
         self._written = b""
         self._is_closed = False
 
@@ -115,7 +115,7 @@ class ForkedProcess:
 
     def is_stopped(self) -> bool:
         """Says whether a signal (SIGSTOP) stopped the process, or the server before the fork."""
-        return self._template.is_stopped() if self.pid < 0 else is_stopped(self.pid)
+        return self._server.is_stopped() if self.pid < 0 else is_stopped(self.pid)
 
     def wait(self, timeout: float) -> int:
         """Waits for the end of the process, and returns its exit code.
@@ -160,10 +160,10 @@ class ProcessTemplate:
         """
         open_standard_files()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = {**python_environment(), "TF_CPP_MIN_LOG_LEVEL": "1"}
+        variables = {**build_python_environment(), "TF_CPP_MIN_LOG_LEVEL": "1"}
         with theirs, open(log_path, "ab") as log:
             self._process = subprocess.Popen(
-                [interpreter(), "-P", "-m", __name__, str(theirs.fileno()), *modules],
+                [find_interpreter(), "-P", "-m", __name__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -280,10 +280,10 @@ class _Server:
         text, *others = descriptors
         with open(text, "rb") as file:
             request = json.load(file)
-        template = os.getpid()
+        server_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._run(request, template, others)
+            self._run(request, server_pid, others)
         status = others[3]
         with contextlib.suppress(BrokenPipeError):
             os.write(status, b"%d\n" % pid)
@@ -291,7 +291,7 @@ class _Server:
         for each in (*others[:3], *others[4:]):
             os.close(each)
 
-    def _run(self, request: Mapping[str, Any], template: int, descriptors: list[int]) -> NoReturn:
+    def _run(self, request: Mapping[str, Any], server_pid: int, descriptors: list[int]) -> NoReturn:
         """Runs the requested module in the forked process, and exits."""
         code = 1
         try:
@@ -312,7 +312,7 @@ class _Server:
                 enter_network(network if request["has_user"] else [_NO_USER, *network])
             # After the network, because entering a user namespace resets this setting.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != template:
+            if os.getppid() != server_pid:
                 os._exit(code)
             os.environ.clear()
             os.environ.update(request["environ"])
@@ -338,10 +338,10 @@ def _main() -> None:
     os.set_inheritable(int(line), False)
     use_default_signals()
     resume_on_input(int(line))
-    template = _Server(socket.socket(fileno=int(line)))
+    server = _Server(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)
-    template.serve()
+    server.serve()
 
 
 if __name__ == "__main__":

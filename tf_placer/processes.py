@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.descriptors import open_standard_files, wait_until_writable
-from tf_placer.interpreter import interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
@@ -230,7 +230,7 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
-        template: ProcessTemplate | None = None,
+        fork_server: ProcessTemplate | None = None,
     ) -> None:
         """Starts the process.
 
@@ -242,11 +242,11 @@ class ChildProcess:
             environ: its environment variables; None for those of this process.
             pass_fds: file descriptors that it inherits under the same numbers.
             network: its private network; None for the network of this process.
-            template: a fork server, which does not support `pass_fds`; None to start a new Python.
+            fork_server: forks the process, without `pass_fds`; None to start a new Python.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
-        variables = python_environment(environ)
+        variables = build_python_environment(environ)
         # Level 1 keeps warnings, because the allocator's "ran out of memory" explains a crash.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
         if network is not None:
@@ -259,8 +259,8 @@ class ChildProcess:
         try:
             # In append mode, the output after `clear_log` starts at the new end of the file.
             with open(self.log_path, "ab") as log:
-                if template is not None:
-                    self._process = template.fork(
+                if fork_server is not None:
+                    self._process = fork_server.fork(
                         [module, json.dumps(settings)],
                         environ=variables,
                         stdin=stdin,
@@ -270,7 +270,7 @@ class ChildProcess:
                     )
                 else:
                     # -P keeps the working directory off the path unless it is on this one's path.
-                    command = [interpreter(), "-P", "-m", module]
+                    command = [find_interpreter(), "-P", "-m", module]
                     if network is not None:
                         command = network.command(module)
                         pass_fds = (*pass_fds, *network.inherited)

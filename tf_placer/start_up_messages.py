@@ -80,13 +80,13 @@ def _start_filter() -> subprocess.Popen[bytes] | None:
     # Imported here, because this file as a script cannot import this package.
     from tf_placer.descriptors import open_standard_files
     from tf_placer.errors import SearchError
-    from tf_placer.interpreter import interpreter
+    from tf_placer.interpreter import find_interpreter
 
     open_standard_files()
     try:
         # In its own session, so that Ctrl-C does not end the filter before this process has written
         # its last lines.
-        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
+        command = [find_interpreter(), "-I", "-S", os.path.abspath(__file__)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     except (OSError, SearchError):
         return None

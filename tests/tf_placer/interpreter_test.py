@@ -13,7 +13,7 @@ from absl.testing import absltest
 
 from tf_placer import interpreter as module
 from tf_placer.errors import SearchError
-from tf_placer.interpreter import command_line, interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter, format_command_line
 
 
 def version_of(python: str) -> str:
@@ -33,7 +33,7 @@ class InterpreterTest(absltest.TestCase):
         multiprocessing.set_executable(None)
 
     def test_it_is_the_program_of_this_process(self):
-        self.assertEqual(interpreter(), sys.executable)
+        self.assertEqual(find_interpreter(), sys.executable)
 
     def test_an_embedded_interpreter_finds_the_python_of_its_version(self):
         expected = version_of(sys.executable)
@@ -43,13 +43,13 @@ class InterpreterTest(absltest.TestCase):
         # /bin/true stands for a program that embeds one: it is not started to find out.
         for own in (None, "", "/bin/true", "/no/such/python3", str(other)):
             with self.subTest(own), mock.patch.object(sys, "executable", own):
-                self.assertEqual(version_of(interpreter()), expected)
+                self.assertEqual(version_of(find_interpreter()), expected)
 
     def test_what_multiprocessing_is_told_counts_first(self):
         link = pathlib.Path(self.create_tempdir().full_path, "my_python")
         link.symlink_to(sys.executable)
         multiprocessing.set_executable(os.fspath(link))
-        self.assertEqual(interpreter(), str(link))
+        self.assertEqual(find_interpreter(), str(link))
 
     def test_where_there_is_none_the_sentence_says_what_to_do(self):
         with (
@@ -62,13 +62,13 @@ class InterpreterTest(absltest.TestCase):
                 r"; multiprocessing.set_executable\(PATH\) names one",
             ),
         ):
-            interpreter()
+            find_interpreter()
 
 
 class PythonEnvironmentTest(absltest.TestCase):
     def paths(self, *entries: object) -> list[str]:
         with mock.patch.object(sys, "path", list(entries)):
-            return python_environment({})["PYTHONPATH"].split(os.pathsep)
+            return build_python_environment({})["PYTHONPATH"].split(os.pathsep)
 
     def test_what_python_imports_from_nowhere_else_is_left_out(self):
         self.assertEqual(self.paths("/a", pathlib.Path("/b"), b"/c", None, "/d"), ["/a", "/d"])
@@ -89,8 +89,8 @@ class PythonEnvironmentTest(absltest.TestCase):
     def test_a_process_that_ignores_the_variables_of_python_does_not_pass_them_on(self):
         code = (
             f"import sys; sys.path[:] = {sys.path}; "
-            "from tf_placer.interpreter import python_environment; "
-            "print(sorted(n for n in python_environment() if n.startswith('PYTHON')))"
+            "from tf_placer.interpreter import build_python_environment; "
+            "print(sorted(n for n in build_python_environment() if n.startswith('PYTHON')))"
         )
         done = subprocess.run(
             [sys.executable, "-E", "-c", code],
@@ -105,21 +105,21 @@ class PythonEnvironmentTest(absltest.TestCase):
 class CommandLineTest(absltest.TestCase):
     def test_a_shell_reads_it(self):
         with mock.patch.object(sys, "argv", ["train.py", "two words"]):
-            self.assertEqual(command_line(), "train.py 'two words'")
-            self.assertEqual(command_line("tf_placer"), "tf_placer 'two words'")
+            self.assertEqual(format_command_line(), "train.py 'two words'")
+            self.assertEqual(format_command_line("tf_placer"), "tf_placer 'two words'")
 
     def test_what_is_not_utf8_is_shown_by_its_number(self):
         with mock.patch.object(sys, "argv", [os.fsdecode(b"caf\xe9"), "cafe"]):
-            self.assertEqual(command_line(), r"'caf\udce9' cafe")
+            self.assertEqual(format_command_line(), r"'caf\udce9' cafe")
 
     def test_an_embedded_interpreter_may_have_none(self):
         with mock.patch.object(sys, "argv", []):
-            self.assertEqual(command_line(), "")
-            self.assertEqual(command_line("tf_placer"), "tf_placer")
+            self.assertEqual(format_command_line(), "")
+            self.assertEqual(format_command_line("tf_placer"), "tf_placer")
             del sys.argv
-            self.assertEqual(command_line(), "")
+            self.assertEqual(format_command_line(), "")
             sys.argv = [pathlib.Path("a"), b"b"]
-            self.assertEqual(command_line(), "a b")
+            self.assertEqual(format_command_line(), "a b")
 
 
 if __name__ == "__main__":

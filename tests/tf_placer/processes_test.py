@@ -54,7 +54,7 @@ from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildProcess, await_message
 
 template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
-child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], fork_server=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
 print(child.pid, flush=True)
@@ -75,7 +75,7 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
-    template: ProcessTemplate | None = None
+    fork_server: ProcessTemplate | None = None
 
     def setUp(self):
         super().setUp()
@@ -91,7 +91,7 @@ class ChildProcessTest(absltest.TestCase):
             "child_for_test",
             {"depth": 3},
             log_path=self.log_path,
-            template=self.template,
+            fork_server=self.fork_server,
             **kwargs,
         )
         self.addCleanup(child.stop)
@@ -255,9 +255,9 @@ class ChildProcessTest(absltest.TestCase):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGCHLD])
         self.addCleanup(signal.pthread_sigmask, signal.SIG_SETMASK, before)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        if self.template is not None:
-            self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
-            self.addCleanup(self.template.close)
+        if self.fork_server is not None:
+            self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+            self.addCleanup(self.fork_server.close)
         child = self.start()
         await_message(child, (), _soon())
         os.kill(child.pid, signal.SIGINT)
@@ -268,7 +268,7 @@ class ChildProcessTest(absltest.TestCase):
         parent = subprocess.Popen(
             [
                 *(sys.executable, "-c", _PARENT, str(self.log_path)),
-                "template" if self.template is not None else "afresh",
+                "template" if self.fork_server is not None else "afresh",
             ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -297,8 +297,8 @@ class ChildOfTemplateTest(ChildProcessTest):
 
     def setUp(self):
         super().setUp()
-        self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
-        self.addCleanup(self.template.close)
+        self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.addCleanup(self.fork_server.close)
 
 
 class ClosedStandardFilesTest(absltest.TestCase):

@@ -14,7 +14,7 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.initializers import expand_groups, find_initializers, operation_names
+from tf_placer.inputs.initializers import expand_groups, find_initializers, list_operations
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled
 from tf_placer.inputs.restoring import restore_values
@@ -84,7 +84,7 @@ def build_initial_state(
         scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
     if initializers is not None:
         # A tensor among the initializers counts as the operation that computes it.
-        given = operation_names(list_names(initializers))
+        given = list_operations(list_names(initializers))
         for name in given:
             if name not in graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")

@@ -13,7 +13,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.shared_resources import find_resources
 
-__all__ = ["expand_groups", "find_initializers", "operation_names"]
+__all__ = ["expand_groups", "find_initializers", "list_operations"]
 
 _ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
 _INITIALIZERS = ("InitializeTable", "LookupTableImport", "MakeIterator", "MultiDeviceIteratorInit")
@@ -53,7 +53,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     Raises:
         GraphError: a needed variable has no initializer.
     """
-    present = (name for name in operation_names(collected) if name in graph.index)
+    present = (name for name in list_operations(collected) if name in graph.index)
     names = expand_groups(graph, present)
     held = _find_states(graph)
     states = {i: held.first[state] for i, state in _map_setters(graph).items()}
@@ -83,7 +83,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     return list(dict.fromkeys(names))
 
 
-def operation_names(names: Iterable[str]) -> list[str]:
+def list_operations(names: Iterable[str]) -> list[str]:
     """Lists the distinct operations that names of operations and tensors refer to."""
     return list(dict.fromkeys(name.partition(":")[0] for name in names))
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from tf_placer.interpreter import interpreter
+from tf_placer.interpreter import find_interpreter
 
 __all__ = ["ProcessRestart", "Stage"]
 
@@ -68,7 +68,7 @@ class ProcessRestart:
         if self._input_offset is not None:
             os.lseek(0, self._input_offset, os.SEEK_SET)
         environ = {**(environ or self._environ), **({_STAGE: stage.value} if stage.value else {})}
-        python = interpreter()
+        python = find_interpreter()
         os.execve(python, [python, *sys.orig_argv[1:]], environ)
 
 
