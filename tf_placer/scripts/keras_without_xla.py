@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_placer.scripts.run_after_import import run_after_import
+from tf_placer.scripts.after_import import run_after_import
 
 from tf_placer.patches import wrap
 

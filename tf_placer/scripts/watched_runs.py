@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tf_placer.scripts.run_after_import import run_after_import
+from tf_placer.scripts.after_import import run_after_import
 
 from tf_placer.patches import wrap
 

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 from absl.testing import absltest
-from tf_placer.scripts.run_after_import import run_after_import
+from tf_placer.scripts.after_import import run_after_import
 
 
 class AfterImportTest(absltest.TestCase):
