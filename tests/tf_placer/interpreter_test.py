@@ -28,7 +28,7 @@ def version_of(python: str) -> str:
 class InterpreterTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.addCleanup(module._found_interpreter.cache_clear)
+        self.addCleanup(module._search_interpreter.cache_clear)
         self.addCleanup(multiprocessing.set_executable, multiprocessing.spawn.get_executable())
         multiprocessing.set_executable(None)
 

@@ -77,7 +77,7 @@ class ProcessTemplateTest(absltest.TestCase):
         pids = [answer["pid"] for answer in answers]
         self.assertEqual(pids, [child.pid for child in children])
         self.assertLen({importer, *pids}, 4)
-        # What one child has, the next one does not inherit.
+        # A child does not inherit the state of an earlier one.
         self.assertLen({answer["files"] for answer in answers}, 1)
         for numbers in zip(*(answer["random"] for answer in answers), strict=True):
             self.assertLen(set(numbers), 3)
@@ -110,7 +110,7 @@ class ProcessTemplateTest(absltest.TestCase):
             while is_running(child.pid) and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.assertFalse(is_running(child.pid))
-            # Nor does it make any more.
+            # The server forks no more processes.
             late = self.child(server)
             with self.assertRaises(ChildDied):
                 await_message(late, (), time.monotonic() + 60)
@@ -122,7 +122,7 @@ class ProcessTemplateTest(absltest.TestCase):
         os.kill(server._process.pid, signal.SIGSTOP)
         self.answer(self.child(server))
         os.kill(server._process.pid, signal.SIGSTOP)
-        # As the death of this process would.
+        # The death of this process would also close it.
         server._line.close()
         self.assertEqual(server._process.wait(60), 0)
 

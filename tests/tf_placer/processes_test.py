@@ -42,7 +42,7 @@ while True:
         time.sleep(1000)
     elif command["do"] == "hang":
         parent.send({"hangs": True})
-        3 ** 10 ** 9  # No other thread runs meanwhile.
+        3 ** 10 ** 9  # Holds the GIL, so that no other thread runs.
     elif command["do"] == "exit":
         print("the last word", file=sys.stderr, flush=True)
         os._exit(7)
@@ -67,7 +67,7 @@ def _soon() -> float:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
+    """Says whether a process runs; a zombie does not."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -172,7 +172,7 @@ class ChildProcessTest(absltest.TestCase):
         child = self.start()
         await_message(child, (), _soon())
         self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.001))
-        # Never at so many looks in a row.
+        # Never in so many successive checks.
         states = itertools.cycle([True] * (processes._MAX_STOPPED_CHECKS - 1) + [False])
         self.enterContext(mock.patch.object(child, "is_stopped", lambda: next(states)))
         with self.assertRaises(ChildTimeout):
@@ -293,7 +293,7 @@ class ChildProcessTest(absltest.TestCase):
 
 
 class ChildOfTemplateTest(ChildProcessTest):
-    """Children that are made of a template are as all others."""
+    """Repeats the tests with children from a fork server."""
 
     def setUp(self):
         super().setUp()

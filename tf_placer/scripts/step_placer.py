@@ -134,7 +134,7 @@ class StepPlacer:
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
         return True
 
-    def _target(self) -> str:
+    def _find_target(self) -> str:
         """Returns the session target of the machine; starts the servers of "local:N".
 
         Raises:

@@ -10,9 +10,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tf_placer.scripts.after_import import run_after_import
-
 from tf_placer.patches import wrap
+from tf_placer.scripts.after_import import run_after_import
 
 __all__ = ["Watcher", "instrument"]
 

@@ -70,7 +70,7 @@ class ConnectionTest(unittest.TestCase):
         x = tf.random.stateless_uniform([_SIZE, _SIZE], [1, 2])
         step(x)  # The first call sets things up.
         shares = []
-        for _ in range(5):  # What else runs here may hold anything up now and then.
+        for _ in range(5):  # Repeated, because other processes may cause a delay.
             start = float(tf.timestamp())
             last_arrival = float(step(x)[0])
             shares.append((last_arrival - start) / (float(tf.timestamp()) - start))

@@ -75,16 +75,16 @@ class TracedStepTest(tf.test.TestCase):
             return -x
 
         @tf.function
-        def doubled(x):
+        def double_array(x):
             x.ref()  # arrays have none
             return x * 2
 
         @tf.function(input_signature=[tf.TensorSpec([], tf.float64)])
-        def halved(x):
+        def halve(x):
             return x / 2
 
         def step(x):
-            return positive(x), doubled(np.ones([2])), halved(3)
+            return positive(x), double_array(np.ones([2])), halve(3)
 
         traced = trace_step(tf.function(step, autograph=False), X)
         self.assertNotIn("Call", " ".join(node.op for node in traced.source.graph_def.node))

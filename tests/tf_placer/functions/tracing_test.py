@@ -114,18 +114,18 @@ class TracingTest(tf.test.TestCase):
     def test_what_others_put_in_place_of_a_method_stays(self):
         original = Function.__call__
 
-        def counted(self, *args, **kwargs):
+        def count_call(self, *args, **kwargs):
             calls.append(self)
             return original(self, *args, **kwargs)
 
         def step(x):
-            Function.__call__ = counted
+            Function.__call__ = count_call
             return inner(x)
 
         calls = []
         self.addCleanup(setattr, Function, "__call__", original)
         trace_step(tf.function(step, autograph=False), X)
-        self.assertIs(Function.__call__, counted)
+        self.assertIs(Function.__call__, count_call)
         tf.function(lambda x: x)(X)
         self.assertNotEmpty(calls)
 

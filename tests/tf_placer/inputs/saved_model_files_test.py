@@ -43,14 +43,14 @@ class SavedModelFilesTest(tf.test.TestCase):
         self.directory = self.create_tempdir().full_path
         self.new = os.path.join(self.directory, "new")
 
-    def changed(self):
+    def change_device(self):
         saved_model = read_saved_model(self.original)
         saved_model.meta_graphs[0].graph_def.node[0].device = "/device:CPU:0"
         return saved_model
 
     def test_everything_but_the_graphs_is_as_it_was(self):
         before = files(self.original)
-        saved_model = self.changed()
+        saved_model = self.change_device()
         write_saved_model(self.new, saved_model, self.original)
         os.mkdir(f"{self.new}_links")
         link_saved_model(f"{self.new}_links", saved_model, self.original)
@@ -97,10 +97,10 @@ class SavedModelFilesTest(tf.test.TestCase):
             with self.assertRaisesRegex(GraphError, message):
                 check_new_directory(path, self.original)
             with self.assertRaisesRegex(GraphError, message):
-                write_saved_model(path, self.changed(), self.original)
+                write_saved_model(path, self.change_device(), self.original)
         self.assertEqual((files(self.directory), files(self.original)), before)
         os.mkdir(self.new)
-        write_saved_model(self.new, self.changed(), self.original)
+        write_saved_model(self.new, self.change_device(), self.original)
         self.assertTrue(is_saved_model(self.new), "an empty directory is as good as none")
 
     def test_what_cannot_be_written_whole_is_not_left_behind(self):
@@ -109,7 +109,7 @@ class SavedModelFilesTest(tf.test.TestCase):
             mock.patch.object(os, "rename", side_effect=full),
             self.assertRaisesRegex(GraphError, "cannot write the SavedModel .*new': .*No space"),
         ):
-            write_saved_model(self.new, self.changed(), self.original)
+            write_saved_model(self.new, self.change_device(), self.original)
         self.assertEmpty(os.listdir(self.directory))
 
     def test_what_is_no_saved_model_is_named(self):

@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 from absl.testing import absltest
+
 from tf_placer.scripts.after_import import run_after_import
 
 

@@ -77,7 +77,7 @@ class Batches(keras.utils.Sequence):
         self.taken.append("end")
 
 
-def generated(taken: list[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def generate(taken: list[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for i in range(9):  # Keras asks early, and for all.
         taken.append(i)
         noise = np.float32(np.random.normal() + random.random())
@@ -100,7 +100,7 @@ DATA: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
         "x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(8),
         "steps_per_epoch": 2,
     },
-    "a generator": lambda taken: {"x": generated(taken), "steps_per_epoch": 3},
+    "a generator": lambda taken: {"x": generate(taken), "steps_per_epoch": 3},
     "a sequence": lambda taken: {"x": Batches(taken), "shuffle": False},
 }
 

@@ -45,7 +45,7 @@ def no_look(look: Any) -> None:
     raise AssertionError("the data is the script's")
 
 
-def compiled(model_class: type[tf.keras.Model]) -> tf.keras.Model:
+def make_model(model_class: type[tf.keras.Model]) -> tf.keras.Model:
     """Makes a model with a training step of its own, the same each time."""
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
@@ -406,9 +406,9 @@ class KeptStepsTest(tf.test.TestCase):
         names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
         batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
         with self.assertRaises(BeginAgainError):
-            self.seeker.before_training(compiled(Ordered), look_at(batch))
+            self.seeker.before_training(make_model(Ordered), look_at(batch))
         self.place()
-        self.placer().before_training(compiled(Ordered), no_look)(batch)
+        self.placer().before_training(make_model(Ordered), no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
     def test_a_batch_may_have_sparse_and_ragged_tensors(self):
@@ -429,9 +429,9 @@ class KeptStepsTest(tf.test.TestCase):
             tf.constant([["a"], ["b"]]),
         )
         with self.assertRaises(BeginAgainError):
-            self.seeker.before_training(compiled(Sums), look_at(batch))
+            self.seeker.before_training(make_model(Sums), look_at(batch))
         self.place()
-        model = compiled(Sums)
+        model = make_model(Sums)
         self.placer().before_training(model, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
@@ -456,9 +456,9 @@ class KeptStepsTest(tf.test.TestCase):
         for batch in (diagonal, Pair([2.0, 1.0], 9.0)):
             self.setUp()
             with self.assertRaises(BeginAgainError):
-                self.seeker.before_training(compiled(Sums), look_at(batch))
+                self.seeker.before_training(make_model(Sums), look_at(batch))
             self.place()
-            model = compiled(Sums)
+            model = make_model(Sums)
             self.placer().before_training(model, no_look)(batch)
             self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
             expected = sum(float(np.sum(p)) for p in tf.nest.flatten(batch, expand_composites=True))
@@ -486,9 +486,9 @@ class KeptStepsTest(tf.test.TestCase):
         data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
         batch = tf.ones([4, 3])
         with self.assertRaises(BeginAgainError):
-            self.seeker.before_training(compiled(Pair), look_at(batch))
+            self.seeker.before_training(make_model(Pair), look_at(batch))
         self.place()
-        plain, placed, placer = compiled(Pair), compiled(Pair), self.placer()
+        plain, placed, placer = make_model(Pair), make_model(Pair), self.placer()
         placer.before_training(placed, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         said = len(self.said)
@@ -511,14 +511,14 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertFalse(self.directory.has_request)
 
     def test_a_model_is_looked_at_only_if_that_may_find_a_step(self):
-        def compiled_model(**options: Any) -> tf.keras.Model:
+        def compile_model(**options: Any) -> tf.keras.Model:
             model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2)])
             model.compile("sgd", "mse", **options)
             return model
 
         for options in ({"jit_compile": True}, {"run_eagerly": True}):
             self.setUp()
-            model = compiled_model(**options)
+            model = compile_model(**options)
             self.assertIsNone(self.seeker.before_training(model, no_look))
             self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs")
             self.assertTrue(self.seeker.is_explained)
@@ -528,7 +528,7 @@ class KeptStepsTest(tf.test.TestCase):
             raise GraphError("no first batch could be taken: the data is empty")
 
         with self.assertRaises(BeginPlainlyError):
-            self.seeker.before_training(compiled_model(jit_compile=False), look_in_vain)
+            self.seeker.before_training(compile_model(jit_compile=False), look_in_vain)
         self.assertRegex(self.said[-1], "runs unchanged: no first batch could be taken")
         self.assertFalse(self.directory.has_request)
 

@@ -145,7 +145,7 @@ class FunctionStepTest(tf.test.TestCase):
                 self.weights.assign_sub(total)
                 total.assign(tf.zeros([3, 2]))
 
-        def nested(x: tf.Tensor) -> None:
+        def nest_conditionals(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             if count > 1:
                 if count > 2:
@@ -154,7 +154,7 @@ class FunctionStepTest(tf.test.TestCase):
 
         update = tf.function(lambda gradient: self.weights.assign_sub(gradient))
 
-        def called(x: tf.Tensor) -> None:
+        def call_update(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             if count > 1:
                 update(gradient)
@@ -164,12 +164,12 @@ class FunctionStepTest(tf.test.TestCase):
             update = [lambda: 0.0, lambda: self.weights.assign_sub(gradient)[0, 0], lambda: 1.0]
             return tf.switch_case(count.value(), update)
 
-        def repeated(x: tf.Tensor) -> None:
+        def repeat_update(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             for _ in tf.range(3):
                 self.weights.assign_sub(gradient)
 
-        for step in (accumulate, nested, called, one_of_three, repeated):
+        for step in (accumulate, nest_conditionals, call_update, one_of_three, repeat_update):
             self.assertTrue(self.trains(step), step.__name__)
 
     @unittest.skipIf(tf.keras.__version__ < "3", "Keras 2 updates by operations of optimizers")
