@@ -101,7 +101,7 @@ class ManualTest(absltest.TestCase):
             "python -m tf_placer placers --markdown >docs/settings.md",
         )
 
-    def test_what_programs_read_is_explained(self):
+    def test_explains_all_json_entries(self):
         page = (ROOT / "docs" / "programs.md").read_text() + (
             ROOT / "docs" / "files_and_logs.md"
         ).read_text()

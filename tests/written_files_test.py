@@ -134,7 +134,7 @@ class WrittenFilesTest(absltest.TestCase):
         }
         self.assert_listed(command, names)
 
-    def test_what_is_not_in_the_list_is_found(self):
+    def test_finds_unlisted_files(self):
         run = self.directory / "run"
         for name, expected in (
             ("run/trials.jsonl", True),

@@ -45,13 +45,13 @@ class InterpreterTest(absltest.TestCase):
             with self.subTest(own), mock.patch.object(sys, "executable", own):
                 self.assertEqual(version_of(find_interpreter()), expected)
 
-    def test_what_multiprocessing_is_told_counts_first(self):
+    def test_multiprocessing_executable_has_priority(self):
         link = pathlib.Path(self.create_tempdir().full_path, "my_python")
         link.symlink_to(sys.executable)
         multiprocessing.set_executable(os.fspath(link))
         self.assertEqual(find_interpreter(), str(link))
 
-    def test_where_there_is_none_the_sentence_says_what_to_do(self):
+    def test_names_the_remedy_if_there_is_no_interpreter(self):
         with (
             mock.patch.multiple(
                 sys, executable=None, _base_executable=None, exec_prefix="/no", base_exec_prefix=""
@@ -70,16 +70,16 @@ class PythonEnvironmentTest(absltest.TestCase):
         with mock.patch.object(sys, "path", list(entries)):
             return build_python_environment({})["PYTHONPATH"].split(os.pathsep)
 
-    def test_what_python_imports_from_nowhere_else_is_left_out(self):
+    def test_omits_path_entries_that_are_no_strings(self):
         self.assertEqual(self.paths("/a", pathlib.Path("/b"), b"/c", None, "/d"), ["/a", "/d"])
 
-    def test_a_path_with_the_separator_is_not_two_others(self):
+    def test_omits_paths_with_the_separator(self):
         self.assertEqual(self.paths("/a:/b", "/c"), ["/c"])
 
     def test_relative_paths_stay_what_they_are_here(self):
         self.assertEqual(self.paths("", "x"), [os.getcwd(), os.path.join(os.getcwd(), "x")])
 
-    def test_in_a_deleted_directory_there_is_nothing_to_import(self):
+    def test_omits_relative_paths_in_a_deleted_directory(self):
         self.addCleanup(os.chdir, os.getcwd())
         gone = self.create_tempdir("gone").full_path
         os.chdir(gone)
@@ -103,12 +103,12 @@ class PythonEnvironmentTest(absltest.TestCase):
 
 
 class CommandLineTest(absltest.TestCase):
-    def test_a_shell_reads_it(self):
+    def test_quotes_arguments_for_a_shell(self):
         with mock.patch.object(sys, "argv", ["train.py", "two words"]):
             self.assertEqual(format_command_line(), "train.py 'two words'")
             self.assertEqual(format_command_line("tf_placer"), "tf_placer 'two words'")
 
-    def test_what_is_not_utf8_is_shown_by_its_number(self):
+    def test_escapes_invalid_utf8(self):
         with mock.patch.object(sys, "argv", [os.fsdecode(b"caf\xe9"), "cafe"]):
             self.assertEqual(format_command_line(), r"'caf\udce9' cafe")
 

@@ -94,7 +94,7 @@ class ProcessTemplateTest(absltest.TestCase):
         self.assertNotEqual(its_own, outside)
         self.assertEqual(self.answer(self.child(server))["network"], outside)
 
-    def test_a_template_that_is_closed_or_killed_takes_its_processes_with_it(self):
+    def test_closing_or_killing_the_server_ends_its_processes(self):
         for end in (
             lambda server: server.close(),
             lambda server: os.kill(server._process.pid, signal.SIGKILL),
@@ -116,7 +116,7 @@ class ProcessTemplateTest(absltest.TestCase):
                 await_message(late, (), time.monotonic() + 60)
             self.assertEqual(late.pid, -1)
 
-    def test_a_template_that_is_stopped_goes_on_when_it_is_needed_and_when_it_is_left(self):
+    def test_a_stopped_server_resumes_on_a_request_and_at_the_end(self):
         server = self.server()
         self.answer(self.child(server))
         os.kill(server._process.pid, signal.SIGSTOP)
@@ -126,7 +126,7 @@ class ProcessTemplateTest(absltest.TestCase):
         server._line.close()
         self.assertEqual(server._process.wait(60), 0)
 
-    def test_a_process_that_a_stopped_template_has_yet_to_make_is_taken_for_hung(self):
+    def test_a_process_pending_on_a_stopped_server_counts_as_hung(self):
         (self.directory / "slow_for_test.py").write_text("import time; time.sleep(60)")
         server = self.server("slow_for_test")
         child = self.child(server)
@@ -139,7 +139,7 @@ class ProcessTemplateTest(absltest.TestCase):
         server.close()
         self.assertFalse(child.is_stopped())
 
-    def test_a_template_that_cannot_import_makes_no_process_and_says_why(self):
+    def test_a_server_with_a_failed_import_logs_the_reason(self):
         child = self.child(self.server("no_such_module_for_test"))
         with self.assertRaises(ChildDied):
             await_message(child, (), time.monotonic() + 60)

@@ -127,7 +127,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaises(ChildTimeout):
             child.send({"do": "echo", "value": "x" * 10_000_000}, time.monotonic() + 0.2)
 
-    def test_an_exit_says_its_code_and_the_last_words(self):
+    def test_an_exit_reports_its_code_and_the_end_of_the_log(self):
         child = self.start()
         await_message(child, (), _soon())
         child.send({"do": "exit"}, _soon())
@@ -168,7 +168,7 @@ class ChildProcessTest(absltest.TestCase):
         other.stop()
         self.assertFalse(_is_running(other.pid))
 
-    def test_a_child_that_goes_on_has_not_hung(self):
+    def test_a_resumed_child_does_not_count_as_hung(self):
         child = self.start()
         await_message(child, (), _soon())
         self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.001))
@@ -178,7 +178,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaises(ChildTimeout):
             await_message(child, (), time.monotonic() + 0.1)
 
-    def test_a_command_lets_a_stopped_child_go_on(self):
+    def test_a_command_resumes_a_stopped_child(self):
         child = self.start()
         await_message(child, (), _soon())
         os.kill(child.pid, signal.SIGSTOP)
@@ -195,7 +195,7 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (), _soon())
         self.assertEqual(child.log_tail(), "the last word")
 
-    def test_the_last_words_are_not_the_addresses_of_a_stack(self):
+    def test_the_log_tail_omits_stack_traces(self):
         child = self.start()
         await_message(child, (), _soon())
         addresses = "    @     0x7f8cf5ae74e5  tensorflow::CreateGrpcWorkerEnv()\n" * 40
@@ -214,7 +214,7 @@ class ChildProcessTest(absltest.TestCase):
         self.assertFalse(_is_running(child.pid))
         child.stop()
 
-    def test_half_a_command_behind_which_the_line_ends_ends_the_child(self):
+    def test_an_incomplete_command_at_the_end_of_input_ends_the_child(self):
         child = self.start()
         await_message(child, (), _soon())
         os.write(child._commands, b'{"do": "ec')
@@ -224,7 +224,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
-    def test_a_child_of_an_odd_process_starts_as_any_other(self):
+    def test_starts_with_unusual_interpreter_settings(self):
         gone = self.create_tempdir("gone").full_path
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(gone)
@@ -288,7 +288,7 @@ class ChildProcessTest(absltest.TestCase):
     def test_a_child_does_not_outlive_a_killed_parent(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=False)
 
-    def test_nor_does_one_that_is_stopped(self):
+    def test_a_stopped_child_does_not_outlive_a_killed_parent(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=True)
 
 

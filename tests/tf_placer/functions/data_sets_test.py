@@ -31,7 +31,7 @@ class DataSetsTest(tf.test.TestCase):
         assignment = dict.fromkeys(step.source.op_graph.names, device)
         return PlacedStep(step, MACHINE, Placement("", DEVICES, assignment))
 
-    def test_a_step_is_refused_whose_variable_a_data_set_uses(self):
+    def test_refuses_steps_whose_variables_a_data_set_uses(self):
         def positive(number):
             del number
             return NUMBERS.filter(lambda n: self.weight > 0.0)
@@ -47,7 +47,7 @@ class DataSetsTest(tf.test.TestCase):
         self.assertIsNotNone(self.place(DEVICES[0]).function, "the variable does not move")
         del used
 
-    def test_data_sets_from_afterwards_and_those_that_are_gone_are_no_matter(self):
+    def test_accepts_later_and_deleted_data_sets(self):
         gone = [iter(NUMBERS.map(self.scale))]
         gone.append(gone)  # It is there until garbage is collected.
         del gone
@@ -60,7 +60,7 @@ class DataSetsTest(tf.test.TestCase):
         self.assertAllEqual([float(each) for each in scaled], [0.0, 3.0, 6.0])
         self.assertAllEqual([float(each) for each in others], [0.0, 2.0, 4.0])
 
-    def test_what_data_sets_assign_must_not_be_lost_by_connecting(self):
+    def test_refuses_to_connect_if_a_data_set_assigns(self):
         check_before_connection()
 
         def count(number):

@@ -84,7 +84,7 @@ class KerasModelTest(tf.test.TestCase):
         self.assertTrue(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
-    def test_nothing_hands_on_all_gradients_at_once(self):
+    def test_no_operation_passes_all_gradients_through(self):
         types = {
             node.op for node in trace_step(two_towers(recurrent=True), BATCH).source.graph_def.node
         }
@@ -119,7 +119,7 @@ class KerasModelTest(tf.test.TestCase):
             saved[name] = {each for each in names if "train" in each}
         self.assertEqual(saved["placed"], saved["original"])
 
-    def test_another_model_that_is_built_alike_can_be_placed_whatever_its_names(self):
+    def test_places_another_model_of_the_same_architecture(self):
         traced = trace_step(two_towers(), BATCH)
         [placement] = random_placements(traced.source, 1)
         step = PlacedStep(traced, MACHINE, placement)
@@ -133,7 +133,7 @@ class KerasModelTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(two_towers(optimizer="sgd"))
 
-    def test_autograph_converts_what_keras_2_has_it_convert(self):
+    def test_autograph_converts_the_same_as_in_keras_2(self):
         """Keras 2 converts layers unless AutoGraph is disabled."""
         autograph = tf.__internal__.autograph
 

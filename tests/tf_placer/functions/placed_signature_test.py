@@ -150,7 +150,7 @@ class PlacedSignatureTest(tf.test.TestCase):
             [step] = place(path, "words", words=words)
             self.assertAllEqual(step.function(words=tf.constant(words))["numbers"], numbers)
 
-    def test_without_a_placement_it_is_as_it_came(self):
+    def test_without_a_placement_nothing_changes(self):
         given = read_graph(self.functions)
         step = PlacedSignature(given.signature, MACHINE)
         step.save(self.new)

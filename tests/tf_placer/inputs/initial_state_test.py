@@ -49,9 +49,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             return session.run(fetch)
 
     @parameterized.product(use_resource=(False, True), is_live=(False, True), parts=(1, 2))
-    def test_init_from_checkpoint_decides_what_variables_begin_with(
-        self, use_resource, is_live, parts
-    ):
+    def test_init_from_checkpoint_sets_initial_values(self, use_resource, is_live, parts):
         path = os.path.join(self.get_temp_dir(), f"checkpoint_{use_resource}_{parts}")
 
         def net(scope: str, value: float) -> None:

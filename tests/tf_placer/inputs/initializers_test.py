@@ -85,7 +85,7 @@ class FindInitializersTest(tf.test.TestCase):
         self.assertEqual(find(graph, ["y"]), names[:1])
         self.assertEqual(find(graph, ["y"], tuple(names[1:])), names[1:])
 
-    def test_what_a_step_assigns_in_a_v1_conditional_or_loop_is_no_initializer(self):
+    def test_assignments_in_v1_conditionals_and_loops_are_no_initializers(self):
         for use_resource in (False, True):
             for name, build in (("cond", _assigns_in_cond), ("loop", _assigns_in_loop)):
                 with new_graph() as graph, control_flow(v2=False):
@@ -94,7 +94,7 @@ class FindInitializersTest(tf.test.TestCase):
                 self.assertEqual(find(graph, ["y"]), ["v/Assign"], name)
                 self.assertEqual(find(graph, ["y"], ("v/Assign",)), ["v/Assign"], name)
 
-    def test_what_an_initializer_reads_is_initialized_too(self):
+    def test_initializes_variables_that_initializers_read(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", [2], use_resource=False)
             second = tf1.get_variable(
@@ -103,7 +103,7 @@ class FindInitializersTest(tf.test.TestCase):
             tf.identity(second, name="y")
         self.assertEqual(find(graph, ["y"]), ["second/Assign", "first/Assign"])
 
-    def test_what_initializers_need_is_initialized_too(self):
+    def test_initializes_state_that_initializers_need(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", initializer=1.0, use_resource=True)
             tf1.get_variable("second", initializer=2.0 * first, use_resource=True)

@@ -28,7 +28,7 @@ class MessageTextTest(tf.test.TestCase):
             with self.assertRaisesRegex(ValueError, "^it is nested too deeply$"):
                 parse_message_text(nest(depth), _GraphDef)
 
-    def test_what_is_no_text_is_said_to_be_none(self):
+    def test_refuses_invalid_utf8(self):
         text = nest(0)
         for content in (text[:3] + b"\xff", text.decode().encode("utf-16"), b"node\xed\xa0\x80"):
             with self.assertRaisesRegex(ValueError, r"^it is not text in UTF-8, from byte \d on$"):

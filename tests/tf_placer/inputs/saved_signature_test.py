@@ -152,7 +152,7 @@ class SavedSignatureTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
             read_signature(path).bind_example(np.ones(2))
 
-    def test_variables_that_are_not_there_are_said(self):
+    def test_reports_missing_variables(self):
         path = os.path.join(self.create_tempdir().full_path, "without")
         shutil.copytree(self.functions, path)
         shutil.rmtree(os.path.join(path, "variables"))
@@ -210,20 +210,20 @@ class DamagedTest(tf.test.TestCase, parameterized.TestCase):
         self.assert_refused("lacks its file '.*assets/vocabulary.txt'")
 
     @parameterized.parameters("variables.index", "variables.data-00000-of-00001")
-    def test_variables_that_are_cut_short_are_said(self, name):
+    def test_reports_truncated_variables(self, name):
         path = self.directory / "variables" / name
         path.write_bytes(path.read_bytes()[:7])
         self.assert_refused("cannot read the variables of .*: (not an|file is too|Read less)")
 
     @parameterized.parameters([[9999]], [[-1]], [[1] * 50])
-    def test_objects_that_are_not_there_are_said(self, bound):
+    def test_reports_missing_objects(self, bound):
         saved_model = read_saved_model(self.directory)
         for function in saved_model.meta_graphs[0].object_graph_def.concrete_functions.values():
             function.bound_inputs[:] = bound
         (self.directory / "saved_model.pb").write_bytes(saved_model.SerializeToString())
         self.assert_refused("is damaged: its objects do not have what '__inference_signature_wrap")
 
-    def test_tensors_and_functions_that_are_not_there_are_named(self):
+    def test_names_missing_tensors_and_functions(self):
         def lose_result(meta_graph):
             meta_graph.signature_def["serving_default"].outputs["sum"].name = ""
 

@@ -21,7 +21,7 @@ class Squared:
 
 
 class SessionArgumentsTest(tf.test.TestCase):
-    def test_what_is_nested_too_deeply_or_large_is_told_in_one_sentence(self):
+    def test_errors_for_deep_or_large_values_are_short(self):
         itself: list = []
         itself.append(itself)
         deep: list = []
@@ -33,7 +33,7 @@ class SessionArgumentsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "^a value of type set is neither"):
             list_names([set(range(1000))])
 
-    def test_nothing_is_lost_in_any_nesting(self):
+    def test_flattens_any_nesting(self):
         Pair = collections.namedtuple("Pair", ["first", "second"])
         with new_graph():
             a, b = (tf.constant(1.0, name=name) for name in "ab")
@@ -53,7 +53,7 @@ class SessionArgumentsTest(tf.test.TestCase):
             with self.assertRaisesRegex(GraphError, "is neither an operation, a tensor nor"):
                 list_names(items)
 
-    def test_what_users_have_registered_is_taken_apart(self):
+    def test_splits_registered_types(self):
         from tensorflow.python.client import session
 
         session.register_session_run_conversion_functions(

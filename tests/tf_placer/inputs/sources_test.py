@@ -45,7 +45,7 @@ def meta_graph(graph: tf.Graph) -> tf1.MetaGraphDef:
 
 class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_a_step_of_any_graph_runs_with_what_was_found(self, factory):
+    def test_runs_steps_of_all_kinds_of_graphs(self, factory):
         given = graphs.FACTORIES[factory]()
         for form in (given.graph, given.graph.as_graph_def()):
             # An empty sentence, which would be made up, has no words.
@@ -117,7 +117,7 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
                 session.run(list(source.step.initializers))
                 self.assertAllEqual(session.run(source.step.fetches[0]), [1.0, 1.0])
 
-    def test_any_tensor_can_be_fed_and_cuts_off_what_makes_it(self):
+    def test_feeding_a_tensor_excludes_its_producers(self):
         graph, _ = build_training()
         self.assertIn("x:0", read_source(graph, "loss").step.feeds)
         source = read_source(graph, "loss", {"MatMul:0": np.ones([4, 2])})
@@ -134,7 +134,7 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
         self.assertNotIn("_class", source.graph_def.node[source.op_graph.index["x"]].attr)
         self.assertIn("_class", node.attr)
 
-    def test_what_cannot_be_used_is_named(self):
+    def test_names_invalid_arguments(self):
         graph, _ = build_training()
         graph_def = graph.as_graph_def()
         for arguments, message in (

@@ -135,7 +135,7 @@ class PlacingTest(tf.test.TestCase):
             self.assertEqual(devices["more"], _CPU[0])
         self.assertLen(self.lines(), 1)
 
-    def test_tensorflow_refuses_what_cannot_be(self):
+    def test_tensorflow_refuses_impossible_placements(self):
         nowhere = "/job:localhost/replica:0/task:0/device:CPU:7"
         for assignment, error in (
             ({**_PRODUCTS, "first": nowhere}, "Cannot assign a device for operation first.*CPU:7"),

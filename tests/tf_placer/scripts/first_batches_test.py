@@ -132,21 +132,21 @@ class FirstBatchTest(tf.test.TestCase):
         weights = [each.tolist() for each in model.get_weights()]
         return [history, notes.told, taken, model.traced, states, weights]
 
-    def test_a_training_that_hands_over_its_first_batch_goes_on_as_if_it_had_not(self):
+    def test_intercepting_the_first_batch_does_not_change_training(self):
         for kind in DATA:
             with self.subTest(kind):
                 batches: list[Any] = []
                 self.assertEqual(self.fit(kind, batches.append), self.fit(kind))
                 self.assertLen(batches, 1)
 
-    def test_several_steps_of_one_execution_are_handed_back(self):
+    def test_intercepting_keeps_all_steps_of_an_execution(self):
         batches: list[Any] = []
         kind = "a data set that ends in the midst of an epoch"
         seen = self.fit(kind, batches.append, steps_per_execution=2)
         self.assertEqual(seen, self.fit(kind, steps_per_execution=2))
         self.assertLen(batches, 1)
 
-    def test_a_training_on_one_batch_hands_it_over(self):
+    def test_intercepts_train_on_batch(self):
         results, batches = [], []
         for take in (batches.append, None):
             model = self.make()
@@ -159,7 +159,7 @@ class FirstBatchTest(tf.test.TestCase):
         self.assertEqual(results[:2], results[2:])
         self.assertAllEqual(batches[1][0], X)
 
-    def test_the_step_may_be_exchanged_as_the_first_batch_comes(self):
+    def test_the_callback_can_replace_the_step(self):
         model, notes = self.make(), Notes()
 
         def exchange(batch: Any) -> None:
@@ -180,7 +180,7 @@ class FirstBatchTest(tf.test.TestCase):
             model.fit(X, Y[:3])
         self.assertNotIn("make_train_function", vars(model))
 
-    def test_to_look_calls_no_callback_and_trains_nothing(self):
+    def test_capturing_calls_no_callback_and_trains_nothing(self):
         for kind in ("arrays that are shuffled", "a generator"):
             model, notes = self.make(), Notes()
             model.build((None, 3))
@@ -191,13 +191,13 @@ class FirstBatchTest(tf.test.TestCase):
             self.assertEqual((notes.told, model.traced), ([], []))
             self.assertAllEqual(model.get_weights(), weights)
 
-    def test_a_file_of_a_cache_is_free_again(self):
+    def test_capturing_releases_cache_files(self):
         path = os.path.join(self.create_tempdir().full_path, "cache")
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).cache(path)
         capture_first_batch(self.make(), keras.Model.fit, (data,), {}, lambda batch: None)
         self.make().fit(data, verbose=0)
 
-    def test_what_goes_wrong_is_named(self):
+    def test_reports_errors(self):
         def wrong() -> Iterator[Any]:
             raise KeyError("no such file")
             yield X, Y

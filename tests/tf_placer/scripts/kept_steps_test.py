@@ -202,7 +202,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertLen({each.op.device for each in variables}, 2)
         self.assertLen(self.said, 2)
 
-    def test_a_placement_that_fits_no_more_leaves_what_is_new_as_it_came(self):
+    def test_a_placement_that_no_longer_fits_is_not_applied_to_new_operations(self):
         path = self.path / "elsewhere.json"
         first, second = DEVICES
         assignment = {"x": first, "y": second, "weights": second, "weights/Assign": first}
@@ -221,7 +221,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(self.said[1], "^the new operations .* are not placed: .*'weights/")
         self.assertLen(self.said, 2)
 
-    def test_what_a_step_fetches_may_come_after_the_initializers_but_not_what_trains(self):
+    def test_only_non_training_fetches_may_be_added_after_the_initializers(self):
         config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         values = {"x:0": np.ones([4, 3], np.float32)}
 
@@ -368,7 +368,7 @@ class KeptStepsTest(tf.test.TestCase):
         for line in self.said[1:]:
             self.assertRegex(line, r"^placed \d+ operations of the training step")
 
-    def test_models_that_are_built_by_their_data_are_built_by_no_other(self):
+    def test_builds_models_from_their_first_batch(self):
         def make() -> tf.keras.Model:
             tf.keras.backend.clear_session()
             tf.keras.utils.set_random_seed(1)
@@ -497,7 +497,7 @@ class KeptStepsTest(tf.test.TestCase):
         histories = [model.fit(data, verbose=0, epochs=2).history for model in (plain, placed)]
         self.assertAllClose(*histories)
 
-    def test_what_cannot_be_placed_is_said_once_and_runs_as_it_came(self):
+    def test_reports_once_a_step_that_cannot_be_placed(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
 
         @tf.function(jit_compile=True)
@@ -510,7 +510,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(line, "^the training step cannot be placed, and runs unchanged: .*XLA")
         self.assertFalse(self.directory.has_request)
 
-    def test_a_model_is_looked_at_only_if_that_may_find_a_step(self):
+    def test_captures_no_batch_for_models_that_cannot_be_placed(self):
         def compile_model(**options: Any) -> tf.keras.Model:
             model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2)])
             model.compile("sgd", "mse", **options)
@@ -532,7 +532,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(self.said[-1], "runs unchanged: no first batch could be taken")
         self.assertFalse(self.directory.has_request)
 
-    def test_a_step_on_devices_that_the_machine_has_not_runs_as_it_came(self):
+    def test_does_not_place_steps_with_unknown_devices(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
 
         @tf.function

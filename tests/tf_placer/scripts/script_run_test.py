@@ -240,7 +240,7 @@ class ScriptRunTest(tf.test.TestCase):
             self.assertEqual((code, output), (0, expected), errors)
             self.assertIn("nothing faster; a --search_secs of more than 25 resumes it", errors)
 
-    def test_callbacks_act_as_without_us(self):
+    def test_callbacks_act_as_without_tf_placer(self):
         script = """
             import sys
             import keras
@@ -288,7 +288,7 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertAllClose([rate for _, rate, _ in as_it_came], [0.05, 0.025, 0.0125])
         self.assertAllClose(placed, as_it_came, rtol=1e-5)
 
-    def test_what_is_not_there_is_named(self):
+    def test_names_missing_files(self):
         script = self.directory / "train.py"
         script.write_text("print(1)")
         for option, message in (

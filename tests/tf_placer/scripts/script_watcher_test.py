@@ -16,7 +16,7 @@ class ScriptWatcherTest(absltest.TestCase):
         self.other, self.said = mock.Mock(is_explained=False, may_have_broken=True), []
         self.watcher = ScriptWatcher(lambda: self.other, self.said.append)
 
-    def test_it_passes_on_what_it_is_told(self):
+    def test_forwards_events(self):
         self.assertFalse(self.watcher.may_have_broken)  # Nothing was watched yet.
         placed = self.watcher.before_function_call("function", (1,), {"b": 2})
         self.assertIs(placed, self.other.before_function_call.return_value)
@@ -24,7 +24,7 @@ class ScriptWatcherTest(absltest.TestCase):
         self.assertTrue(self.watcher.may_have_broken)
         self.assertFalse(self.watcher.is_explained)
 
-    def test_an_error_is_said_once_and_ends_the_watching(self):
+    def test_reports_the_first_error_and_stops(self):
         self.other.before_training.side_effect = KeyError("node")
         for _ in range(2):
             self.watcher.before_training("model", None)
@@ -34,7 +34,7 @@ class ScriptWatcherTest(absltest.TestCase):
         self.other.before_function_call.assert_not_called()
         self.assertTrue(self.watcher.is_explained)
 
-    def test_what_cannot_be_made_is_an_error_of_it(self):
+    def test_reports_an_error_of_the_constructor(self):
         watcher = ScriptWatcher(mock.Mock(side_effect=OSError("no memory")), self.said.append)
         watcher.before_graph_extension("session")
         self.assertIn("OSError: no memory", self.said[0])

@@ -21,7 +21,7 @@ _HERE, _LOCAL = Machine("attached", "attached", _DEVICES), Machine("local:2", "l
 
 
 class SentGraphsTest(tf.test.TestCase):
-    def test_open_sessions_count_as_often_as_something_is_new(self):
+    def test_counts_every_extension_of_open_sessions(self):
         sent = SentGraphs()
         with new_graph() as graph:
             tf.constant(1.0)
@@ -50,7 +50,7 @@ class SentGraphsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "ran 'kept.*' before 'y' was in the graph"):
             check_sent_at_once(graph, [y.name], [first + 2], _LOCAL)
 
-    def test_a_graph_that_calls_python_anywhere_stays(self):
+    def test_refuses_graphs_with_python_calls(self):
         with new_graph() as graph:
             data = tf.data.Dataset.range(3)
             data.map(lambda i: tf.numpy_function(lambda v: v, [i], tf.int64))

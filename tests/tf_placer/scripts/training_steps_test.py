@@ -37,7 +37,7 @@ class SessionStepTest(tf.test.TestCase):
             self.assertTrue(self.trains(self.loss, train))
         self.assertFalse(self.trains(self.loss))
 
-    def test_assignments_of_ones_own_train(self):
+    def test_plain_assignments_train(self):
         gradients = tf.gradients(self.loss, self.variables)
         for variable, gradient in zip(self.variables, gradients, strict=True):
             self.assertTrue(self.trains(tf1.assign(variable, variable - 0.1 * gradient)))
@@ -229,7 +229,7 @@ class FunctionStepTest(tf.test.TestCase):
         self.assertFalse(self.trains(lambda x: count.assign_add(1.0)))
         self.assertFalse(self.trains(lambda x: total.assign_add(tf.reduce_sum(x @ self.weights))))
 
-    def test_what_is_no_training_is_none_in_a_conditional_or_a_called_function(self):
+    def test_conditionals_and_calls_without_training_do_not_train(self):
         count = tf.Variable(0, trainable=False)
         total = tf.Variable(0.0, trainable=False)
         average, seen = (tf.Variable(tf.ones([3, 2])) for _ in range(2))
