@@ -19,8 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("graph_passes", "tf_placer", "examples", "benchmarks")
 TENSORFLOW = "//:expect_tensorflow_installed"
 
-# Every module lies in one of these rooms, and needs modules of its own room and of those above it,
-# however indirectly. A name stands for all modules below it.
+# Every module lies in one of these rooms, and depends only on modules of its own room and of those
+# above it, directly or indirectly. A name stands for all modules below it.
 LAYERS = (
     ("graph_passes",),
     (
@@ -58,8 +58,8 @@ LAYERS = (
 # The face of the package is in no room: it imports nothing before it is asked for a name.
 FACE = "tf_placer"
 _DOTTED_NAME = rf"({'|'.join(PACKAGES)})(\.\w+)+"
-# What heuristics and learned placers see: groups, measurements and, where costs are known, the
-# problem; nothing that runs it.
+# The modules that heuristics and learned placers may import: groups, measurements and problems, but
+# nothing that runs steps.
 SEEN_BY_PLACERS = (
     "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
@@ -74,10 +74,10 @@ SEEN_BY_PLACERS = (
     "tf_placer.problem",
     "tf_placer.scratch",
 )
-# Those that search in simulation themselves.
+# Placers that search in simulation.
 SIMULATING = ("tf_placer.placers.auto", "tf_placer.placers.learned.pretraining")
-# What both sides of an interface share is light, and so is what works on problems: it needs no
-# TensorFlow, however indirectly.
+# Interfaces and modules that work on problems must not need TensorFlow, directly or indirectly,
+# because importing it is slow.
 WITHOUT_TENSORFLOW = (
     "benchmarks.problems.experts",
     "benchmarks.models.catalog",
@@ -134,7 +134,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.simulation",
     "tf_placer.text",
 )
-# The only module that imports Ray, but for a test that kills nodes.
+# The only module that imports Ray, except for a test that kills nodes.
 RAY = "tf_placer.search.distributed.ray_fleet"
 GRAPH_PASSES_MAY_IMPORT = {
     "absl",
@@ -163,7 +163,7 @@ class Module:
 
     @property
     def has_code(self) -> bool:
-        """Whether there is more than a docstring."""
+        """True if the file has more than a docstring."""
         return any(
             not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
             for node in self.tree.body
@@ -244,10 +244,10 @@ class _WithoutTypeChecking(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def imported_names(
+def find_imports(
     module: Module, modules: Mapping[str, Module], *, for_types: bool = True
 ) -> set[str]:
-    """Full names of everything a module imports, at its top or later.
+    """Finds the full names of everything that a module imports, at its top or later.
 
     `from a import b` is an import of a.b where that is a module of this project.
 
@@ -318,10 +318,10 @@ class ArchitectureTest(absltest.TestCase):
         cls.modules = read_modules()
         cls.targets = read_targets()
         cls.mentions = {
-            name: imported_names(module, cls.modules) for name, module in cls.modules.items()
+            name: find_imports(module, cls.modules) for name, module in cls.modules.items()
         }
         cls.imports = {
-            name: imported_names(module, cls.modules, for_types=False)
+            name: find_imports(module, cls.modules, for_types=False)
             for name, module in cls.modules.items()
         }
 

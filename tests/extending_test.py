@@ -89,7 +89,7 @@ class ExtendingTest(absltest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
         self.assertGreater(int(re.search(r"Ran (\d+) tests", done.stderr)[1]), 20)
 
-    def test_a_change_where_the_text_is_not_is_an_error(self):
+    def test_a_change_of_missing_text_is_an_error(self):
         (self.root / "a.py").write_text("x = 1\n")
         page = "In `a.py`, after `y`:\n\n    y = 2\n"
         with self.assertRaisesRegex(ValueError, "a.py has 'y' 0 times"):

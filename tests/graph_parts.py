@@ -1,4 +1,4 @@
-"""What the test graphs are made of."""
+"""The building blocks of the test graphs."""
 
 from __future__ import annotations
 

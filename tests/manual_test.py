@@ -43,7 +43,7 @@ def entries(value: object) -> set[str]:
         return set().union(*map(entries, value))
     if not isinstance(value, dict):
         return set()
-    # What is within is named by devices, and a header is described with its log.
+    # These entries have devices as keys, or are a header, which is described with its log.
     outside = {"groups_by_device", "memory_bytes_by_device", "header", "feeds", "refused"}
     inner = (entries(item) for name, item in value.items() if name not in outside)
     return set(value).union(*inner)
@@ -101,7 +101,7 @@ class ManualTest(absltest.TestCase):
             "python -m tf_placer placers --markdown >docs/settings.md",
         )
 
-    def test_what_programs_read_is_explained(self):
+    def test_explains_all_json_entries(self):
         page = (ROOT / "docs" / "programs.md").read_text() + (
             ROOT / "docs" / "files_and_logs.md"
         ).read_text()

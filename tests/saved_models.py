@@ -23,7 +23,7 @@ class _Model(tf.Module):
 
     def __init__(self, vocabulary: str) -> None:
         super().__init__()
-        # Of the same name, as variables of layers are.
+        # Variables may share a name, as those of Keras layers do.
         self.left = tf.Variable(tf.fill([3, 3], 0.5), name="weights")
         self.right = tf.Variable(tf.fill([3, 3], -0.25), name="weights")
         self.requests = tf.Variable(0, name="requests")

@@ -34,8 +34,8 @@ def load_tests(
     for path in paths:
         module = importlib.import_module(".".join(path.with_suffix("").parts))
         suite.addTests(loader.loadTestsFromModule(module))
-    # What is imported stays, and graphs are many objects that live as long as their test: looking
-    # for garbage among them takes a tenth of the time.
+    # Imported modules stay, and graphs are many objects that live as long as their test. Collecting
+    # garbage among them would take a tenth of the time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
     return suite

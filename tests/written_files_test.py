@@ -19,7 +19,7 @@ from tests.faults.victims import VICTIMS
 
 # Under Bazel this file is a link into the source tree.
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "safety.md"
-# Notes what is opened for writing, and is on the path of all processes.
+# Records the files that are opened for writing; on the path of all processes.
 _HOOK = """\
 import os, sys
 
@@ -33,13 +33,13 @@ sys.addaudithook(_note)
 """
 # Not files: devices, and what the kernel shows of processes.
 _NO_FILES = ("/dev/", "/proc/")
-# Python looks whether a directory takes temporary files.
+# Python tests by such a file whether a directory is writable.
 _TRIED = re.compile(r"/tmp/[a-z0-9_]{8}$")
-# A file that is written whole has another name until it is.
+# An atomic write uses another name at first.
 _UNTIL_WHOLE = re.compile(r"^\.(.+)\.[0-9a-f]{16}\.tmp$")
 
 
-def listed() -> list[str]:
+def list_patterns() -> list[str]:
     """The patterns in the first column of the table, relative to where `log_dir` is."""
     section = PAGE.read_text().partition("## Files that are written")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
@@ -48,12 +48,12 @@ def listed() -> list[str]:
 
 
 def _here(pattern: str) -> str:
-    """A pattern of the list, with the places that the environment of `written` gives."""
+    """Replaces the variables in a pattern by the directories that `run_and_list` sets."""
     return pattern.replace("$TMPDIR", "tmp").replace("~/.cache", "cache")
 
 
 def is_listed(path: pathlib.Path, run: pathlib.Path, patterns: list[str]) -> bool:
-    """Whether a file is one of the list, or in a directory of the list."""
+    """Says whether a file or its directory is in the list."""
     parts = list(path.relative_to(run.parent).parts)
     if found := _UNTIL_WHOLE.match(parts[-1]):
         parts[-1] = found[1]
@@ -76,8 +76,8 @@ class WrittenFilesTest(absltest.TestCase):
         (self.directory / "hook" / "sitecustomize.py").write_text(_HOOK)
         (self.directory / "tmp").mkdir()
 
-    def written(self, command: list[str]) -> set[pathlib.Path]:
-        """Runs a command, and lists what its processes have written, whatever is left of it."""
+    def run_and_list(self, command: list[str]) -> set[pathlib.Path]:
+        """Runs a command, and lists the files that its processes have written, even if removed."""
         noted = self.directory / "noted"
         path = [str(self.directory / "hook"), *(each or os.getcwd() for each in sys.path)]
         environ = {
@@ -103,7 +103,7 @@ class WrittenFilesTest(absltest.TestCase):
 
     def assert_listed(self, command: list[str], expected: set[str]):
         """Everything that is written lies where it should, and is in the list of the manual."""
-        written = self.written(command)
+        written = self.run_and_list(command)
         names = ("--output=", "--output_graph=")
         outputs = [
             pathlib.Path(text.partition("=")[2]) for text in command if text.startswith(names)
@@ -113,7 +113,7 @@ class WrittenFilesTest(absltest.TestCase):
             if path in outputs or (found and path.parent / found[1] in outputs):
                 continue
             self.assertTrue(path.is_relative_to(self.directory), f"written elsewhere: {path}")
-            self.assertTrue(is_listed(path, self.directory / "run", listed()), path)
+            self.assertTrue(is_listed(path, self.directory / "run", list_patterns()), path)
         self.assertContainsSubset(expected, {path.name for path in written})
 
     def test_a_search_in_simulation(self):
@@ -134,7 +134,7 @@ class WrittenFilesTest(absltest.TestCase):
         }
         self.assert_listed(command, names)
 
-    def test_what_is_not_in_the_list_is_found(self):
+    def test_finds_unlisted_files(self):
         run = self.directory / "run"
         for name, expected in (
             ("run/trials.jsonl", True),
@@ -145,11 +145,11 @@ class WrittenFilesTest(absltest.TestCase):
             ("tmp/another", False),
             ("placement.json.bak", False),
         ):
-            self.assertEqual(is_listed(self.directory / name, run, listed()), expected, name)
+            self.assertEqual(is_listed(self.directory / name, run, list_patterns()), expected, name)
 
     def test_the_list_is_read(self):
-        self.assertIn("trials.jsonl", listed())
-        self.assertGreater(len(listed()), 12)
+        self.assertIn("trials.jsonl", list_patterns())
+        self.assertGreater(len(list_patterns()), 12)
 
 
 if __name__ == "__main__":

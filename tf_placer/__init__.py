@@ -1,9 +1,9 @@
-"""Finds out which device each operation of a TensorFlow graph should run on.
+"""Finds a device for each operation of a TensorFlow graph, to make its steps faster.
 
     import tf_placer
     result = tf_placer.optimize(graph, machine="local:2")
 
-times real steps, searches for a faster placement, confirms it against the graph as it came, and
+times real steps, searches for a faster placement, confirms it against the original graph, and
 writes the devices into the graph.
 """
 
@@ -98,7 +98,7 @@ _MODULES = {
     "profile": "tf_placer.live.profiling",
     "read_placement": "graph_passes.placement",
 }
-# Planning does without TensorFlow.
+# Planning does not need TensorFlow.
 _PLANNING_MODULES = {
     "PlanResult": "tf_placer.planning.plan_result",
     "SearchConfig": "tf_placer.search.config",
@@ -111,7 +111,7 @@ _PLANNING_MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # TensorFlow takes seconds to import, and much here does without it.
+    # Imported lazily, because importing TensorFlow takes seconds and many commands do not need it.
     module = _PLANNING_MODULES.get(name)
     if module is None:
         if name not in _MODULES:
@@ -119,6 +119,7 @@ def __getattr__(name: str) -> Any:
         require_tensorflow()
         module = _MODULES[name]
     value = getattr(importlib.import_module(module), name)
-    # A function called like its module must stay what the name means.
+    # Set explicitly, because importing the module of the same name, such as `plan`, binds the name
+    # to the module.
     globals()[name] = value
     return value

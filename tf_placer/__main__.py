@@ -1,10 +1,10 @@
-"""`python -m tf_placer`."""
+"""The entry point of `python -m tf_placer`."""
 
 import sys
 
 try:
     from tf_placer.cli.main import main
-except KeyboardInterrupt:  # Importing takes a moment.
+except KeyboardInterrupt:  # The import takes long enough to be interrupted.
     sys.exit("tf_placer: interrupted")
 
 main()

@@ -1,4 +1,4 @@
-"""What is raised beside errors of arguments."""
+"""The error of a failed search, and error messages for users."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["SearchError", "error_text", "require_tensorflow"]
 
 
 class SearchError(RuntimeError):
-    """The search could not be carried out; the message says why and what to do."""
+    """The error of a search that could not be carried out; the message says what to do."""
 
 
 def error_text(error: BaseException) -> str:
-    """Says what is wrong: of an error of the system the file and the reason, without its number."""
+    """Returns the message of an error for users, without the number of a system error."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     reason = str(error.strerror)
@@ -21,13 +21,13 @@ def error_text(error: BaseException) -> str:
         return f"file descriptor {error.filename}: {reason}"
     if error.filename is not None:
         return f"{os.fsdecode(error.filename) or 'a file with an empty name'}: {reason}"
-    if _is_of_directory(error):
+    if _is_directory_missing(error):
         return "the working directory has been deleted: go to another one, or give whole paths"
     return reason
 
 
-def _is_of_directory(error: OSError) -> bool:
-    """Says whether an error comes from asking where the working directory is."""
+def _is_directory_missing(error: OSError) -> bool:
+    """Says whether the cause of an error is a deleted working directory."""
     if not isinstance(error, FileNotFoundError):
         return False
     try:
@@ -38,10 +38,10 @@ def _is_of_directory(error: OSError) -> bool:
 
 
 def require_tensorflow() -> None:
-    """Makes sure that TensorFlow is installed, without importing it.
+    """Checks that TensorFlow is installed, without importing it.
 
     Raises:
-        ImportError: it is not; the message says how to install it.
+        ImportError: TensorFlow is not installed; the message says how to install it.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise ImportError(

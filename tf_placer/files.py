@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all; JSON, read with an answer to what is wrong."""
+"""Reads and writes files: atomic writes, standard streams, and JSON with clear error messages."""
 
 from __future__ import annotations
 
@@ -30,29 +30,31 @@ __all__ = [
 ]
 
 
-# "-" is standard output to those who write, and standard input to those who read.
+# "-" means standard output as an output file, and standard input as an input file.
 _STREAM = "-"
 _OUTPUT_NAME = "standard output"
 _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def cache_directory() -> pathlib.Path:
-    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`.
+    """Returns tf_placer's directory in the user's cache: in `$XDG_CACHE_HOME` or `~/.cache`.
 
-    A user without a home gets one that cannot be made, and so keeps nothing.
+    For a user without a home directory, returns a path that cannot be created.
     """
     for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
-        # A relative one would be another one in every working directory.
+        # A relative path would mean a different cache in every working directory.
         if os.path.isabs(base):
             return pathlib.Path(base, "tf_placer")
     return pathlib.Path("/nonexistent/.cache/tf_placer")
 
 
 def lasting_directory() -> pathlib.Path:
-    """Makes a directory among the temporary files that stays, and that only this user can enter.
+    """Creates a directory among the temporary files that is not deleted at exit.
+
+    Only this user can access it.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the directory cannot be created.
     """
     return pathlib.Path(tempfile.mkdtemp(prefix="tf_placer_"))
 
@@ -63,15 +65,15 @@ def is_standard_output(path: str | os.PathLike[str]) -> bool:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Says whether a path names a stream, such as a pipe, to which a value is written only once."""
+    """Says whether a path names a stream, such as a pipe, which cannot be written again."""
     return is_standard_output(path) or is_special(os.fspath(path))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Reads a file, or standard input, which is called "-".
+    """Reads a file, or standard input if the path is "-".
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if os.fspath(path) == _STREAM:
         if sys.stdin is None:
@@ -82,11 +84,11 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file, or standard input, which is called "-".
+    """Reads a JSON file, or standard input if the path is "-".
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not JSON.
+        OSError: the file cannot be read.
+        ValueError: the file is not JSON.
     """
     path = os.fspath(path)
     try:
@@ -97,43 +99,43 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Names the file where what is read of it turns out to be something else.
+    """Adds the name of a file to any ValueError in the block, which parses the file.
 
     Args:
         path: the file.
-        what: what it should be: "the result of a search".
+        what: the expected content: "the result of a search".
 
     Raises:
-        ValueError: the block raises one.
+        ValueError: the block raises a ValueError.
     """
     path = os.fspath(path)
     try:
         yield
     except ValueError as error:
-        if path in str(error):  # `read_json` has said it.
+        if path in str(error):  # The message names the file already, as those of `read_json` do.
             raise
         raise ValueError(f"{path} is not {what}: {error}") from error
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes a JSON file; what was there before stays until the new one is whole.
+    """Writes a JSON file atomically.
 
     Raises:
-        OSError: it cannot be written.
-        ValueError: a number in it is not finite.
+        OSError: the file cannot be written.
+        ValueError: a number is not finite.
     """
     write_text(path, json.dumps(value, allow_nan=False) + "\n")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file; what was there before stays until the new one is whole.
+    """Writes a text file atomically, or appends to a stream.
 
     Args:
-        path: the file; a stream is written to, "-" is standard output.
-        text: its content.
+        path: the file or stream; "-" is standard output.
+        text: the content.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     if is_standard_output(path):
         if sys.stdout is None:
@@ -150,24 +152,23 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file; what was there before stays until the new one is whole.
+    """Writes a file atomically.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     write_whole(path, data)
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
-    """Makes sure, before any work, that a file can be written to a path.
+    """Checks, before any work, that a file can be written to a path.
 
     Args:
-        path: where the file goes.
-        others: files that are read or written, too, so that it must not replace them; None for
-            none.
+        path: the output file.
+        others: other files of the command, which must not be overwritten; None for none.
 
     Raises:
-        OSError: it cannot be; the message names the path.
+        OSError: the file cannot be written; the message names the path.
     """
     if is_standard_output(path):
         return
@@ -187,10 +188,10 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
 
 
 def _are_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Says whether two paths are one file, by links of either kind."""
+    """Says whether two paths lead to the same file, through symbolic or hard links."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
         return os.path.samefile(one, other) and os.path.isfile(one)
     except OSError:
-        return False  # One of them is not there.
+        return False  # One of the files does not exist.

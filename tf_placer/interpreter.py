@@ -1,8 +1,7 @@
-"""Python as this process runs it, for the processes that it starts.
+"""Finds the Python interpreter and the environment for child processes.
 
-Most processes are a `python` with a script. An interpreter that a program embeds has no
-`sys.executable`, or the program itself stands there, and no `sys.argv`; and `sys.path` holds
-whatever somebody has put there.
+If a program embeds Python, `sys.executable` is missing or names the program, `sys.argv` may be
+missing, and `sys.path` may contain anything.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from collections.abc import Mapping
 
 from tf_placer.errors import SearchError
 
-__all__ = ["command_line", "interpreter", "python_environment"]
+__all__ = ["build_python_environment", "find_interpreter", "format_command_line"]
 
 _ANSWER_SECS = 30.0
 
 
-def interpreter() -> str:
-    """Finds the program that runs other processes of this Python.
+def find_interpreter() -> str:
+    """Finds the Python program to start child processes with.
 
     Raises:
-        SearchError: there is none.
+        SearchError: there is no such program.
     """
-    # `multiprocessing.set_executable` is how programs that embed Python name one.
+    # Programs that embed Python can name an interpreter by `multiprocessing.set_executable`.
     asked = multiprocessing.spawn.get_executable()
-    return _found_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
+    return _search_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
 
 
 @functools.cache
-def _found_interpreter(own: str | None, asked: str | None) -> str:
+def _search_interpreter(own: str | None, asked: str | None) -> str:
     if own and asked in (None, own) and _runs_this_process(own):
         return own
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -43,7 +42,8 @@ def _found_interpreter(own: str | None, asked: str | None) -> str:
         for prefix in (sys.exec_prefix, sys.base_exec_prefix)
         for name in (version, "python3", "python")
     ]
-    # Where Python is embedded, `sys.executable` is any python of $PATH, or what embeds this one.
+    # If Python is embedded, `sys.executable` is any python of $PATH or the embedding program, so it
+    # comes last.
     for path in (asked if asked != own else None, *beside, own):
         if path and _is_python(path) and _has_this_version(path):
             return path
@@ -55,7 +55,7 @@ def _found_interpreter(own: str | None, asked: str | None) -> str:
 
 
 def _is_python(path: str) -> bool:
-    # A program that embeds Python has another name, and must not be started.
+    # Judged by name, because a program that embeds Python must not be started to find out.
     return "python" in os.path.basename(path)
 
 
@@ -80,21 +80,21 @@ def _has_this_version(python: str) -> bool:
     return answer.stdout.decode(errors="replace").strip() == str(sys.version_info[:2])
 
 
-def python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Makes environment variables for a Python that finds the modules that this one finds.
+def build_python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Builds environment variables for a child Python that finds the modules of this process.
 
     Args:
-        environ: the variables to start from; the variables of this process when None.
+        environ: the variables to start from; None for the variables of this process.
 
     Returns:
         A changed copy.
     """
     result = dict(os.environ if environ is None else environ)
     if sys.flags.ignore_environment:
-        # As this process does (-E, -I); one of them may not even let Python start.
+        # This process ignores them (-E, -I), and some could even keep a child from starting.
         result = {name: value for name, value in result.items() if not name.startswith("PYTHON")}
-    # Python imports from nothing else, such as a `pathlib.Path` on its path, and the variable has
-    # no way to write a path with its own separator.
+    # Python ignores entries that are no strings, such as a `pathlib.Path`. PYTHONPATH cannot
+    # express paths that contain its separator.
     paths = [_absolute(path) for path in sys.path if isinstance(path, str)]
     result["PYTHONPATH"] = os.pathsep.join(
         path for path in paths if path is not None and os.pathsep not in path
@@ -105,15 +105,15 @@ def python_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 def _absolute(path: str) -> str | None:
     try:
         return os.path.abspath(path)
-    except OSError:  # Somebody has deleted the working directory: nothing can be found there.
+    except OSError:  # The working directory was deleted, so that it contains no modules.
         return None
 
 
-def command_line(program: str | None = None) -> str:
-    """Writes the command line of this process as a shell reads it; what is not UTF-8 by number.
+def format_command_line(program: str | None = None) -> str:
+    """Formats the command line of this process for a shell, with escapes for invalid UTF-8.
 
     Args:
-        program: what stands there for the program; what the process was called when None.
+        program: the name of the program; None for the first argument of this process.
     """
     arguments = [os.fsdecode(each) for each in getattr(sys, "argv", ())]
     if program is not None:

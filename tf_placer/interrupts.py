@@ -1,4 +1,4 @@
-"""Being asked to end early, at a moment that does no harm, and ending when time is over."""
+"""Interrupts long computations safely: on request (Ctrl-C), or at a time limit."""
 
 from __future__ import annotations
 
@@ -11,82 +11,82 @@ from types import FrameType
 
 __all__ = ["Interrupts", "TimeIsOver"]
 
-# While something does not end although its time is over, it is told again. What it has begun to
-# clear away gets this time.
-_AGAIN_SECS = 5.0
+# After the time limit, the alarm is repeated at this interval, in case that the first exception was
+# swallowed. The interval also leaves time for clean-up.
+_ALARM_INTERVAL_SECS = 5.0
 
 
 class TimeIsOver(KeyboardInterrupt):
-    """Raised in what may be broken off when its time is over."""
+    """The error in an interruptible block at its time limit."""
 
 
 class Interrupts:
-    """Counts requests to end, and breaks off what may be broken off.
+    """Counts stop requests, and interrupts blocks that are marked as interruptible.
 
-    Nothing is raised anywhere else, so that no file is left half written. Signals can only be
-    handled in the main thread; elsewhere requests are counted, and break off nothing.
+    Nothing is raised outside of these blocks, so that no file is left half written. Signals can
+    only be handled in the main thread; in other threads requests are counted but interrupt nothing.
 
     Attributes:
-        count: how often it was asked to end.
+        count: the number of stop requests.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._breaks_at: int | None = None
+        self._interrupt_at: int | None = None
         self._listens = False
 
     def listen(self) -> None:
-        """Takes SIGINT for a request, and SIGALRM for the end of some time, from now on.
+        """Installs signal handlers: SIGINT for stop requests, and SIGALRM for time limits.
 
-        For processes that have nothing else to do.
+        Only for processes that are dedicated to a search.
         """
         signal.signal(signal.SIGINT, self._handle)
         signal.signal(signal.SIGALRM, self._handle_alarm)
         self._listens = True
 
-    def ask(self) -> None:
-        """Asks to end, from any thread of a process that listens."""
-        # A real signal, because only that ends the waiting for another process.
+    def request_stop(self) -> None:
+        """Requests a stop, from any thread of a process with installed handlers."""
+        # A real signal, because only a signal interrupts system calls of the main thread.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    def request_end(self) -> None:
-        """Notes a request to end, unless there was one; breaks off nothing."""
+    def count_stop_request(self) -> None:
+        """Counts a stop request if there was none, without interrupting anything."""
         self.count = max(1, self.count)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.count += 1
-        if self._breaks_at is not None and self.count >= self._breaks_at:
+        if self._interrupt_at is not None and self.count >= self._interrupt_at:
             raise KeyboardInterrupt
 
     def _handle_alarm(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._breaks_at is not None:
+        if self._interrupt_at is not None:
             raise TimeIsOver
 
     @contextlib.contextmanager
     def breakable(self, at: int = 1, max_secs: float = math.inf) -> Iterator[None]:
-        """Raises KeyboardInterrupt in its body once there are so many requests, or time is over.
+        """Makes a block interruptible by stop requests and a time limit.
 
         Args:
-            at: how many.
-            max_secs: the time of the body. Where nobody listens for signals, it only says whether
-                the body begins.
+            at: the number of stop requests, including earlier ones, that interrupts the block.
+            max_secs: the time limit of the block. Without installed handlers, only a limit of 0 or
+                less has an effect.
 
         Raises:
-            KeyboardInterrupt: there are, or were before.
-            TimeIsOver: the time is over, or there is none.
+            KeyboardInterrupt: the number of stop requests is reached.
+            TimeIsOver: the time limit is reached.
         """
-        self._breaks_at = at
+        self._interrupt_at = at
         try:
             if self.count >= at:
                 raise KeyboardInterrupt
             if max_secs <= 0:
                 raise TimeIsOver
             if self._listens and math.isfinite(max_secs):
-                signal.setitimer(signal.ITIMER_REAL, max_secs, _AGAIN_SECS)
+                signal.setitimer(signal.ITIMER_REAL, max_secs, _ALARM_INTERVAL_SECS)
             yield
         finally:
-            self._breaks_at = None
+            self._interrupt_at = None
             if self._listens:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)

@@ -1,4 +1,4 @@
-"""Builds C++ libraries against the installed TensorFlow, once for each version of it."""
+"""Builds C++ libraries against the installed TensorFlow, once for each of its versions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from absl import logging
 from tf_placer.files import cache_directory
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["LibraryError", "build_library", "library_path"]
+__all__ = ["LibraryError", "build_library", "find_library"]
 
-#: The preprocessor sees what TensorFlow saw (NDEBUG changes classes), and of TensorFlow's headers
-#: nobody wants to read warnings.
+# NDEBUG has to be defined as in the build of TensorFlow, because it changes the layout of classes.
+# -w silences warnings from TensorFlow's headers.
 _FLAGS = ("-DNDEBUG", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden")
-#: The library with most of the runtime, which `get_link_flags` leaves out.
+# The library with most of the runtime, which is missing in `get_link_flags`.
 _RUNTIME = ("-l:libtensorflow_cc.so.2",)
 _COMPILERS = ("g++", "c++", "clang++")
 _SHOWN_CHARS = 300
 
 
 class LibraryError(ImportError):
-    """A library cannot be built or loaded; the message says why and what to do."""
+    """The error for a library that cannot be built or loaded; the message says what to do."""
 
 
-def library_path(source: pathlib.Path) -> pathlib.Path:
-    """Finds where the library of a source file is, or would be, that fits this TensorFlow."""
+def find_library(source: pathlib.Path) -> pathlib.Path:
+    """Returns the path of the library of a source file for this TensorFlow, built or not."""
     made_of = [tf.version.GIT_VERSION, *_flags(), source.read_text()]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
     name = f"{source.stem}-{tf.__version__}-{digest}.so"
@@ -43,18 +43,18 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
     """Builds the library of a source file if it was not built before.
 
     Args:
-        source: C++ that includes headers of TensorFlow.
-        header: one of these, whose absence tells that TensorFlow came without headers.
+        source: C++ source code that includes headers of TensorFlow.
+        header: one of these headers, to check that TensorFlow is installed with headers.
         what: the name of the library in messages.
 
     Returns:
-        The library.
+        The path of the library.
 
     Raises:
-        LibraryError: there is no compiler, TensorFlow came without its headers, the compiler fails,
-            or others may write where the library is to be.
+        LibraryError: there is no compiler, TensorFlow has no headers, the compiler fails, or other
+            users may write to the directory of the library.
     """
-    path = library_path(source)
+    path = find_library(source)
     _make_private(path.parent, what)
     if path.exists():
         return path
@@ -81,7 +81,7 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
                 f"{what} cannot be built for TensorFlow {tf.__version__}: {compiler[0]} says "
                 f"{first[:_SHOWN_CHARS]!r}"
             )
-        # Whole or not at all, whoever else builds it at the same time.
+        # Atomic, because other processes may build the library at the same time.
         os.replace(made, path)
     return path
 
@@ -91,7 +91,7 @@ def _flags() -> list[str]:
 
 
 def _compiler(what: str) -> list[str]:
-    """Finds the C++ compiler: $CXX, or the first of the usual ones."""
+    """Finds the C++ compiler: $CXX, or the first installed one of `_COMPILERS`."""
     named = shlex.split(os.environ.get("CXX", ""))
     for command in [named] if named else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
@@ -103,8 +103,8 @@ def _compiler(what: str) -> list[str]:
 
 
 def _make_private(directory: pathlib.Path, what: str) -> None:
-    """Makes sure that nobody else puts code where this process loads it from."""
-    # The mode is that of the last directory alone.
+    """Creates a directory for libraries, and checks that no other user can write to it."""
+    # One by one, because `mkdir` ignores the mode for the parents that it creates.
     for each in (directory.parent, directory):
         each.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = directory.stat()

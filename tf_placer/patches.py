@@ -1,6 +1,6 @@
-"""All methods of TensorFlow and Keras that tf_placer changes, and the one way to change them.
+"""The registry of all methods of TensorFlow and Keras that tf_placer wraps, and the wrapper.
 
-What is set on a single object, such as the training function of one model, is not among them.
+Attributes that are set on single objects, such as the training function of a model, do not count.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["PATCHES", "Patch", "wrap"]
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """A method that functions are put around.
+    """A method that can be wrapped.
 
     Attributes:
-        module: where its class is found.
+        module: the module of the class.
         kind: the name of the class.
-        method: its own name.
-        parameters: its first ones, up to the last that is relied on.
-        versions: the major versions of its package that have it.
+        method: the name of the method.
+        parameters: its first parameters, up to the last one that tf_placer relies on.
+        versions: the major versions of the package that have the method.
     """
 
     module: str
@@ -35,11 +35,11 @@ class Patch:
 
     @property
     def name(self) -> str:
-        """Its name behind that of its class and package: "tensorflow.BaseSession.run"."""
+        """The package, class and method: "tensorflow.BaseSession.run"."""
         return f"{self.module.partition('.')[0]}.{self.kind}.{self.method}"
 
     def find_class(self) -> Any:
-        """Returns the class, whose module is imported if it was not."""
+        """Imports the module and returns the class."""
         return getattr(importlib.import_module(self.module), self.kind)
 
 
@@ -75,19 +75,19 @@ PATCHES = {
 
 
 def wrap(name: str, around: Callable[..., Any]) -> Callable[[], bool]:
-    """Has the calls of a method go through a function, whoever makes them.
+    """Wraps a method, so that all its calls go through a function.
 
-    Of several functions the last one is called first. A method that others put in the place of one
-    that was wrapped stays, and is wrapped in turn by what comes later.
+    The function that was added last is called first. If other code replaces a wrapped method, the
+    replacement stays, and later functions wrap it.
 
     Args:
-        name: of the method, in `PATCHES`.
-        around: is called with what it stands for, followed by the instance and what the caller
-            gives.
+        name: the name of the method in `PATCHES`.
+        around: the function. It is called with the wrapped callable, followed by the instance and
+            the caller's arguments.
 
     Returns:
-        Takes the function away, and says whether it was still there. With the last one the class
-        gets back the very method that it had.
+        A function that removes `around` and returns whether it was still there. Removing the last
+        function restores the original method.
     """
     patch = PATCHES[name]
     kind = patch.find_class()
@@ -105,7 +105,7 @@ def wrap(name: str, around: Callable[..., Any]) -> Callable[[], bool]:
 
 
 class _WrappedMethod:
-    """A method in the place of one of TensorFlow or Keras, for all that is put around it.
+    """A method that replaces one of TensorFlow or Keras, and calls all functions around it.
 
     Args:
         kind: the class.
@@ -127,21 +127,21 @@ class _WrappedMethod:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the class has this method, and not the original or one of others."""
+        """True if the class has this method, not the original or a replacement by other code."""
         return getattr(self._kind, self._name) is self._method
 
     def add(self, around: Callable[..., Any]) -> object:
-        """Puts a function around all others; returns what `remove` takes."""
+        """Adds a function around all others; returns a key for `remove`."""
         key = object()
         self._around[key] = around
         self._nest()
         return key
 
     def remove(self, key: object) -> bool:
-        """Takes a function away, and puts the original back when none is left."""
+        """Removes a function, and restores the original method after the last one."""
         was_there = self._around.pop(key, None) is not None
         self._nest()
-        # A method that others have put in its place since then may call it, and stays.
+        # A replacement by other code may call this method, and stays in place.
         if not self._around and self.is_in_place:
             if self._is_inherited:
                 delattr(self._kind, self._name)
@@ -150,7 +150,7 @@ class _WrappedMethod:
         return was_there
 
     def _nest(self) -> None:
-        # In one go: others may call the method meanwhile.
+        # One assignment, because other threads may call the method meanwhile.
         self._call = functools.reduce(
             lambda inner, around: functools.partial(around, inner),
             self._around.values(),

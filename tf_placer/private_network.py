@@ -1,13 +1,13 @@
-"""A network that only processes of one's own are in, so that nobody else reaches their servers.
+"""Private networks (Linux network namespaces), so that no other process can reach servers.
 
-TensorFlow's servers listen on every interface and ask for no password, and whoever reaches one runs
-graphs there, which read and write files. Linux lets a group of processes have a network of their
-own, with nothing but a loopback interface. Root needs no more than that; everybody else needs a
-user namespace, too, in which users and groups stay what they are.
+TensorFlow's servers listen on every interface without a password, and anyone who can reach one can
+run graphs there, which read and write files. A network namespace gives a group of processes their
+own network, with a loopback interface only. Users other than root need a user namespace, too, in
+which user and group ids stay the same.
 
-The module is run in two ways. As a script without arguments it makes a network and holds it until
+The module is run in two ways. As a script without arguments it creates a network and holds it until
 its standard input ends; `PrivateNetwork` keeps it from then on. With USER NETWORK MODULE ... it
-enters a network and runs a module there, or with "-" in place of the module a command.
+enters a network and runs a module there, or a command if MODULE is "-".
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = [
     "why_open",
 ]
 
-#: An environment variable that, where it is "1", has servers listen for everybody.
+#: An environment variable; "1" makes servers reachable for everybody.
 OPEN_VARIABLE = "TF_PLACER_OPEN_SERVERS"
-# In the processes of a private network: which one that is.
+# An environment variable with the inode of the private network that a process is in.
 _INSIDE_VARIABLE = "TF_PLACER_PRIVATE_NETWORK"
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
@@ -45,32 +45,32 @@ _READY = b"ready\n"
 
 
 class NetworkError(RuntimeError):
-    """There is no private network to be had; the message says why."""
+    """The error if no private network can be created; the message says why."""
 
 
 class PrivateNetwork:
-    """A network of one's own, which is there until it is closed and all processes in it are gone.
+    """A private network, which exists until it is closed and all processes in it have ended.
 
     Attributes:
-        descriptors: of the namespaces of users (-1 for none) and of the network, for a child to
-            inherit.
+        descriptors: file descriptors of the user namespace (-1 for none) and of the network
+            namespace, for a child to inherit.
     """
 
     def __init__(self) -> None:
-        """Makes a network.
+        """Creates a network.
 
         Raises:
-            NetworkError: the kernel does not let this user have one, or it is not wanted.
+            NetworkError: the kernel does not permit it, or the user has disabled it.
         """
         if os.environ.get(OPEN_VARIABLE) == "1":
             raise NetworkError(f"{OPEN_VARIABLE}=1 asks for that")
-        # Not above: the script that makes a network finds no modules of this package.
+        # Imported here, because this file as a script cannot import this package.
         from tf_placer.descriptors import open_standard_files
-        from tf_placer.interpreter import interpreter
+        from tf_placer.interpreter import find_interpreter
 
         open_standard_files()
-        # A process of its own: to make one needs a process with a single thread.
-        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
+        # In a separate process, because creating a user namespace needs a single-threaded one.
+        command = [find_interpreter(), "-I", "-S", os.path.abspath(__file__)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         ) as maker:
@@ -89,44 +89,45 @@ class PrivateNetwork:
                 raise NetworkError(f"a network of its own cannot be entered ({error})") from None
 
     def environ(self) -> dict[str, str]:
-        """Makes the environment variables that processes in it have beside others."""
+        """Returns the environment variables that processes in the network need in addition."""
         return {_INSIDE_VARIABLE: str(os.fstat(self.descriptors[1]).st_ino)}
 
     def command(self, module: str, *arguments: str) -> list[str]:
-        """Makes the command that runs a module in it, or with "-" another command.
+        """Returns a command line that runs a module in the network, or a command if it is "-".
 
         The process must inherit `descriptors`.
         """
-        from tf_placer.interpreter import interpreter
+        from tf_placer.interpreter import find_interpreter
 
         numbers = map(str, self.descriptors)
         if module == "-":
-            # As a script, which runs in any environment: that of the command stays what it is.
+            # Run as a script, which needs no PYTHONPATH, so that the command's environment does not
+            # change.
             script = os.path.abspath(__file__)
-            return [interpreter(), "-I", "-S", script, *numbers, module, *arguments]
-        # -P: the working directory counts only if it is on this process's path.
-        return [interpreter(), "-P", "-m", __name__, *numbers, module, *arguments]
+            return [find_interpreter(), "-I", "-S", script, *numbers, module, *arguments]
+        # -P keeps the working directory off the path unless it is on this process's path.
+        return [find_interpreter(), "-P", "-m", __name__, *numbers, module, *arguments]
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """The file descriptors that are to be passed on."""
+        """The file descriptors that a child process has to inherit."""
         return tuple(each for each in self.descriptors if each != _NO_USER)
 
     def close(self) -> None:
-        """Lets go of it; processes that are in it stay there."""
+        """Releases the network; processes in it keep it alive."""
         for each in self.inherited:
             os.close(each)
         self.descriptors = (_NO_USER, _NO_USER)
 
 
 def enter_network(descriptors: Sequence[int]) -> None:
-    """Moves this process into a network; it must have one thread only.
+    """Moves this process, which must be single-threaded, into a network.
 
     Args:
-        descriptors: those of the `PrivateNetwork`; they are closed.
+        descriptors: the descriptors of the `PrivateNetwork`; they are closed.
 
     Raises:
-        OSError: the kernel denies it.
+        OSError: the kernel does not permit it.
     """
     user, network = descriptors
     if user != _NO_USER:
@@ -137,13 +138,13 @@ def enter_network(descriptors: Sequence[int]) -> None:
 
 
 def is_private() -> bool:
-    """Says whether this process is in a private network already."""
+    """Says whether this process is in a private network."""
     inside = os.environ.get(_INSIDE_VARIABLE)
     return inside is not None and inside == str(_inode(os.getpid(), "net"))
 
 
 def why_open() -> str | None:
-    """Says why servers of this process cannot be in a private network; None if they can."""
+    """Returns the reason why this process cannot have a private network; None if it can."""
     if is_private():
         return None
     try:
@@ -154,11 +155,11 @@ def why_open() -> str | None:
 
 
 def open_servers_note(what: str, why: str) -> str:
-    """Says what is open to whom where servers are not in a private network.
+    """Warns who can reach servers outside of a private network.
 
     Args:
         what: the servers, "the servers of local:2".
-        why: why they are not.
+        why: the reason why they are not in a private network.
     """
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)]
     reach = "every user of this computer"
@@ -175,7 +176,7 @@ def _is_up(interface: str) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         try:
             return bool(_interface_flags(control, interface) & _IS_UP)
-        except OSError:  # It has gone.
+        except OSError:  # The interface was removed meanwhile.
             return False
 
 
@@ -200,11 +201,11 @@ def _namespace(pid: int, kind: str) -> int:
     return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _make() -> None:
+def _create_network() -> None:
     """Moves this process into a new network, and brings its loopback interface up.
 
     Raises:
-        OSError: the kernel denies it.
+        OSError: the kernel does not permit it.
     """
     user, group = os.getuid(), os.getgid()
     try:
@@ -227,7 +228,7 @@ def _call(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) != 0:
         number = ctypes.get_errno()
-        # The kernel says so of namespaces, and means no disk.
+        # The kernel reports the limit of namespaces by these errors, not a full disk.
         is_limit = number in (errno.ENOSPC, errno.EUSERS)
         raise OSError(number, "it allows no more of them" if is_limit else os.strerror(number))
 
@@ -235,7 +236,7 @@ def _call(name: str, *arguments: int) -> None:
 def _main() -> None:
     if len(sys.argv) == 1:
         try:
-            _make()
+            _create_network()
         except OSError as error:
             print(error.strerror, flush=True)
             return

@@ -1,13 +1,13 @@
-"""A process that has imported TensorFlow, and of which others are made in milliseconds.
+"""A fork server: a process that has imported TensorFlow, and forks others in milliseconds.
 
-To import TensorFlow takes seconds of processor time. The template does it once, and then is forked
-for every process that is wanted. It runs nothing of TensorFlow, and so has no threads that a fork
-would miss. A fork shares the memory layout of its template: where processes are to differ as much
-as those of two runs of a script, as in a confirmation, they are to be started without one.
+Importing TensorFlow takes seconds of processor time. The server does it once, and is forked for
+each new process. It runs nothing of TensorFlow, so it has no threads, which a fork would lose. A
+fork shares the memory layout of the server. Processes that must differ as much as those of two runs
+of a script, such as those of a confirmation, must be started without a server.
 
-`ProcessTemplate` and `ForkedProcess` are the ends of the process that wants others; the module, run
-as `python -m tf_placer.process_template`, is the other one. Both processes and template end with
-the process that started them.
+`ProcessTemplate` and `ForkedProcess` are the client side. The module, run as
+`python -m tf_placer.process_template`, is the server. The server and its processes end with the
+client process.
 """
 
 from __future__ import annotations
@@ -31,34 +31,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tf_placer.descriptors import open_standard_files, wait_until_readable
-from tf_placer.interpreter import interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.private_network import PrivateNetwork, enter_network
 
 __all__ = [
     "ForkedProcess",
     "ProcessTemplate",
-    "go_on_at_messages",
     "is_stopped",
+    "resume_on_input",
     "use_default_signals",
 ]
 
 _PR_SET_PDEATHSIG = 1
-# How long a template may take to import what it needs, before processes that are to end wait no
-# longer for their beginning.
-_MAKING_SECS = 30.0
+# The time limit of the imports of a server; `kill` does not wait longer for a process to start.
+_IMPORT_SECS = 30.0
 _NO_USER = -1
-# A request comes with: its text, standard input, the log, the line for answers, the line for the
-# status, and the descriptors of a network.
-_MOST_DESCRIPTORS = 7
+# The descriptors of a request: its text, standard input, the log, the pipe for answers, the pipe
+# for the status, and up to two of a network.
+_MAX_DESCRIPTORS = 7
 
 
-def go_on_at_messages(line: int) -> None:
-    """Lets this process go on, if it is stopped (SIGSTOP), when something comes over a line.
+def resume_on_input(line: int) -> None:
+    """Makes this process resume, if it is stopped (SIGSTOP), when data arrives on a descriptor.
 
-    So does the end of the line: a process that is stopped would outlive the other end otherwise.
+    End-of-file resumes it, too; otherwise a stopped process would outlive the other end.
 
     Args:
-        line: file descriptor of a pipe or a socket.
+        line: the file descriptor of a pipe or a socket.
     """
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
@@ -66,7 +65,7 @@ def go_on_at_messages(line: int) -> None:
 
 
 def use_default_signals() -> None:
-    """Lets this process hear signals that the one which started it blocks or ignores."""
+    """Resets signals that the parent process blocks or ignores."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -77,29 +76,29 @@ def is_stopped(pid: int) -> bool:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    # The name of the program, which may be anything, is in parentheses before its state.
+    # The state follows the name of the program, which is in parentheses and may contain any text.
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
 class ForkedProcess:
-    """A process made of a template, with the methods of `subprocess.Popen` that are needed here."""
+    """A process of a fork server, with the methods of `subprocess.Popen` that are needed here."""
 
-    def __init__(self, status: int, template: ProcessTemplate) -> None:
-        """Takes the process over.
+    def __init__(self, status: int, server: ProcessTemplate) -> None:
+        """Wraps a process.
 
         Args:
-            status: file descriptor of a pipe on which the template writes the id of the process,
-                once there is one, and its exit code.
-            template: what makes it.
+            status: the file descriptor of a pipe to which the server writes the id of the process
+                and, later, its exit code.
+            server: the server.
         """
         self._status = status
-        self._template = template
+        self._server = server
         self._written = b""
         self._is_closed = False
 
     @property
     def pid(self) -> int:
-        """The process id; -1 as long as the template has not made the process."""
+        """The process id; -1 until the server has forked the process."""
         self.poll()
         pid, line_end, _ = self._written.partition(b"\n")
         return int(pid) if line_end else -1
@@ -110,32 +109,32 @@ class ForkedProcess:
             self._read()
         if not self._is_closed:
             return None
-        # A template that is killed takes its processes with it, and has no more to say.
+        # Without a code, the server was killed, and its processes with it.
         code = self._written.partition(b"\n")[2]
         return int(code) if code else -signal.SIGKILL
 
     def is_stopped(self) -> bool:
-        """Says whether a signal (SIGSTOP) stopped the process, or who has yet to make it."""
-        return self._template.is_stopped() if self.pid < 0 else is_stopped(self.pid)
+        """Says whether a signal (SIGSTOP) stopped the process, or the server before the fork."""
+        return self._server.is_stopped() if self.pid < 0 else is_stopped(self.pid)
 
     def wait(self, timeout: float) -> int:
         """Waits for the end of the process, and returns its exit code.
 
         Raises:
-            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
+            subprocess.TimeoutExpired: the process still runs after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not wait_until_readable(self._status, remaining):
-                raise subprocess.TimeoutExpired("a process made of a template", timeout)
+                raise subprocess.TimeoutExpired("a process of a fork server", timeout)
         return code
 
     def kill(self) -> None:
-        """Kills the process if it runs, as soon as it does."""
+        """Kills the process; waits for the fork first if it is pending."""
         while self.pid < 0 and self.poll() is None:
-            # Without one, the end of its standard input ends it.
-            if not wait_until_readable(self._status, _MAKING_SECS):
+            # If this times out, the end of its standard input will end the process.
+            if not wait_until_readable(self._status, _IMPORT_SECS):
                 return
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -150,21 +149,21 @@ class ForkedProcess:
 
 
 class ProcessTemplate:
-    """A template, from its start until it is closed; its processes end with it."""
+    """The client of a fork server, from its start until it is closed; its processes end with it."""
 
     def __init__(self, modules: Sequence[str], log_path: str | os.PathLike[str]) -> None:
-        """Starts it, and does not wait for it.
+        """Starts the server, without waiting for it.
 
         Args:
-            modules: what it imports for its processes.
-            log_path: the file for what it has to say when it fails.
+            modules: the modules that the server imports.
+            log_path: the file for the server's output.
         """
         open_standard_files()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = {**python_environment(), "TF_CPP_MIN_LOG_LEVEL": "1"}
+        variables = {**build_python_environment(), "TF_CPP_MIN_LOG_LEVEL": "1"}
         with theirs, open(log_path, "ab") as log:
             self._process = subprocess.Popen(
-                [interpreter(), "-P", "-m", __name__, str(theirs.fileno()), *modules],
+                [find_interpreter(), "-P", "-m", __name__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -183,20 +182,20 @@ class ProcessTemplate:
         answers: int,
         network: PrivateNetwork | None,
     ) -> ForkedProcess:
-        """Has it make a process, and does not wait for it.
+        """Requests a new process, without waiting for it.
 
         Args:
-            command: the module to run with `-m`, and its arguments; one more follows them, the
-                number that `answers` has in the process.
-            environ: the environment variables of the process. Of what a module reads while it is
-                imported the template's count.
-            stdin: file descriptor of its standard input.
-            log: that of its standard outputs.
-            answers: that of the pipe that it answers on.
-            network: the network that it is in; that of this process when None.
+            command: the module to run as with `-m`, and its arguments; the descriptor of `answers`
+                in the process is appended.
+            environ: the environment variables of the process. Modules that read variables while
+                they are imported have seen those of the server.
+            stdin: the file descriptor of its standard input.
+            log: the file descriptor of its standard output and standard error.
+            answers: the file descriptor of the pipe for its answers.
+            network: the private network of the process; None for the network of this process.
 
         Returns:
-            The process, which dies at once where the template cannot make it.
+            The process, which counts as dead if the server cannot fork it.
         """
         text = os.memfd_create("request", os.MFD_CLOEXEC)
         status, theirs = os.pipe()
@@ -211,7 +210,7 @@ class ProcessTemplate:
             os.lseek(text, 0, os.SEEK_SET)
             descriptors = [text, stdin, log, answers, theirs]
             descriptors += network.inherited if network is not None else ()
-            with contextlib.suppress(OSError):  # One that is gone; the status says so.
+            with contextlib.suppress(OSError):  # The status tells if the server is gone.
                 socket.send_fds(self._line, [b"f"], descriptors)
         finally:
             os.close(text)
@@ -219,31 +218,31 @@ class ProcessTemplate:
         return ForkedProcess(status, self)
 
     def is_stopped(self) -> bool:
-        """Says whether it is stopped by a signal, and does not say how its processes ended."""
+        """Says whether a signal stopped the server, so that it does not report exit codes."""
         return is_stopped(self._process.pid)
 
     def is_fit(self) -> bool:
-        """Says whether it can make processes: it is there, and not stopped by a signal."""
+        """Says whether the server can fork processes: it runs, and no signal stopped it."""
         return self._process.poll() is None and not self.is_stopped()
 
     def has_failed(self) -> bool:
-        """Says whether it has ended by itself, as after an import that failed."""
+        """Says whether the server has ended with an error, such as a failed import."""
         has_closed_line = wait_until_readable(self._line.fileno(), 0.0)
         return has_closed_line and self._process.wait() > 0
 
     def close(self) -> None:
-        """Ends it, and with it all its processes."""
+        """Ends the server and all its processes."""
         self._line.close()
         self._process.kill()
         self._process.wait()
 
 
-class _Template:
-    """The other end: waits for requests and for the ends of processes, in one thread."""
+class _Server:
+    """The server: handles requests and exits of its processes, in one thread."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
-        # Pipes for exit codes, by process.
+        # Pipes for exit codes, by process id.
         self._running: dict[int, int] = {}
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -251,8 +250,8 @@ class _Template:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Obeys until the line is closed."""
-        # Without a descriptor of its own, which a fork would inherit.
+        """Handles requests until the client closes the socket."""
+        # `PollSelector` has no file descriptor, which a fork would inherit.
         selector = selectors.PollSelector()
         for each in (self._line.fileno(), self._woken):
             selector.register(each, selectors.EVENT_READ)
@@ -260,14 +259,14 @@ class _Template:
             ready = [key.fd for key, _ in selector.select()]
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                self._bury()
+                self._report_exits()
             if self._line.fileno() in ready:
-                data, descriptors, _, _ = socket.recv_fds(self._line, 16, _MOST_DESCRIPTORS)
+                data, descriptors, _, _ = socket.recv_fds(self._line, 16, _MAX_DESCRIPTORS)
                 if not data:
                     return
                 self._fork(descriptors)
 
-    def _bury(self) -> None:
+    def _report_exits(self) -> None:
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -281,10 +280,10 @@ class _Template:
         text, *others = descriptors
         with open(text, "rb") as file:
             request = json.load(file)
-        template = os.getpid()
+        server_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._run(request, template, others)
+            self._run(request, server_pid, others)
         status = others[3]
         with contextlib.suppress(BrokenPipeError):
             os.write(status, b"%d\n" % pid)
@@ -292,14 +291,14 @@ class _Template:
         for each in (*others[:3], *others[4:]):
             os.close(each)
 
-    def _run(self, request: Mapping[str, Any], template: int, descriptors: list[int]) -> NoReturn:
-        """Becomes the process that is wanted, and ends with it."""
+    def _run(self, request: Mapping[str, Any], server_pid: int, descriptors: list[int]) -> NoReturn:
+        """Runs the requested module in the forked process, and exits."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._line.close()
-            # Of its siblings: a pipe is closed when nobody can write to it.
+            # A sibling's pipe reaches its end only when all copies of the write end are closed.
             for line in self._running.values():
                 os.close(line)
             stdin, log, answers, status, *network = descriptors
@@ -311,13 +310,13 @@ class _Template:
             os.close(log)
             if request["has_network"]:
                 enter_network(network if request["has_user"] else [_NO_USER, *network])
-            # Not before: who enters a namespace of users loses this setting.
+            # After the network, because entering a user namespace resets this setting.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != template:
+            if os.getppid() != server_pid:
                 os._exit(code)
             os.environ.clear()
             os.environ.update(request["environ"])
-            if "numpy" in sys.modules:  # Python and TensorFlow seed themselves.
+            if "numpy" in sys.modules:  # Python and TensorFlow seed themselves after a fork.
                 sys.modules["numpy"].random.seed()
             module, *arguments = request["command"]
             sys.argv = [module, *arguments, str(answers)]
@@ -338,11 +337,11 @@ def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
     use_default_signals()
-    go_on_at_messages(int(line))
-    template = _Template(socket.socket(fileno=int(line)))
+    resume_on_input(int(line))
+    server = _Server(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)
-    template.serve()
+    server.serve()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Child processes that cannot outlive their parent: both ends of the line between the two.
+"""Child processes that cannot outlive their parent, and the connection between the two.
 
-A child is a Python module run with `-m`. It gets its settings as JSON on the command line, commands
-as JSON lines on its standard input, and answers as JSON lines on a pipe of its own, because
-TensorFlow writes what it likes to standard output. Both standard outputs go to a log file whose end
-explains a death. The end of a child's standard input says that the parent is gone, and the child
-leaves at once, whatever it is doing, even if it is stopped (SIGSTOP): `kill -9` of a parent leaves
-no orphans.
+A child is a Python module run with `-m`. It gets its settings as JSON on the command line and
+commands as JSON lines on its standard input. It answers with JSON lines on a separate pipe, because
+TensorFlow writes to standard output. Standard output and standard error go to a log file, whose end
+explains crashes. The end of a child's standard input means that the parent is gone, and the child
+exits at once, even if it is stopped (SIGSTOP): `kill -9` of a parent leaves no orphans.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.descriptors import open_standard_files, wait_until_writable
-from tf_placer.interpreter import interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
     ProcessTemplate,
-    go_on_at_messages,
     is_stopped,
+    resume_on_input,
     use_default_signals,
 )
 
@@ -52,28 +51,28 @@ __all__ = [
     "pin_to_cores",
 ]
 
-#: The file from which TensorFlow loads a pluggable device.
+#: The environment variable with the library from which TensorFlow loads a pluggable device.
 PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
-# The variables that give a process its GPUs, which has none where they are empty.
+# The environment variables that select the GPUs of a process; if they are empty, it has none.
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", PLUGIN_VARIABLE)
 _SAVED_VARIABLES = "TF_PLACER_GPU_VARIABLES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
-_OF_STACK = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
-# Who waits for a child looks so often whether it, or one that it needs, is stopped by a signal, and
-# after so many looks at which it was takes it for hung.
-_LOOK_SECS, _MOST_LOOKS = 1.0, 5
+_STACK_TRACE = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
+# The interval of checks whether a child is stopped by a signal, and the number of successive checks
+# that find it stopped after which it counts as hung.
+_CHECK_INTERVAL_SECS, _MAX_STOPPED_CHECKS = 1.0, 5
 
 
 def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Makes environment variables for a process that must not see a GPU.
+    """Builds environment variables for a process that must not see a GPU.
 
-    What was visible before is kept aside, so that `environment_with_gpus` finds it again in a
-    descendant of that process.
+    The former values are saved in another variable, so that `environment_with_gpus` can restore
+    them in a descendant of that process.
 
     Args:
-        environ: the variables to start from; the variables of this process when None.
+        environ: the variables to start from; None for the variables of this process.
 
     Returns:
         A changed copy.
@@ -85,10 +84,10 @@ def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[s
 
 
 def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Makes environment variables for a process that sees the GPUs that were visible at first.
+    """Builds environment variables for a process that sees the originally visible GPUs.
 
     Args:
-        environ: the variables to start from; the variables of this process when None.
+        environ: the variables to start from; None for the variables of this process.
 
     Returns:
         A copy in which `environment_without_gpus` is undone.
@@ -104,13 +103,13 @@ def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str,
 def environment_with_plugin(
     library: str | os.PathLike[str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Makes environment variables for a process whose only GPUs are those of a pluggable device.
+    """Builds environment variables for a process whose only GPUs are those of a pluggable device.
 
-    To its descendants these are the GPUs that were visible at first.
+    For its descendants, these are the originally visible GPUs.
 
     Args:
         library: the file of the pluggable device.
-        environ: the variables to start from; the variables of this process when None.
+        environ: the variables to start from; None for the variables of this process.
 
     Returns:
         A changed copy.
@@ -121,17 +120,17 @@ def environment_with_plugin(
 
 
 def pin_to_cores(cores: Sequence[int]) -> None:
-    """Keeps this process on some cores.
+    """Restricts this process to some cores.
 
-    To be called before TensorFlow is imported: threads inherit the cores of the thread that starts
-    them.
+    Call it before TensorFlow is imported, because threads inherit the cores of the thread that
+    starts them.
     """
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), cores)
 
 
 class Child(Protocol):
-    """What obeys commands and can die: a `ChildProcess`, or a stand-in for one."""
+    """The interface of a `ChildProcess` and of its substitutes."""
 
     name: str
 
@@ -141,7 +140,7 @@ class Child(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Returns the file descriptor that is readable when it has answered or died."""
+        """Returns a file descriptor that is readable after an answer or the child's death."""
         ...
 
     def send(self, message: Mapping[str, Any], deadline: float) -> None:
@@ -149,32 +148,32 @@ class Child(Protocol):
         ...
 
     def read_messages(self) -> list[dict[str, Any]] | None:
-        """Reads what it has answered; None when it has closed the line."""
+        """Reads the available answers; None if the child has closed the connection."""
         ...
 
     def is_alive(self) -> bool:
-        """Says whether it still obeys."""
+        """Says whether the child runs."""
         ...
 
     def is_stopped(self) -> bool:
-        """Says whether it is stopped by a signal, and does nothing until another one."""
+        """Says whether a signal (SIGSTOP) has stopped the child."""
         ...
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, minus the signal that killed the process, or None without any."""
+        """The exit code, or minus the signal that killed the process; None while it runs."""
         ...
 
     def exit_description(self) -> str:
-        """Says how it ended, as a clause."""
+        """Describes how the child ended, as a clause."""
         ...
 
     def log_lines(self) -> list[str]:
-        """Reads the lines that it wrote to standard outputs."""
+        """Reads the lines of the log."""
         ...
 
     def log_tail(self) -> str:
-        """Joins the end of `log_lines` into one line; empty without any."""
+        """Joins the last lines of the log into one line; "" if the log is empty."""
         ...
 
     def clear_log(self) -> None:
@@ -182,12 +181,12 @@ class Child(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the child."""
         ...
 
 
 class ChildDied(Exception):
-    """A child process is gone.
+    """The error for a child process that has ended.
 
     Attributes:
         child: the process that died.
@@ -199,26 +198,26 @@ class ChildDied(Exception):
 
 
 class ChildStopped(ChildDied):
-    """A child process was stopped by a signal (SIGSTOP), and nobody lets it go on."""
+    """The error for a child process that a signal (SIGSTOP) has stopped for some seconds."""
 
     def __init__(self, child: Child) -> None:
         super().__init__(
             child,
-            f"{child.name} was stopped by a signal (SIGSTOP) and has not gone on for "
-            f"{_MOST_LOOKS * _LOOK_SECS:g} s",
+            f"{child.name} was stopped by a signal (SIGSTOP) and has not resumed for "
+            f"{_MAX_STOPPED_CHECKS * _CHECK_INTERVAL_SECS:g} s",
         )
 
 
 class ChildTimeout(Exception):
-    """A child process did not answer in time."""
+    """The error for a child process that did not answer in time."""
 
 
 class ChildProcess:
-    """The parent's end: a process to start, to talk to and to stop.
+    """A child process, as its parent starts, commands and stops it.
 
     Attributes:
-        name: what messages call the process.
-        log_path: the file with everything that it wrote to its standard outputs.
+        name: the name of the process in messages.
+        log_path: the file with its standard output and standard error.
     """
 
     def __init__(
@@ -231,24 +230,24 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
-        template: ProcessTemplate | None = None,
+        fork_server: ProcessTemplate | None = None,
     ) -> None:
         """Starts the process.
 
         Args:
-            name: what messages call the process.
-            module: the Python module that it runs.
-            settings: JSON values that its `Parent.settings` will hold.
-            log_path: the file for its standard outputs; its directory exists.
-            environ: its environment variables; those of this process when None.
-            pass_fds: file descriptors that it inherits, with their numbers.
-            network: the network that it is in; that of this process when None.
-            template: what it is made of, without `pass_fds`; None to start it afresh.
+            name: the name of the process in messages.
+            module: the Python module that the process runs.
+            settings: JSON values for `Parent.settings` of the process.
+            log_path: the file for its standard output and standard error, in an existing directory.
+            environ: its environment variables; None for those of this process.
+            pass_fds: file descriptors that it inherits under the same numbers.
+            network: its private network; None for the network of this process.
+            fork_server: forks the process, without `pass_fds`; None to start a new Python.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
-        variables = python_environment(environ)
-        # Warnings stay: the allocator's "ran out of memory" explains a death.
+        variables = build_python_environment(environ)
+        # Level 1 keeps warnings, because the allocator's "ran out of memory" explains a crash.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
         if network is not None:
             variables.update(network.environ())
@@ -258,10 +257,10 @@ class ChildProcess:
         os.set_blocking(self._commands, False)
         self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
-            # Append mode, so that what follows a truncation starts at the beginning of the file.
+            # In append mode, the output after `clear_log` starts at the new end of the file.
             with open(self.log_path, "ab") as log:
-                if template is not None:
-                    self._process = template.fork(
+                if fork_server is not None:
+                    self._process = fork_server.fork(
                         [module, json.dumps(settings)],
                         environ=variables,
                         stdin=stdin,
@@ -270,8 +269,8 @@ class ChildProcess:
                         network=network,
                     )
                 else:
-                    # -P: the working directory counts only if it is on this process's path.
-                    command = [interpreter(), "-P", "-m", module]
+                    # -P keeps the working directory off the path unless it is on this one's path.
+                    command = [find_interpreter(), "-P", "-m", module]
                     if network is not None:
                         command = network.command(module)
                         pass_fds = (*pass_fds, *network.inherited)
@@ -282,8 +281,8 @@ class ChildProcess:
                         stderr=log,
                         env=variables,
                         pass_fds=(answers_of_child, *pass_fds),
-                        # Ctrl-C in a terminal reaches the parent alone, which then stops its
-                        # children.
+                        # In its own session, so that Ctrl-C in a terminal only reaches the parent,
+                        # which stops its children.
                         start_new_session=True,
                     )
         except BaseException:
@@ -298,11 +297,11 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; -1 as long as a template has not made the process."""
+        """The process id; -1 until a fork server has forked the process."""
         return self._process.pid
 
     def fileno(self) -> int:
-        """Returns the file descriptor that is readable when the child has answered or died."""
+        """Returns a file descriptor that is readable after an answer or the child's death."""
         return self._answers
 
     def send(self, message: Mapping[str, Any], deadline: float) -> None:
@@ -314,7 +313,7 @@ class ChildProcess:
 
         Raises:
             ChildDied: the child is gone.
-            ChildTimeout: the child does not read.
+            ChildTimeout: the child does not read the command in time.
         """
         data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
@@ -327,10 +326,10 @@ class ChildProcess:
                 raise ChildDied(self) from None
 
     def read_messages(self) -> list[dict[str, Any]] | None:
-        """Reads what the child has answered, without waiting for more than one piece.
+        """Reads answers of the child, by a single read that waits for data.
 
         Returns:
-            Complete messages, possibly none yet; None when the child has closed the line.
+            The complete messages, possibly none; None if the child has closed the connection.
         """
         data = os.read(self._answers, 1 << 16)
         if not data:
@@ -343,22 +342,22 @@ class ChildProcess:
         return self._process.poll() is None
 
     def is_stopped(self) -> bool:
-        """Says whether the process is stopped by a signal."""
+        """Says whether a signal (SIGSTOP) has stopped the process."""
         if isinstance(self._process, ForkedProcess):
             return self._process.is_stopped()
         return is_stopped(self.pid)
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, minus the signal that killed the process, or None while it runs."""
+        """The exit code, or minus the signal that killed the process; None while it runs."""
         return self._process.poll()
 
     def exit_description(self) -> str:
-        """Says how the process ended, as a clause: "task 1 was killed by signal 9 (SIGKILL)"."""
+        """Describes how the process ended: "task 1 was killed by signal 9 (SIGKILL)"."""
         try:
             code = self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
-            return f"{self.name} closed its line but did not exit"
+            return f"{self.name} closed its connection but did not exit"
         if code < 0:
             try:
                 signal_name = f" ({signal.Signals(-code).name})"
@@ -368,7 +367,7 @@ class ChildProcess:
         return f"{self.name} exited with code {code}"
 
     def log_lines(self) -> list[str]:
-        """Reads the lines that the process wrote to standard outputs, at most the last 64 KiB."""
+        """Reads the lines in the last 64 KiB of the log."""
         try:
             with open(self.log_path, "rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
@@ -378,13 +377,13 @@ class ChildProcess:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def log_tail(self) -> str:
-        """Joins the end of `log_lines` into one line; empty without any."""
-        # The addresses below a check that failed would leave no room for what it says.
-        tail = " | ".join(line for line in self.log_lines() if not _OF_STACK.match(line))
+        """Joins the last lines of the log into one line; "" if the log is empty."""
+        # The stack trace of a failed check would leave no room for its message.
+        tail = " | ".join(line for line in self.log_lines() if not _STACK_TRACE.match(line))
         return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
 
     def clear_log(self) -> None:
-        """Empties the log, so that its end speaks of what happens from now on."""
+        """Empties the log, so that it only explains later events."""
         os.truncate(self.log_path, 0)
 
     def stop(self) -> None:
@@ -403,20 +402,20 @@ class ChildProcess:
 
 
 def await_message(child: Child, others: Sequence[Child], deadline: float) -> list[dict[str, Any]]:
-    """Waits for the next answer of a child while others must stay alive.
+    """Waits for the next answer of a child, while other children must stay alive.
 
     Args:
         child: the process that should answer.
-        others: processes that say nothing but without which there is nothing to wait for.
-        deadline: `time.monotonic` seconds at which to give up.
+        others: silent processes that the child depends on.
+        deadline: the time limit, in seconds of `time.monotonic`.
 
     Returns:
         At least one message.
 
     Raises:
         ChildDied: one of the processes is gone.
-        ChildStopped: one of them is stopped by a signal for some seconds.
-        ChildTimeout: the deadline passed.
+        ChildStopped: a signal has stopped one of the processes for some seconds.
+        ChildTimeout: the deadline has passed.
     """
     looks: dict[Child, int] = {}
     with selectors.DefaultSelector() as selector:
@@ -424,15 +423,15 @@ def await_message(child: Child, others: Sequence[Child], deadline: float) -> lis
             selector.register(process, selectors.EVENT_READ, process)
         while True:
             remaining = max(0.0, deadline - time.monotonic())
-            ready = selector.select(min(remaining, _LOOK_SECS))
+            ready = selector.select(min(remaining, _CHECK_INTERVAL_SECS))
             if not ready and time.monotonic() >= deadline:
                 raise ChildTimeout(f"{child.name} did not answer in time")
             if not ready:
-                # Looks are counted, and not seconds: where all processes are stopped and go on one
-                # after the other, none of them has hung.
+                # Checks are counted instead of seconds. If all processes, including this one, are
+                # stopped and then resume one after the other, none of them hangs.
                 for process in (child, *others):
                     looks[process] = looks.get(process, 0) + 1 if process.is_stopped() else 0
-                    if looks[process] >= _MOST_LOOKS:
+                    if looks[process] >= _MAX_STOPPED_CHECKS:
                         raise ChildStopped(process)
                 continue
             messages: list[dict[str, Any]] = []
@@ -447,21 +446,21 @@ def await_message(child: Child, others: Sequence[Child], deadline: float) -> lis
 
 
 class Parent:
-    """The child's end. Made first thing by the module that a `ChildProcess` runs.
+    """The child's connection to its parent, which the module of a `ChildProcess` creates first.
 
     Attributes:
-        settings: what the parent gave at the start.
+        settings: the settings from the parent.
     """
 
     def __init__(self) -> None:
-        """Starts to listen; from now on this process ends when its parent does."""
+        """Connects to the parent; from now on this process exits when its parent does."""
         _, settings, answers = sys.argv
         self.settings: dict[str, Any] = json.loads(settings)
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         use_default_signals()
-        go_on_at_messages(0)
+        resume_on_input(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -470,15 +469,15 @@ class Parent:
                 for line in stdin:
                     self._commands.put(json.loads(line))
         finally:
-            # Also behind half a line, which is all that a parent killed while it wrote leaves.
+            # In `finally`, because a parent that is killed while it writes leaves an invalid line.
             os._exit(0)
 
     def receive(self) -> dict[str, Any]:
-        """Waits for the next command, and returns it."""
+        """Returns the next command, and waits for it if necessary."""
         return self._commands.get()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Answers with a JSON object."""
+        """Sends an answer, which is a JSON object."""
         data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
             data = data[os.write(self._answers, data) :]

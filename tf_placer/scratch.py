@@ -1,4 +1,4 @@
-"""Directories for files of the moment: nobody else reads them, and no kill leaves them for long."""
+"""Temporary directories that are removed even after their process was killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["remove_scratch", "scratch_directory"]
 
 _PREFIX = "tf_placer_scratch_"
 _LOCK = "lock"
-# What is in the lock: a name alone would not say who made the directory.
+# The content of the lock file, because a name alone would not prove that tf_placer made the
+# directory.
 _MARK = b"A directory of tf_placer that is removed with all that it holds.\n"
 
 
@@ -22,34 +23,35 @@ _MARK = b"A directory of tf_placer that is removed with all that it holds.\n"
 def scratch_directory(
     parent: str | os.PathLike[str] | None = None, prefix: str = _PREFIX
 ) -> Iterator[str]:
-    """Makes a directory that is gone at the end, or at the next start after a kill.
+    """Creates a directory that is removed at the end of the block.
 
-    Its name cannot be guessed, and only this user can look into it. Those that processes of this
-    user have left behind in the same place are removed.
+    If the process is killed, the next call for the same parent removes the directory. Its name
+    cannot be guessed, and only this user can access it.
 
     Args:
-        parent: an existing directory; the system's for temporary files when None.
-        prefix: how its name begins, and that of those that are removed; a short one where sockets
-            are in it.
+        parent: an existing directory; None for the system's directory of temporary files.
+        prefix: the prefix of its name, and of the stale directories that are removed. Use a short
+            one for sockets, whose paths are limited in length.
 
     Yields:
         The path.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the directory cannot be created.
     """
     base = tempfile.gettempdir() if parent is None else os.fspath(parent)
     remove_scratch(base, prefix)
     path = tempfile.mkdtemp(prefix=prefix, dir=base)
     new = os.path.join(path, "new")
-    # Locked as long as this process lives, and only then called the lock.
+    # Renamed to the lock file only after it is locked, and locked as long as this process lives.
     lock = os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        with contextlib.suppress(OSError):  # File systems without locks have nothing removed.
+        # On file systems without locks, stale directories are never removed.
+        with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             os.write(lock, _MARK)
-        except OSError as error:  # A full disk names no file.
+        except OSError as error:  # The error of a full disk names no file.
             raise OSError(error.errno, error.strerror, path) from error
         os.replace(new, os.path.join(path, _LOCK))
         yield path
@@ -59,17 +61,17 @@ def scratch_directory(
 
 
 def remove_scratch(parent: str | os.PathLike[str] | None = None, prefix: str = _PREFIX) -> None:
-    """Removes the directories that killed processes of this user have left behind in a place.
+    """Removes the temporary directories of killed processes of this user.
 
-    They are known by their lock, which says so. Others of such a name stay.
+    Only directories with a marked lock file are removed; others with such a name stay.
 
     Args:
-        parent: the place; the system's for temporary files when None.
-        prefix: how their names begin.
+        parent: the parent directory; None for the system's directory of temporary files.
+        prefix: the prefix of their names.
     """
     base = tempfile.gettempdir() if parent is None else os.fspath(parent)
     for path in pathlib.Path(base).glob(f"{prefix}*"):
-        # What cannot be opened is another user's, or has been removed meanwhile.
+        # A lock file that cannot be opened belongs to another user, or was removed meanwhile.
         with contextlib.suppress(OSError):
             if path.is_symlink() or path.lstat().st_uid != os.getuid():
                 continue
@@ -83,7 +85,10 @@ def remove_scratch(parent: str | os.PathLike[str] | None = None, prefix: str = _
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Removes a directory, the lock last: what somebody still writes there is found again."""
+    """Removes a directory, the lock file last.
+
+    If a child process still writes files there, a later call can find and remove them by the lock.
+    """
     with contextlib.suppress(OSError):
         for each in path.iterdir():
             if each.name == _LOCK:

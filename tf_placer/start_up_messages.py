@@ -1,8 +1,8 @@
-"""Keeps TensorFlow's start-up messages from people who did not ask for them.
+"""Filters TensorFlow's start-up messages from standard error.
 
-TensorFlow 2.21 writes some before it looks at `TF_CPP_MIN_LOG_LEVEL`, and from C++, past
-`sys.stderr`. So another process passes on what arrives at file descriptor 2, which also works where
-this one is aborted. What Python writes does not take that way.
+TensorFlow 2.21 writes some of them before it reads `TF_CPP_MIN_LOG_LEVEL`, and from C++, past
+`sys.stderr`. So file descriptor 2 leads to another process, which filters and forwards the output;
+this also works if this process is aborted. Output of Python bypasses the filter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TextIO
 __all__ = ["is_start_up_message", "without_start_up_messages"]
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-# What is below an error, in both forms of TensorFlow's log.
+# Information and warnings in both formats of TensorFlow's log.
 _MESSAGE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog\(\)"
     rb"|[IW]\d{4} \d\d:\d\d:\S+ +\d+ \S+\.(cc|cu|h|inc):\d+\] "
@@ -26,21 +26,21 @@ _MESSAGE = re.compile(
     rb"|To enable the following instructions: .* rebuild TensorFlow"
 )
 _READ_BYTES = 65536
-# Whoever has inherited the file descriptor may live on.
+# Limited, because a process that has inherited the file descriptor may keep the filter alive.
 _WAIT_SECS = 2.0
 
 
 def is_start_up_message(line: bytes) -> bool:
-    """Says whether a line is a message of TensorFlow below the level of errors."""
+    """Says whether a line is information or a warning of TensorFlow."""
     return _MESSAGE.match(line) is not None
 
 
 @contextlib.contextmanager
 def without_start_up_messages() -> Iterator[None]:
-    """Keeps messages of TensorFlow below the level of errors from standard error.
+    """Filters information and warnings of TensorFlow from standard error in the block.
 
-    Does nothing where `TF_CPP_MIN_LOG_LEVEL` is set, which says what somebody wants to see, where
-    TensorFlow has started already, or where `sys.stderr` is something else.
+    Does nothing if the user has set `TF_CPP_MIN_LOG_LEVEL`, if TensorFlow is imported already, or
+    if `sys.stderr` is not the original standard error.
     """
     if (
         _LEVEL in os.environ
@@ -49,7 +49,7 @@ def without_start_up_messages() -> Iterator[None]:
         or sys.stderr is None
         or sys.stderr.closed
         or sys.stderr.fileno() != 2
-        or (passing_on := _start_passing_on()) is None
+        or (filter_process := _start_filter()) is None
     ):
         yield
         return
@@ -57,9 +57,9 @@ def without_start_up_messages() -> Iterator[None]:
     before = sys.stderr
     _flush(before)
     original = os.dup(2)
-    assert passing_on.stdin is not None
-    os.dup2(passing_on.stdin.fileno(), 2)
-    passing_on.stdin.close()
+    assert filter_process.stdin is not None
+    os.dup2(filter_process.stdin.fileno(), 2)
+    filter_process.stdin.close()
     sys.stderr = open(  # noqa: SIM115
         original, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False
     )
@@ -72,32 +72,33 @@ def without_start_up_messages() -> Iterator[None]:
         os.close(original)
         del os.environ[_LEVEL]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            passing_on.wait(_WAIT_SECS)
+            filter_process.wait(_WAIT_SECS)
 
 
-def _start_passing_on() -> subprocess.Popen[bytes] | None:
-    """Starts the process that passes on; None where none can be started."""
-    # Not above: the script that passes on finds no modules of this package.
+def _start_filter() -> subprocess.Popen[bytes] | None:
+    """Starts the filter process; None if it cannot be started."""
+    # Imported here, because this file as a script cannot import this package.
     from tf_placer.descriptors import open_standard_files
     from tf_placer.errors import SearchError
-    from tf_placer.interpreter import interpreter
+    from tf_placer.interpreter import find_interpreter
 
     open_standard_files()
     try:
-        # A session of its own: Ctrl-C ends this process, which may still have something to say.
-        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
+        # In its own session, so that Ctrl-C does not end the filter before this process has written
+        # its last lines.
+        command = [find_interpreter(), "-I", "-S", os.path.abspath(__file__)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     except (OSError, SearchError):
         return None
 
 
 def _flush(stream: TextIO) -> None:
-    with contextlib.suppress(OSError, ValueError):  # Its disk is full, or somebody has closed it.
+    with contextlib.suppress(OSError, ValueError):  # The disk is full, or the stream is closed.
         stream.flush()
 
 
-def _pass_on() -> None:
-    """Copies standard input to standard error without start-up messages."""
+def _filter_input() -> None:
+    """Copies standard input to standard error, without start-up messages."""
     rest = b""
     while chunk := os.read(0, _READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -109,4 +110,4 @@ def _pass_on() -> None:
 
 
 if __name__ == "__main__":
-    _pass_on()
+    _filter_input()

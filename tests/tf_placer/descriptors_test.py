@@ -40,7 +40,7 @@ class WaitingTest(absltest.TestCase):
         self.assertTrue(wait_until_readable(read, 60.0), "the end can be read")
         os.close(read)
 
-    def test_nobody_reads_any_more_is_no_reason_to_wait(self):
+    def test_a_closed_reader_ends_the_wait(self):
         read, write = self.pipe()
         os.set_blocking(write, False)
         os.write(write, b"x" * 65536)
@@ -50,7 +50,7 @@ class WaitingTest(absltest.TestCase):
 
 
 class OpenStandardFilesTest(absltest.TestCase):
-    def test_what_is_closed_is_open_afterwards_and_all_else_stays(self):
+    def test_opens_closed_standard_streams_only(self):
         code = """
             import os
             from tf_placer.descriptors import open_standard_files

@@ -15,7 +15,7 @@ class ErrorTextTest(parameterized.TestCase):
         (OSError("nothing works"), "nothing works"),
         (ValueError("x is 3"), "x is 3"),
     )
-    def test_file_and_reason_are_said(self, error, text):
+    def test_messages_have_file_and_reason(self, error, text):
         self.assertEqual(error_text(error), text)
 
 

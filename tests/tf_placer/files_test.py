@@ -27,7 +27,7 @@ class JsonFileTest(absltest.TestCase):
             self.assertEqual(read_json(self.path), value)
         self.assertEqual(os.listdir(self.directory), ["value.json"])
 
-    def test_what_is_no_json_is_refused_by_name(self):
+    def test_names_a_file_that_is_not_json(self):
         for content in (b"", b"{", b'{"a": 1} x', b"\xff\xfe", b"[" * 200_000):
             self.path.write_bytes(content)
             with self.assertRaisesRegex(ValueError, "value.json is not a JSON file: "):
@@ -38,7 +38,7 @@ class JsonFileTest(absltest.TestCase):
             read_json(self.path)
         self.assertEqual(raised.exception.filename, str(self.path))
 
-    def test_what_can_be_found_out_again_is_never_kept_in_the_working_directory(self):
+    def test_the_cache_is_never_in_the_working_directory(self):
         for environ, expected in (
             ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/tf_placer"),
             ({"XDG_CACHE_HOME": "x", "HOME": "/h"}, "/h/.cache/tf_placer"),
@@ -83,7 +83,7 @@ class JsonFileTest(absltest.TestCase):
         self.assertTrue(link.is_symlink())
         self.assertEqual(read_json(self.path), 1)
 
-    def test_what_is_no_file_is_written_to_and_not_replaced(self):
+    def test_devices_and_pipes_are_written_to_and_not_replaced(self):
         pipe = self.directory / "pipe"
         os.mkfifo(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -115,7 +115,7 @@ class JsonFileTest(absltest.TestCase):
         os.close(writer)
         self.assertEqual(os.read(reader, 100), b"[1]\n")
 
-    def test_streams_are_told_from_files(self):
+    def test_distinguishes_streams_from_files(self):
         self.path.touch()
         streams = [path for path in ("-", "/dev/null", self.path, "new") if is_stream(path)]
         self.assertEqual(streams, ["-", "/dev/null"])

@@ -13,7 +13,7 @@ from absl.testing import absltest
 
 from tf_placer import interpreter as module
 from tf_placer.errors import SearchError
-from tf_placer.interpreter import command_line, interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter, format_command_line
 
 
 def version_of(python: str) -> str:
@@ -28,12 +28,12 @@ def version_of(python: str) -> str:
 class InterpreterTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.addCleanup(module._found_interpreter.cache_clear)
+        self.addCleanup(module._search_interpreter.cache_clear)
         self.addCleanup(multiprocessing.set_executable, multiprocessing.spawn.get_executable())
         multiprocessing.set_executable(None)
 
     def test_it_is_the_program_of_this_process(self):
-        self.assertEqual(interpreter(), sys.executable)
+        self.assertEqual(find_interpreter(), sys.executable)
 
     def test_an_embedded_interpreter_finds_the_python_of_its_version(self):
         expected = version_of(sys.executable)
@@ -43,15 +43,15 @@ class InterpreterTest(absltest.TestCase):
         # /bin/true stands for a program that embeds one: it is not started to find out.
         for own in (None, "", "/bin/true", "/no/such/python3", str(other)):
             with self.subTest(own), mock.patch.object(sys, "executable", own):
-                self.assertEqual(version_of(interpreter()), expected)
+                self.assertEqual(version_of(find_interpreter()), expected)
 
-    def test_what_multiprocessing_is_told_counts_first(self):
+    def test_multiprocessing_executable_has_priority(self):
         link = pathlib.Path(self.create_tempdir().full_path, "my_python")
         link.symlink_to(sys.executable)
         multiprocessing.set_executable(os.fspath(link))
-        self.assertEqual(interpreter(), str(link))
+        self.assertEqual(find_interpreter(), str(link))
 
-    def test_where_there_is_none_the_sentence_says_what_to_do(self):
+    def test_names_the_remedy_if_there_is_no_interpreter(self):
         with (
             mock.patch.multiple(
                 sys, executable=None, _base_executable=None, exec_prefix="/no", base_exec_prefix=""
@@ -62,24 +62,24 @@ class InterpreterTest(absltest.TestCase):
                 r"; multiprocessing.set_executable\(PATH\) names one",
             ),
         ):
-            interpreter()
+            find_interpreter()
 
 
 class PythonEnvironmentTest(absltest.TestCase):
     def paths(self, *entries: object) -> list[str]:
         with mock.patch.object(sys, "path", list(entries)):
-            return python_environment({})["PYTHONPATH"].split(os.pathsep)
+            return build_python_environment({})["PYTHONPATH"].split(os.pathsep)
 
-    def test_what_python_imports_from_nowhere_else_is_left_out(self):
+    def test_omits_path_entries_that_are_no_strings(self):
         self.assertEqual(self.paths("/a", pathlib.Path("/b"), b"/c", None, "/d"), ["/a", "/d"])
 
-    def test_a_path_with_the_separator_is_not_two_others(self):
+    def test_omits_paths_with_the_separator(self):
         self.assertEqual(self.paths("/a:/b", "/c"), ["/c"])
 
     def test_relative_paths_stay_what_they_are_here(self):
         self.assertEqual(self.paths("", "x"), [os.getcwd(), os.path.join(os.getcwd(), "x")])
 
-    def test_in_a_deleted_directory_there_is_nothing_to_import(self):
+    def test_omits_relative_paths_in_a_deleted_directory(self):
         self.addCleanup(os.chdir, os.getcwd())
         gone = self.create_tempdir("gone").full_path
         os.chdir(gone)
@@ -89,8 +89,8 @@ class PythonEnvironmentTest(absltest.TestCase):
     def test_a_process_that_ignores_the_variables_of_python_does_not_pass_them_on(self):
         code = (
             f"import sys; sys.path[:] = {sys.path}; "
-            "from tf_placer.interpreter import python_environment; "
-            "print(sorted(n for n in python_environment() if n.startswith('PYTHON')))"
+            "from tf_placer.interpreter import build_python_environment; "
+            "print(sorted(n for n in build_python_environment() if n.startswith('PYTHON')))"
         )
         done = subprocess.run(
             [sys.executable, "-E", "-c", code],
@@ -103,23 +103,23 @@ class PythonEnvironmentTest(absltest.TestCase):
 
 
 class CommandLineTest(absltest.TestCase):
-    def test_a_shell_reads_it(self):
+    def test_quotes_arguments_for_a_shell(self):
         with mock.patch.object(sys, "argv", ["train.py", "two words"]):
-            self.assertEqual(command_line(), "train.py 'two words'")
-            self.assertEqual(command_line("tf_placer"), "tf_placer 'two words'")
+            self.assertEqual(format_command_line(), "train.py 'two words'")
+            self.assertEqual(format_command_line("tf_placer"), "tf_placer 'two words'")
 
-    def test_what_is_not_utf8_is_shown_by_its_number(self):
+    def test_escapes_invalid_utf8(self):
         with mock.patch.object(sys, "argv", [os.fsdecode(b"caf\xe9"), "cafe"]):
-            self.assertEqual(command_line(), r"'caf\udce9' cafe")
+            self.assertEqual(format_command_line(), r"'caf\udce9' cafe")
 
     def test_an_embedded_interpreter_may_have_none(self):
         with mock.patch.object(sys, "argv", []):
-            self.assertEqual(command_line(), "")
-            self.assertEqual(command_line("tf_placer"), "tf_placer")
+            self.assertEqual(format_command_line(), "")
+            self.assertEqual(format_command_line("tf_placer"), "tf_placer")
             del sys.argv
-            self.assertEqual(command_line(), "")
+            self.assertEqual(format_command_line(), "")
             sys.argv = [pathlib.Path("a"), b"b"]
-            self.assertEqual(command_line(), "a b")
+            self.assertEqual(format_command_line(), "a b")
 
 
 if __name__ == "__main__":

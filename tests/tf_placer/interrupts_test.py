@@ -26,54 +26,54 @@ class InterruptsTest(absltest.TestCase):
         signal.raise_signal(signal.SIGINT)
         self.assertEqual(self.interrupts.count, 2)
 
-    def test_what_is_breakable_is_broken_off(self):
+    def test_a_request_interrupts_an_interruptible_block(self):
         with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         self.assertEqual(self.interrupts.count, 2)
 
-    def test_what_came_before_breaks_off_at_once(self):
+    def test_an_earlier_request_interrupts_at_once(self):
         signal.raise_signal(signal.SIGINT)
         with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
             self.fail("it was begun")
 
-    def test_what_takes_two_requests_stands_one(self):
+    def test_a_block_can_take_two_requests(self):
         with self.interrupts.breakable(2):
             signal.raise_signal(signal.SIGINT)
         with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable(2):
             signal.raise_signal(signal.SIGINT)
 
-    def test_another_thread_wakes_one_that_waits(self):
+    def test_another_thread_can_interrupt_waiting(self):
         threading.Timer(0.05, self.interrupts.ask).start()
         with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
             time.sleep(60)
 
-    def test_what_is_breakable_is_broken_off_when_its_time_is_over(self):
+    def test_the_time_limit_interrupts_an_interruptible_block(self):
         with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
             time.sleep(60)
         # This is no request.
         self.assertEqual(self.interrupts.count, 0)
 
-    def test_waiting_in_the_system_ends_when_the_time_is_over(self):
+    def test_the_time_limit_interrupts_system_calls(self):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         self.addCleanup(os.close, writer)
         with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
             select.select([reader], [], [], 60)
 
-    def test_nothing_is_broken_off_behind_what_ended_in_time(self):
+    def test_the_alarm_is_cancelled_at_the_end_of_the_block(self):
         with self.interrupts.breakable(max_secs=60.0):
             pass
         self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
         signal.raise_signal(signal.SIGALRM)
 
-    def test_without_time_nothing_begins(self):
+    def test_a_zero_time_limit_interrupts_at_once(self):
         for interrupts in (self.interrupts, Interrupts()):
             for max_secs in (0.0, -1.0):
                 with self.assertRaises(TimeIsOver), interrupts.breakable(max_secs=max_secs):
                     self.fail("it was begun")
 
-    def test_who_does_not_listen_sets_no_alarm(self):
+    def test_without_handlers_no_alarm_is_set(self):
         with Interrupts().breakable(max_secs=60.0):
             self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
 

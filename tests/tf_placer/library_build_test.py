@@ -8,7 +8,7 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import absltest
 
-from tf_placer.library_build import LibraryError, build_library, library_path
+from tf_placer.library_build import LibraryError, build_library, find_library
 
 _HEADER = "tensorflow/c/tf_datatype.h"
 
@@ -35,14 +35,14 @@ class LibraryBuildTest(absltest.TestCase):
             self.assertEqual(directory.stat().st_mode & 0o777, 0o700)
 
     def test_each_tensorflow_has_a_file_of_its_own(self):
-        here = library_path(self.source)
+        here = find_library(self.source)
         self.assertIn(tf.__version__, here.name)
         with mock.patch.object(tf, "__version__", "2.99.0"):
-            self.assertIn("2.99.0", library_path(self.source).name)
+            self.assertIn("2.99.0", find_library(self.source).name)
         with mock.patch.object(tf.version, "GIT_VERSION", "another"):
-            self.assertNotEqual(library_path(self.source), here)
+            self.assertNotEqual(find_library(self.source), here)
         with mock.patch.object(tf.sysconfig, "get_compile_flags", lambda: ["-DANOTHER"]):
-            self.assertNotEqual(library_path(self.source), here)
+            self.assertNotEqual(find_library(self.source), here)
 
     def test_without_a_compiler_a_sentence_says_what_to_do(self):
         with (
@@ -69,10 +69,10 @@ class LibraryBuildTest(absltest.TestCase):
             ),
         ):
             self.build()
-        self.assertEmpty(os.listdir(library_path(self.source).parent))
+        self.assertEmpty(os.listdir(find_library(self.source).parent))
 
     def test_refuses_a_directory_that_others_may_write_to(self):
-        directory = library_path(self.source).parent
+        directory = find_library(self.source).parent
         directory.mkdir(parents=True)
         os.chmod(directory, 0o777)
         with self.assertRaisesRegex(LibraryError, f"others may write to {directory}"):

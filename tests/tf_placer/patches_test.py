@@ -78,14 +78,14 @@ class ListTest(absltest.TestCase):
         named = set(re.findall(r"`([A-Z]\w+\.\w+)`", table.partition("\n## ")[0]))
         self.assertEqual(named, {f"{patch.kind}.{patch.method}" for patch in PATCHES.values()})
 
-    def test_nobody_else_changes_classes(self):
+    def test_only_this_module_patches_classes(self):
         for folder in ("graph_passes", "tf_placer"):
             for path in sorted((ROOT / folder).rglob("*.py")):
                 name = path.relative_to(ROOT).as_posix()
                 if name not in ("tf_placer/patches.py", SETS_BODIES):
                     self.assertEmpty(list(foreign_changes(path.read_text())), name)
 
-    def test_changes_would_be_found(self):
+    def test_the_check_finds_patches(self):
         for change in (
             "keras.Model.fit = mine",
             "module.Model.fit = mine",
@@ -116,7 +116,7 @@ class WrapTest(absltest.TestCase):
         self.assertEqual(self.kind.run(None, "it"), "ran it")
         return [*self.log]
 
-    def test_the_very_method_is_put_back(self):
+    def test_removal_restores_the_original_method(self):
         for name in (RUN, FIT):
             patch = PATCHES[name]
             kind = patch.find_class()
@@ -128,7 +128,7 @@ class WrapTest(absltest.TestCase):
             self.assertIs(getattr(kind, patch.method), before)
             self.assertEqual(patch.method in vars(kind), own)
 
-    def test_the_last_is_called_first_and_any_may_go_first(self):
+    def test_the_last_wrapper_is_called_first_and_any_can_be_removed(self):
         before = self.kind.run
         for first_to_go, rest in ((0, ["outer", "run"]), (1, ["inner", "run"])):
             undos = [wrap(RUN, around(self.log, name)) for name in ("inner", "outer")]
@@ -139,7 +139,7 @@ class WrapTest(absltest.TestCase):
             undos[1 - first_to_go]()
             self.assertIs(self.kind.run, before)
 
-    def test_what_others_put_in_place_stays_and_is_wrapped(self):
+    def test_replacements_by_other_code_are_kept_and_wrapped(self):
         undo_first = wrap(RUN, around(self.log, "first"))
         ours = self.kind.run
 
@@ -166,7 +166,7 @@ class WrapTest(absltest.TestCase):
         self.assertEqual(self.calls(), ["once True", "run"])
         self.assertIs(self.kind.run, before)
 
-    def test_threads_leave_the_very_method(self):
+    def test_concurrent_wrapping_restores_the_original_method(self):
         before = self.kind.run
 
         def wrap_often() -> None:

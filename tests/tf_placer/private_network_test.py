@@ -58,7 +58,7 @@ class PrivateNetworkTest(absltest.TestCase):
             text=True,
         )
 
-    def test_processes_inside_meet_and_nobody_else_gets_in_or_out(self):
+    def test_processes_inside_can_connect_and_others_cannot(self):
         server = subprocess.Popen(
             self.network.command("-", sys.executable, "-c", _SERVER),
             pass_fds=self.network.inherited,
@@ -78,7 +78,7 @@ class PrivateNetworkTest(absltest.TestCase):
         self.assertEqual(server.stdout.readline(), "met\n")
         self.assertEqual(server.wait(30), 0)
 
-    def test_users_files_and_exit_codes_stay_what_they_are(self):
+    def test_keeps_user_files_and_exit_codes(self):
         path = self.create_tempfile("file").full_path
         done = self.run_inside("stat", "-c", "%u %g", path)
         self.assertEqual(done.stdout.split(), [str(os.getuid()), str(os.getgid())])
@@ -88,7 +88,7 @@ class PrivateNetworkTest(absltest.TestCase):
         self.assertFalse(is_private())
         self.assertEqual(self.run_inside(sys.executable, "-c", _ASK).stdout, "True None\n")
 
-    def test_a_variable_that_came_from_elsewhere_is_not_believed(self):
+    def test_a_stale_environment_variable_is_ignored(self):
         environ = {**_ENVIRON, **self.network.environ()}
         done = subprocess.run(
             [sys.executable, "-c", _ASK], env=environ, stdout=subprocess.PIPE, text=True
@@ -97,7 +97,7 @@ class PrivateNetworkTest(absltest.TestCase):
 
 
 class OpenServersTest(absltest.TestCase):
-    def test_it_is_said_who_reaches_what(self):
+    def test_the_warning_names_users_and_interfaces(self):
         note = open_servers_note("the servers of local:2", "nobody minds")
         self.assertStartsWith(note, "the servers of local:2 listen without a password, because ")
         self.assertIn("every user of this computer", note)

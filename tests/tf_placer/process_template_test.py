@@ -1,4 +1,4 @@
-"""Tests of processes made of a template, without TensorFlow."""
+"""Tests of the fork server, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class ProcessTemplateTest(absltest.TestCase):
         sys.path.insert(0, str(self.directory))
         self.addCleanup(sys.path.remove, str(self.directory))
 
-    def template(self, *modules: str) -> ProcessTemplate:
-        template = ProcessTemplate(modules, self.directory / "template.log")
-        self.addCleanup(template.close)
-        return template
+    def server(self, *modules: str) -> ProcessTemplate:
+        server = ProcessTemplate(modules, self.directory / "template.log")
+        self.addCleanup(server.close)
+        return server
 
-    def child(self, template: ProcessTemplate, network: PrivateNetwork | None = None):
+    def child(self, server: ProcessTemplate, network: PrivateNetwork | None = None):
         child = ChildProcess(
             "the child",
             "child_for_test",
             {},
             log_path=self.directory / "log",
-            template=template,
+            fork_server=server,
             network=network,
         )
         self.addCleanup(child.stop)
@@ -70,14 +70,14 @@ class ProcessTemplateTest(absltest.TestCase):
         return answer
 
     def test_modules_are_imported_once_for_all_processes(self):
-        template = self.template("imported_for_test", "numpy")
-        children = [self.child(template) for _ in range(3)]
+        server = self.server("imported_for_test", "numpy")
+        children = [self.child(server) for _ in range(3)]
         answers = [self.answer(child) for child in children]
         [importer] = {answer["importer"] for answer in answers}
         pids = [answer["pid"] for answer in answers]
         self.assertEqual(pids, [child.pid for child in children])
         self.assertLen({importer, *pids}, 4)
-        # What one child has, the next one does not inherit.
+        # A child does not inherit the state of an earlier one.
         self.assertLen({answer["files"] for answer in answers}, 1)
         for numbers in zip(*(answer["random"] for answer in answers), strict=True):
             self.assertLen(set(numbers), 3)
@@ -85,24 +85,24 @@ class ProcessTemplateTest(absltest.TestCase):
     def test_processes_can_be_in_a_network_of_their_own(self):
         if (reason := why_open()) is not None:
             self.skipTest(reason)
-        template = self.template()
+        server = self.server()
         network = PrivateNetwork()
         self.addCleanup(network.close)
-        inside = [self.answer(self.child(template, network))["network"] for _ in range(2)]
+        inside = [self.answer(self.child(server, network))["network"] for _ in range(2)]
         [its_own] = set(inside)
         outside = os.readlink("/proc/self/ns/net")
         self.assertNotEqual(its_own, outside)
-        self.assertEqual(self.answer(self.child(template))["network"], outside)
+        self.assertEqual(self.answer(self.child(server))["network"], outside)
 
-    def test_a_template_that_is_closed_or_killed_takes_its_processes_with_it(self):
+    def test_closing_or_killing_the_server_ends_its_processes(self):
         for end in (
-            lambda template: template.close(),
-            lambda template: os.kill(template._process.pid, signal.SIGKILL),
+            lambda server: server.close(),
+            lambda server: os.kill(server._process.pid, signal.SIGKILL),
         ):
-            template = self.template()
-            child = self.child(template)
+            server = self.server()
+            child = self.child(server)
             self.answer(child)
-            end(template)
+            end(server)
             with self.assertRaisesRegex(ChildDied, r"killed by signal 9 \(SIGKILL\)"):
                 await_message(child, (), time.monotonic() + 60)
             # Its files are closed a little before it is gone.
@@ -110,37 +110,37 @@ class ProcessTemplateTest(absltest.TestCase):
             while is_running(child.pid) and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.assertFalse(is_running(child.pid))
-            # Nor does it make any more.
-            late = self.child(template)
+            # The server forks no more processes.
+            late = self.child(server)
             with self.assertRaises(ChildDied):
                 await_message(late, (), time.monotonic() + 60)
             self.assertEqual(late.pid, -1)
 
-    def test_a_template_that_is_stopped_goes_on_when_it_is_needed_and_when_it_is_left(self):
-        template = self.template()
-        self.answer(self.child(template))
-        os.kill(template._process.pid, signal.SIGSTOP)
-        self.answer(self.child(template))
-        os.kill(template._process.pid, signal.SIGSTOP)
-        # As the death of this process would.
-        template._line.close()
-        self.assertEqual(template._process.wait(60), 0)
+    def test_a_stopped_server_resumes_on_a_request_and_at_the_end(self):
+        server = self.server()
+        self.answer(self.child(server))
+        os.kill(server._process.pid, signal.SIGSTOP)
+        self.answer(self.child(server))
+        os.kill(server._process.pid, signal.SIGSTOP)
+        # The death of this process would also close it.
+        server._line.close()
+        self.assertEqual(server._process.wait(60), 0)
 
-    def test_a_process_that_a_stopped_template_has_yet_to_make_is_taken_for_hung(self):
+    def test_a_process_pending_on_a_stopped_server_counts_as_hung(self):
         (self.directory / "slow_for_test.py").write_text("import time; time.sleep(60)")
-        template = self.template("slow_for_test")
-        child = self.child(template)
-        os.kill(template._process.pid, signal.SIGSTOP)
+        server = self.server("slow_for_test")
+        child = self.child(server)
+        os.kill(server._process.pid, signal.SIGSTOP)
         with (
-            mock.patch.multiple(processes, _LOOK_SECS=0.01, _MOST_LOOKS=3),
+            mock.patch.multiple(processes, _CHECK_INTERVAL_SECS=0.01, _MAX_STOPPED_CHECKS=3),
             self.assertRaisesRegex(ChildStopped, "the child was stopped by a signal"),
         ):
             await_message(child, (), time.monotonic() + 60)
-        template.close()
+        server.close()
         self.assertFalse(child.is_stopped())
 
-    def test_a_template_that_cannot_import_makes_no_process_and_says_why(self):
-        child = self.child(self.template("no_such_module_for_test"))
+    def test_a_server_with_a_failed_import_logs_the_reason(self):
+        child = self.child(self.server("no_such_module_for_test"))
         with self.assertRaises(ChildDied):
             await_message(child, (), time.monotonic() + 60)
         self.assertEqual(child.pid, -1)

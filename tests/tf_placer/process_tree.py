@@ -1,4 +1,4 @@
-"""Which processes run below another one."""
+"""Lists the descendants of a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
+    """Says whether a process runs; a zombie does not."""
     return _stat(pid) is not None
 
 
@@ -46,7 +46,7 @@ def descendants(pid: int) -> dict[Process, str]:
 
 
 def kill(pid: int) -> None:
-    """As `kill -9` does."""
+    """Kills processes, as `kill -9` does."""
     os.kill(pid, signal.SIGKILL)
 
 

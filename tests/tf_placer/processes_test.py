@@ -42,7 +42,7 @@ while True:
         time.sleep(1000)
     elif command["do"] == "hang":
         parent.send({"hangs": True})
-        3 ** 10 ** 9  # No other thread runs meanwhile.
+        3 ** 10 ** 9  # Holds the GIL, so that no other thread runs.
     elif command["do"] == "exit":
         print("the last word", file=sys.stderr, flush=True)
         os._exit(7)
@@ -54,7 +54,7 @@ from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildProcess, await_message
 
 template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
-child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], fork_server=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
 print(child.pid, flush=True)
@@ -67,7 +67,7 @@ def _soon() -> float:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
+    """Says whether a process runs; a zombie does not."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -75,7 +75,7 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
-    template: ProcessTemplate | None = None
+    fork_server: ProcessTemplate | None = None
 
     def setUp(self):
         super().setUp()
@@ -91,7 +91,7 @@ class ChildProcessTest(absltest.TestCase):
             "child_for_test",
             {"depth": 3},
             log_path=self.log_path,
-            template=self.template,
+            fork_server=self.fork_server,
             **kwargs,
         )
         self.addCleanup(child.stop)
@@ -127,7 +127,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaises(ChildTimeout):
             child.send({"do": "echo", "value": "x" * 10_000_000}, time.monotonic() + 0.2)
 
-    def test_an_exit_says_its_code_and_the_last_words(self):
+    def test_an_exit_reports_its_code_and_the_end_of_the_log(self):
         child = self.start()
         await_message(child, (), _soon())
         child.send({"do": "exit"}, _soon())
@@ -158,7 +158,7 @@ class ChildProcessTest(absltest.TestCase):
         for process in (child, other):
             await_message(process, (), _soon())
         self.assertFalse(other.is_stopped())
-        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.01))
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.01))
         os.kill(other.pid, signal.SIGSTOP)
         with self.assertRaisesRegex(
             ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not gone on"
@@ -168,17 +168,17 @@ class ChildProcessTest(absltest.TestCase):
         other.stop()
         self.assertFalse(_is_running(other.pid))
 
-    def test_a_child_that_goes_on_has_not_hung(self):
+    def test_a_resumed_child_does_not_count_as_hung(self):
         child = self.start()
         await_message(child, (), _soon())
-        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.001))
-        # Never at so many looks in a row.
-        states = itertools.cycle([True] * (processes._MOST_LOOKS - 1) + [False])
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.001))
+        # Never in so many successive checks.
+        states = itertools.cycle([True] * (processes._MAX_STOPPED_CHECKS - 1) + [False])
         self.enterContext(mock.patch.object(child, "is_stopped", lambda: next(states)))
         with self.assertRaises(ChildTimeout):
             await_message(child, (), time.monotonic() + 0.1)
 
-    def test_a_command_lets_a_stopped_child_go_on(self):
+    def test_a_command_resumes_a_stopped_child(self):
         child = self.start()
         await_message(child, (), _soon())
         os.kill(child.pid, signal.SIGSTOP)
@@ -195,7 +195,7 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (), _soon())
         self.assertEqual(child.log_tail(), "the last word")
 
-    def test_the_last_words_are_not_the_addresses_of_a_stack(self):
+    def test_the_log_tail_omits_stack_traces(self):
         child = self.start()
         await_message(child, (), _soon())
         addresses = "    @     0x7f8cf5ae74e5  tensorflow::CreateGrpcWorkerEnv()\n" * 40
@@ -214,7 +214,7 @@ class ChildProcessTest(absltest.TestCase):
         self.assertFalse(_is_running(child.pid))
         child.stop()
 
-    def test_half_a_command_behind_which_the_line_ends_ends_the_child(self):
+    def test_an_incomplete_command_at_the_end_of_input_ends_the_child(self):
         child = self.start()
         await_message(child, (), _soon())
         os.write(child._commands, b'{"do": "ec')
@@ -224,7 +224,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
-    def test_a_child_of_an_odd_process_starts_as_any_other(self):
+    def test_starts_with_unusual_interpreter_settings(self):
         gone = self.create_tempdir("gone").full_path
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(gone)
@@ -255,9 +255,9 @@ class ChildProcessTest(absltest.TestCase):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGCHLD])
         self.addCleanup(signal.pthread_sigmask, signal.SIG_SETMASK, before)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        if self.template is not None:
-            self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
-            self.addCleanup(self.template.close)
+        if self.fork_server is not None:
+            self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+            self.addCleanup(self.fork_server.close)
         child = self.start()
         await_message(child, (), _soon())
         os.kill(child.pid, signal.SIGINT)
@@ -268,7 +268,7 @@ class ChildProcessTest(absltest.TestCase):
         parent = subprocess.Popen(
             [
                 *(sys.executable, "-c", _PARENT, str(self.log_path)),
-                "template" if self.template is not None else "afresh",
+                "template" if self.fork_server is not None else "afresh",
             ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -288,17 +288,17 @@ class ChildProcessTest(absltest.TestCase):
     def test_a_child_does_not_outlive_a_killed_parent(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=False)
 
-    def test_nor_does_one_that_is_stopped(self):
+    def test_a_stopped_child_does_not_outlive_a_killed_parent(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=True)
 
 
 class ChildOfTemplateTest(ChildProcessTest):
-    """Children that are made of a template are as all others."""
+    """Repeats the tests with children from a fork server."""
 
     def setUp(self):
         super().setUp()
-        self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
-        self.addCleanup(self.template.close)
+        self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.addCleanup(self.fork_server.close)
 
 
 class ClosedStandardFilesTest(absltest.TestCase):

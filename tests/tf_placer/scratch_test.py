@@ -50,7 +50,7 @@ class ScratchDirectoryTest(absltest.TestCase):
             self.assertEqual(stat.S_IMODE(os.stat(one).st_mode), 0o700)
         self.assertEqual(os.listdir(self.base), [])
 
-    def test_what_a_kill_leaves_is_gone_at_the_next_start_and_what_is_in_use_stays(self):
+    def test_removes_directories_of_killed_processes_only(self):
         user, path = self.start_user()
         with scratch_directory(self.base):
             self.assertTrue(os.path.exists(os.path.join(path, "secret")))
@@ -60,7 +60,7 @@ class ScratchDirectoryTest(absltest.TestCase):
         with scratch_directory(self.base) as new:
             self.assertEqual(os.listdir(self.base), [os.path.basename(new)])
 
-    def test_what_is_written_while_it_is_removed_is_found_again(self):
+    def test_a_directory_written_to_during_removal_is_removed_later(self):
         user, path = self.start_user()
         user.kill()
         user.wait()
@@ -77,7 +77,7 @@ class ScratchDirectoryTest(absltest.TestCase):
         remove_scratch(self.base)
         self.assertEqual(os.listdir(self.base), [])
 
-    def test_a_prefix_has_its_own(self):
+    def test_removes_only_directories_with_the_prefix(self):
         with scratch_directory(self.base, prefix="short_") as path:
             self.assertStartsWith(os.path.basename(path), "short_")
         left = killed_in_scratch(self.base, "short_")
@@ -86,7 +86,7 @@ class ScratchDirectoryTest(absltest.TestCase):
         remove_scratch(self.base, "short_")
         self.assertFalse(left.exists())
 
-    def test_what_others_have_there_stays(self):
+    def test_keeps_directories_of_other_users(self):
         victim = pathlib.Path(self.create_tempdir("victim").full_path)
         (victim / "lock").touch()
         link = pathlib.Path(self.base, "tf_placer_scratch_link")
@@ -103,7 +103,7 @@ class ScratchDirectoryTest(absltest.TestCase):
         self.assertFalse(others.exists())
         self.assertTrue((victim / "lock").exists())
 
-    def test_a_directory_that_has_only_the_name_stays(self):
+    def test_keeps_directories_without_the_lock(self):
         for content in ("", "mine", "A directory of tf_placer"):
             theirs = pathlib.Path(self.base, "tf_placer_scratch_ab12cd34")
             theirs.mkdir(mode=0o700, exist_ok=True)

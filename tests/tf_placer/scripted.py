@@ -140,14 +140,14 @@ class _Confirmed:
 
 @dataclasses.dataclass
 class Script:
-    """What `ScriptedEnvironment` does.
+    """The behavior of a `ScriptedEnvironment`.
 
     Attributes:
-        secs: step time of an assignment by operation; None fails. {} is the graph as it came.
-        values: what an assignment computes.
+        secs: step time of an assignment by operation; None fails. {} is the original.
+        values: the values that an assignment computes.
         measured: every assignment that a session was opened for in the search.
         confirmed: the same in the confirmation.
-        made: the arguments of every environment that was made.
+        made: the arguments of every environment.
         timeouts: the time limit when each session of the search was opened, in seconds.
     """
 
@@ -160,7 +160,7 @@ class Script:
 
     @property
     def placed(self) -> list[Mapping[str, str]]:
-        """What was measured in the search beside the graph as it came."""
+        """The placements that the search measured besides the original."""
         return [assignment for assignment in self.measured if assignment]
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):

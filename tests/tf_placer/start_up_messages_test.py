@@ -32,7 +32,7 @@ class MessageTest(parameterized.TestCase):
         b"2026-11-23 14:00:00.123456: W tensorflow/core/framework/op.cc:1] That",
         b"To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow",
     )
-    def test_what_is_below_an_error_is_one(self, line):
+    def test_recognizes_information_and_warnings(self, line):
         self.assertTrue(is_start_up_message(line))
 
     @parameterized.parameters(
@@ -44,7 +44,7 @@ class MessageTest(parameterized.TestCase):
         b"W1123 16:00:00.123456 22934 session.py:17] what Python says is no business of TensorFlow",
         b"",
     )
-    def test_all_else_is_none(self, line):
+    def test_recognizes_no_other_lines(self, line):
         self.assertFalse(is_start_up_message(line))
 
 
@@ -77,7 +77,7 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         self.assertLess(code, 0)
         self.assertEqual(written, _FATAL + b"\n")
 
-    def test_an_exception_goes_on_and_everything_is_as_before(self):
+    def test_exceptions_propagate_and_streams_are_restored(self):
         code, written = run(
             """
             from tf_placer.start_up_messages import without_start_up_messages
@@ -91,7 +91,7 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         )
         self.assertEqual((code, written), (0, b"no True\n"))
 
-    def test_a_disk_that_is_full_ends_nothing(self):
+    def test_a_full_disk_is_ignored(self):
         code = """
             import sys
             from tf_placer.start_up_messages import without_start_up_messages
@@ -106,7 +106,7 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         )
         self.assertEqual(done.stdout, b"done\n")
 
-    def test_without_a_process_that_passes_on_all_messages_come(self):
+    def test_without_the_filter_process_all_messages_appear(self):
         code, written = run(
             f"""
             import multiprocessing
@@ -120,7 +120,7 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         )
         self.assertEqual((code, written), (0, _ABSL + b"\n"))
 
-    def test_who_sets_the_level_sees_everything(self):
+    def test_a_log_level_disables_the_filter(self):
         _, written = run(
             f"""
             from tf_placer.start_up_messages import without_start_up_messages

@@ -272,7 +272,7 @@ class LiveProcesses:
             log_path=self._directory / "worker.log",
             environ=environ,
             network=self._network,
-            template=template,
+            fork_server=template,
         )
 
     def _environ(self) -> dict[str, str]:

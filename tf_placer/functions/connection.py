@@ -1,4 +1,4 @@
-"""The devices of a machine, for functions of this process."""
+"""Connects this process to the devices of a machine, so that its functions can run on them."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from tf_placer.functions.data_sets import check_before_connection
-from tf_placer.functions.kept_tables import tables_kept
-from tf_placer.functions.moved_variables import renew_variables
+from tf_placer.functions.kept_tables import recreate_tables
+from tf_placer.functions.moved_variables import recreate_variables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["connect", "full_name", "is_connected"]
 
-# A process can be connected to one cluster at a time. Servers that were started for it die with the
-# process, and not before: as it ends, TensorFlow still tells them which functions are not needed
-# any more.
+# A process can be connected to one cluster at a time. The servers that were started for it run
+# until the process exits, because TensorFlow still sends them messages about unused functions then.
 _connected: dict[str, LocalCluster | None] = {}
 
-# Where this is true, as by default, operations are sent to servers without waiting for them, and
-# functions by another way: a function can overtake an assignment to a variable that it reads.
+# TensorFlow's default, true, sends operations to servers asynchronously and functions over another
+# channel, so a function can overtake an assignment to a variable that it reads.
 _STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 
 
 def connect(machine: Machine) -> None:
-    """Makes the devices of a machine those that functions of this process can run on.
+    """Connects this process to a machine, so that functions can run on the machine's devices.
 
-    The servers of a machine "local:N" are started, if that was not done before, and stay until the
-    process ends. Variables, tables, iterators and functions of this process stay what they are;
-    queues and writers of summaries that it has made before are lost. `result.function` and
-    `result.apply` of `optimize` connect, too.
+    The servers of a machine "local:N" are started unless they run already, and stop when the
+    process exits. Existing variables, tables, iterators and functions of this process stay valid;
+    existing queues and summary writers are lost. `result.function` and `result.apply` of `optimize`
+    connect, too.
 
     Args:
-        machine: attached to this process, "local:N", or a cluster that the process is connected to,
-            or of which the addresses of all tasks are known.
+        machine: a machine attached to this process, "local:N", or a cluster: one that the process
+            is already connected to, or one with the addresses of all its tasks.
 
     Raises:
-        MachineError: the process is connected to another cluster, or cannot be to this one, or a
-            data set assigns to a variable, which would be lost.
+        MachineError: the process is connected to another cluster, it cannot connect to this one, or
+            a data set assigns to a variable, and the assignments would be lost.
         LocalClusterError: the servers do not start.
     """
     if machine.backend.starts_servers or machine.backend.is_remote:
@@ -47,7 +46,7 @@ def connect(machine: Machine) -> None:
     if is_connected(machine):
         return
     job = _check_tasks(machine)
-    if any(not name.startswith("/job:localhost/") for name in _known_devices()):
+    if any(not name.startswith("/job:localhost/") for name in _list_device_names()):
         raise MachineError(
             f"this process is connected to another cluster: functions for {machine.spec!r} need a "
             "process of their own"
@@ -61,7 +60,7 @@ def connect(machine: Machine) -> None:
     try:
         if cluster is not None:
             cluster.wait_until_ready()
-        with tables_kept():
+        with recreate_tables():
             tf.config.experimental_connect_to_cluster(
                 tf.train.ClusterSpec({job: addresses}), protocol="grpc"
             )
@@ -69,7 +68,7 @@ def connect(machine: Machine) -> None:
         if cluster is not None:
             cluster.close()
         raise
-    renew_variables()
+    recreate_variables()
     _connected[machine.spec] = cluster
     if cluster is not None:
         cluster.keep_until_exit()
@@ -77,11 +76,11 @@ def connect(machine: Machine) -> None:
 
 def is_connected(machine: Machine) -> bool:
     """Says whether functions of this process can run on the devices of a machine."""
-    known = _known_devices()
+    known = _list_device_names()
     return machine.spec in _connected or all(full_name(d.name) in known for d in machine.devices)
 
 
-def _known_devices() -> set[str]:
+def _list_device_names() -> set[str]:
     return {full_name(device.name) for device in tf.config.list_logical_devices()}
 
 
@@ -111,18 +110,18 @@ def _check_tasks(machine: Machine) -> str:
 
 
 def _keep_functions() -> None:
-    """Keeps the functions that were traced so far until the process ends.
+    """Keeps alive, until the process exits, all functions that were traced so far.
 
-    Servers are not sent the functions that were there before them, but are told when one is not
-    needed any more; they answer with an error, which TensorFlow raises out of whatever waits for
-    the servers next, such as the restoring of a checkpoint.
+    TensorFlow does not send these functions to servers that start later, but does ask the servers
+    to remove a function that is deleted. They answer with an error, which TensorFlow raises from
+    the next operation that waits for them, such as restoring a checkpoint.
     """
     for name in atomic_function.RUNTIME_FUNCTION_REFS:
         atomic_function.RUNTIME_FUNCTION_REFS[name] += 1
 
 
 def full_name(device: str) -> str:
-    """Returns the name of a device with its job, that of this process where it has none."""
+    """Returns the name of a device with its job, by default the job of this process."""
     if device.startswith("/job:"):
         return device
     return f"/job:localhost/replica:0/task:0{device}"

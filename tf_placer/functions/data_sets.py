@@ -1,4 +1,4 @@
-"""Data sets that use variables, and so the memory that these had when the data sets were made."""
+"""Checks for data sets that hold handles of variables, which become stale when variables move."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from graph_passes.errors import GraphError
 from tf_placer.functions.living_objects import find_living
-from tf_placer.functions.moved_variables import variables_behind
+from tf_placer.functions.moved_variables import find_handle_variables
 from tf_placer.machines.machine import MachineError
 
 __all__ = ["check_before_connection", "check_before_move"]
 
 
 def check_before_move(variables: Iterable[tf.Variable]) -> None:
-    """Makes sure that no data set uses variables that are to move.
+    """Checks that no data set uses variables that are about to move.
 
     TensorFlow copies the handles that the functions of a data set capture into the data set, and
-    into iterators over it, where nothing can exchange them.
+    into iterators over it, where nothing can replace them.
 
     Raises:
-        GraphError: a data set uses one.
+        GraphError: a data set uses one of the variables.
     """
     handles = {id(variable.handle) for variable in variables}
     if not handles.isdisjoint(_find_captured()):
-        gc.collect()  # A data set that nobody has any more can still be there.
+        gc.collect()  # Frees unreachable data sets, which do not count.
         captured = _find_captured()
         used = [captured[key][0] for key in handles if key in captured]
-        for variable in variables_behind(used).values():
+        for variable in find_handle_variables(used).values():
             raise GraphError(
                 f"a data set uses the variable {variable.name!r} of the step, and would go on with "
                 "the memory that the variable leaves: make the data set after the step is placed, "
@@ -44,19 +44,19 @@ def check_before_move(variables: Iterable[tf.Variable]) -> None:
 
 
 def check_before_connection() -> None:
-    """Makes sure that data sets do the same after this process has connected to a cluster.
+    """Checks that data sets still work after this process has connected to a cluster.
 
-    All variables are made again then. A data set that reads one goes on with the value from before,
-    which is logged.
+    Connecting recreates all variables. A data set that reads a variable keeps reading the old
+    value; a warning says so.
 
     Raises:
-        MachineError: a data set assigns to a variable; what it assigns would be lost.
+        MachineError: a data set assigns to a variable; the assigned values would be lost.
     """
     if not _find_captured():
         return
     gc.collect()
     captured = _find_captured()
-    for key, variable in variables_behind([handle for handle, _ in captured.values()]).items():
+    for key, variable in find_handle_variables([handle for handle, _ in captured.values()]).items():
         _, is_assigned = captured[key]
         if is_assigned:
             raise MachineError(
@@ -72,16 +72,16 @@ def check_before_connection() -> None:
 
 
 def _find_captured() -> dict[int, tuple[tf.Tensor, bool]]:
-    """Finds the handles that living data sets have captured.
+    """Finds the handles of variables that existing data sets have captured.
 
     Returns:
-        By the `id` of each handle, the handle, and whether a data set does more than read it.
+        The handle and whether a data set assigns to its variable, by the `id` of the handle.
     """
     found: dict[int, tuple[tf.Tensor, bool]] = {}
     for wrapper in find_living(StructuredFunctionWrapper):
         function = wrapper.function
         if not isinstance(function, tf.types.experimental.ConcreteFunction):
-            continue  # It is of a graph of TensorFlow 1.
+            continue  # A graph of TensorFlow 1 has its own variables.
         inputs, captured = function.graph.inputs, function.captured_inputs
         only_read = set(get_read_only_resource_input_indices_graph(function.graph))
         for index, handle in enumerate(captured, len(inputs) - len(captured)):

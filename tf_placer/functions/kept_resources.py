@@ -1,4 +1,8 @@
-"""What a function uses and a session has none of: iterators, writers of summaries, tables."""
+"""Process-local resources of a function: iterators, summary writers and lookup tables.
+
+They stay in the process that created them. Sessions get a substitute: the next elements of an
+iterator as feeds, a copy of a table, and nothing for a summary writer.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.functions.iterators import next_elements
-from tf_placer.functions.table_contents import table_content
+from tf_placer.functions.iterators import peek_elements
+from tf_placer.functions.table_contents import read_table_content
 
-__all__ = ["KeptResource", "keep_resource"]
+__all__ = ["ProcessLocalResource", "find_session_substitute"]
 
 _WRITES = re.compile(r"Write\w*Summary|FlushSummaryWriter")
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptResource:
-    """Something that stays where it is, and what a session has in place of it.
+class ProcessLocalResource:
+    """A resource that stays in its process, and its substitute in a session.
 
     Attributes:
-        users: the names of the operations that use it, which run where it is.
-        feeds: of an iterator, what these would take, by the names of their outputs.
-        table: of a table, the operations of one with the same content, the last of which fills it.
-            Without one, sessions do not run the users.
+        users: the names of the operations that use the resource, and run on its device.
+        feeds: for an iterator, the values that the users would take, by the names of their outputs.
+        table: for a table, operations that build a copy; the last one fills it. If this is empty,
+            sessions do not run the users.
     """
 
     users: frozenset[str]
@@ -33,24 +37,25 @@ class KeptResource:
     table: Sequence[tf.compat.v1.NodeDef] = ()
 
 
-def keep_resource(inner: tf.Tensor, resource: tf.Tensor) -> KeptResource | None:
-    """Finds out what a resource is, and what a session can have in place of it.
+def find_session_substitute(inner: tf.Tensor, resource: tf.Tensor) -> ProcessLocalResource | None:
+    """Finds the substitute of a resource in a session.
 
     Args:
-        inner: the resource, as an argument in the graph of the function.
-        resource: its handle.
+        inner: the argument for the resource in the graph of the function.
+        resource: the handle of the resource.
 
     Returns:
-        What is kept; None if it is something else, or used by a loop or another call.
+        The resource and its substitute; None if it is of another kind, or if a loop or another call
+        uses it.
 
     Raises:
-        GraphError: an iterator cannot be looked at, or a table cannot be read.
+        GraphError: an iterator or a table cannot be read.
     """
     users = frozenset(operation.name for operation in inner.consumers())
-    if feeds := next_elements(inner, resource):
-        return KeptResource(users, feeds)
+    if feeds := peek_elements(inner, resource):
+        return ProcessLocalResource(users, feeds)
     if all(_WRITES.fullmatch(operation.type) for operation in inner.consumers()):
-        return KeptResource(users)
-    if (content := table_content(inner, resource)) is not None:
-        return KeptResource(users, table=content.nodes(inner.op.name))
+        return ProcessLocalResource(users)
+    if (content := read_table_content(inner, resource)) is not None:
+        return ProcessLocalResource(users, table=content.build_nodes(inner.op.name))
     return None

@@ -1,4 +1,4 @@
-"""Lookup tables that stay when a process connects to a cluster."""
+"""Recreates lookup tables that a process loses when it connects to a cluster."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tensorflow.python.trackable.resource import CapturableResource
 
 from tf_placer.functions.living_objects import find_living
 
-__all__ = ["tables_kept"]
+__all__ = ["recreate_tables"]
 
 
 @contextlib.contextmanager
-def tables_kept() -> Iterator[None]:
-    """Makes the tables of this process again behind what is done in it.
+def recreate_tables() -> Iterator[None]:
+    """Recreates the tables of this process at the end of the block.
 
-    When a process connects to a cluster, its devices forget the names of what they hold, and tables
-    are found by their names: by functions and data sets that have their handles, too. A table of
-    the same name with the same content is the same for all of them.
+    When a process connects to a cluster, its devices forget the names of their resources. Tables
+    are looked up by name, even by functions and data sets that hold handles. A new table with the
+    same name and content therefore replaces the old one for all of them.
     """
     tables = find_living(CapturableResource)
     tables = [each for each in tables if isinstance(each._resource_handle, EagerTensor)]
@@ -31,7 +31,8 @@ def tables_kept() -> Iterator[None]:
             table._create_resource()
             table._initialize()
         except (NotImplementedError, tf.errors.OpError):
-            # Such as one of a file that is gone: TensorFlow tells whoever uses it.
+            # TensorFlow raises the error again at the next lookup, for example if the file of the
+            # table was deleted.
             continue
         if content is not None:
             table.insert(*content)

@@ -1,4 +1,4 @@
-"""Keras models: what can be placed of one, and a training step with devices put into it."""
+"""Reads and replaces the training step of a Keras model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graph_passes.errors import GraphError
 __all__ = [
     "check_model",
     "check_training",
+    "convert_train_step",
     "has_train_step",
     "is_keras_model",
     "set_train_step",
-    "train_step_of",
 ]
 
 _PACKAGES = ("keras", "tf_keras")
@@ -29,7 +29,7 @@ def is_keras_model(target: Any) -> bool:
 
 
 def _module(target: Any) -> str:
-    """Finds the module that has the class of all Keras models, if this is one."""
+    """Returns the module of the base class of all Keras models; "" if `target` is no model."""
     for kind in type(target).__mro__:
         if kind.__name__ == "Model" and kind.__module__.partition(".")[0] in _PACKAGES:
             return kind.__module__
@@ -37,11 +37,11 @@ def _module(target: Any) -> str:
 
 
 def check_model(model: Any) -> None:
-    """Makes sure that a model has a training step that can be placed.
+    """Checks that a model has variables and a training step that can be placed.
 
     Raises:
-        GraphError: it is not built or compiled, runs eagerly, under XLA or under a distribution
-            strategy; the message says what to do.
+        GraphError: the model is not built or compiled, or runs eagerly, under XLA or under a
+            distribution strategy; the message says what to do.
     """
     name = f"the model {model.name!r}"
     if not model.built and not _has_variables(model):
@@ -52,11 +52,11 @@ def check_model(model: Any) -> None:
 
 
 def check_training(model: Any) -> None:
-    """Makes sure of what a model need not be built for.
+    """Checks that a model, built or not, has a training step that can be placed.
 
     Raises:
-        GraphError: it is not compiled, runs eagerly, under XLA or under a distribution strategy;
-            the message says what to do.
+        GraphError: the model is not compiled, or runs eagerly, under XLA or under a distribution
+            strategy; the message says what to do.
     """
     name = f"the model {model.name!r}"
     if getattr(model, "optimizer", None) is None:
@@ -76,36 +76,36 @@ def check_training(model: Any) -> None:
 
 
 def _has_variables(model: Any) -> bool:
-    """Says whether a model that was not built has parts that were, as a pair of networks has."""
+    """Says whether a model that was not built has built submodels, such as a pair of networks."""
     try:
         return bool(model.trainable_variables)
-    except ValueError:  # Keras 2, where something has not.
+    except ValueError:  # Keras 2 raises it if any submodel is not built.
         return False
 
 
-def train_step_of(model: Any) -> Callable[..., Any]:
-    """Returns the training step of a model, to be traced as `fit` has it traced.
+def convert_train_step(model: Any) -> Callable[..., Any]:
+    """Returns the training step of a model, to be traced as `fit` traces it.
 
-    In Keras 2, AutoGraph converts what layers and losses do, so that what they compute may decide
-    about their control flow; in Keras 3 it converts nothing.
+    In Keras 2, AutoGraph converts layers and losses, so that their control flow may depend on
+    tensors; in Keras 3 it converts nothing.
     """
     if _VERSION_2 not in _module(model):
         return model.train_step
     autograph = tf.__internal__.autograph
-    # The step itself is left as it is, as Keras does.
+    # Keras does not convert the step itself either, only the functions that it calls.
     return autograph.tf_convert(
         model.train_step, autograph.control_status_ctx(), convert_by_default=False
     )
 
 
 def set_train_step(model: Any, function: Any) -> None:
-    """Makes `fit` and `train_on_batch` run a function as the training step.
+    """Replaces the training step that `fit` and `train_on_batch` run.
 
-    That ends when the model is compiled again: its step is another one then.
+    Compiling the model again removes the replacement, because it changes the step.
 
     Args:
         model: the model.
-        function: takes a batch and returns what the model's own step returns.
+        function: the new step; takes and returns the same as the model's own `train_step`.
     """
 
     @functools.wraps(model.compile)
@@ -115,12 +115,12 @@ def set_train_step(model: Any, function: Any) -> None:
 
     @functools.wraps(model.train_step)
     def train_step(data: Any) -> Any:
-        # A model saves the functions of TensorFlow that are attributes of it, but no others.
+        # A Python function, because Keras would save a tf.function attribute with the model.
         return function(data)
 
     model.compile = compile_again
     model.train_step = train_step
-    # They are traced again: one may use variables that have moved.
+    # Keras has to trace these again, because the old traces may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None
     if hasattr(model, "make_train_function"):
         model.make_train_function(force=True)

@@ -1,4 +1,4 @@
-"""Objects of this process, found by their class."""
+"""Finds the live objects of a class in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["find_living"]
 
 
 def find_living(*kinds: type) -> list[Any]:
-    """Finds all objects of some classes that anybody in this process has."""
-    # Some objects answer when they are asked for their class.
+    """Finds all live objects of some classes."""
+    # `isinstance` would call the `__class__` property of some objects, which may have effects.
     return [each for each in gc.get_objects() if issubclass(type(each), kinds)]

@@ -1,4 +1,4 @@
-"""Variables made again on other devices, as what they are for everybody who holds them."""
+"""Recreates variables, on the same or other devices, for all objects that refer to them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, Re
 
 from tf_placer.functions.living_objects import find_living
 
-__all__ = ["move_variables", "renew_variables", "variables_behind"]
+__all__ = ["find_handle_variables", "move_variables", "recreate_variables"]
 
 
 def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
-    """Moves variables to devices; their values, names and identity stay.
+    """Moves variables to devices; their values, names and identity stay the same.
 
-    A variable is a Python object with a handle to memory on a device. Here the handle is exchanged
-    for one to new memory with the same value, in all objects that stand for the variable and in all
-    functions traced before. Data sets keep the old one: see `check_before_move`.
+    A variable is a Python object with a handle to memory on a device. The handle is replaced by a
+    handle to new memory with the same value, in all Python objects of the variable and in all
+    functions traced before. Data sets keep the old handle: see `check_before_move`.
 
     Args:
         devices: full names of devices, by reference (`variable.ref()`) to the variable.
 
     Returns:
-        How many were not where they should be.
+        The number of variables that were moved.
 
     Raises:
-        tf.errors.OpError: a value does not fit into the memory of its device; then all variables
-            are where they were.
+        tf.errors.OpError: a value does not fit into the memory of its device; no variable is moved
+            then.
     """
     moved = [
         (reference.deref(), device)
@@ -38,41 +38,41 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
         if reference.deref().device != device
     ]
     if moved:
-        _make_again(moved)
+        _recreate(moved)
     return len(moved)
 
 
-def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
+def find_handle_variables(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
     """Finds the variables that handles belong to.
 
-    Functions list those that they read. Others only their operations know, such as the slots of
-    optimizers of Keras up to 2.10.
+    A function's own list of variables is not complete: it lacks the slot variables of optimizers of
+    Keras up to 2.10.
 
     Args:
         handles: tensors that functions have captured.
 
     Returns:
-        The variables by the `id` of their handles; what is no variable is left out.
+        The variables by the `id` of their handles, without the handles of other resources.
     """
     wanted = {id(handle) for handle in handles}
     found = find_living(BaseResourceVariable) if wanted else []
     return {id(each._handle): each for each in found if id(each._handle) in wanted}
 
 
-def renew_variables() -> None:
-    """Makes all variables of this process again where they are.
+def recreate_variables() -> None:
+    """Recreates all variables of this process on their devices.
 
-    When a process connects to a cluster, its devices forget the names of what they hold. Variables
-    from before can be read and updated by their handles, but what is assigned goes by the name, to
-    memory that nobody reads.
+    When a process connects to a cluster, its devices forget the names of their resources. Older
+    variables can still be read and updated through their handles, but assignments look up the name
+    and would write to memory that nothing reads.
     """
     variables = [each for each in find_living(BaseResourceVariable) if _has_value(each)]
-    _make_again([(each, each.device) for each in variables])
+    _recreate([(each, each.device) for each in variables])
 
 
-def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
+def _recreate(variables: Sequence[tuple[tf.Variable, str]]) -> None:
     living = find_living(BaseResourceVariable, tf.types.experimental.ConcreteFunction, FuncGraph)
-    # Several objects can be one variable: one with a policy of types, or what `assign` returns.
+    # Several objects can share one handle: a mixed-precision wrapper, or the result of `assign`.
     objects: dict[int, dict[int, Any]] = {id(variable.handle): {} for variable, _ in variables}
     for each in (*living, *(variable for variable, _ in variables)):
         if isinstance(each, BaseResourceVariable):
@@ -84,17 +84,17 @@ def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
             made[key] = variable.handle, _copy_to(device, next(iter(objects[key].values())))
     handles = {key: (old, new.handle) for key, (old, new) in made.items()}
     for key, (old, new) in made.items():
-        _exchange_handles(objects[key].values(), old, new)
+        _swap_handles(objects[key].values(), old, new)
     for each in living:
         if isinstance(each, FuncGraph):
-            _exchange_graph_captures(each, handles)
+            _replace_graph_captures(each, handles)
         elif isinstance(each, tf.types.experimental.ConcreteFunction):
-            _exchange_function_captures(each, handles)
+            _replace_function_captures(each, handles)
 
 
 def _copy_to(device: str, variable: Any) -> Any:
-    """Makes another variable with the same value on a device."""
-    # `tf.Variable` would ask the scope of whoever calls, such as one of a strategy.
+    """Creates another variable with the same value on a device."""
+    # `tf.Variable` would obey the caller's variable creator scopes, such as a strategy's.
     with tf.device(device):
         return ResourceVariable(
             variable.read_value(),
@@ -104,17 +104,17 @@ def _copy_to(device: str, variable: Any) -> Any:
         )
 
 
-def _exchange_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
-    """Gives the objects that are one variable the memory of a new one, which gets theirs."""
+def _swap_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
+    """Swaps the memory of a variable, in all its Python objects, with that of a new variable."""
     for each in objects:
         each._handle = new.handle
-        # Whoever deletes the memory of one has to delete that of its own handle.
+        # A deleter has to stay with the handle whose memory it frees.
         if (deleter := getattr(each, "_handle_deleter", None)) is not None:
             each._handle_deleter, new._handle_deleter = new._handle_deleter, deleter
     new._handle = old
 
 
-def _exchange_function_captures(
+def _replace_function_captures(
     function: Any, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
 ) -> None:
     captured = getattr(function, "_captured_inputs", None)
@@ -124,10 +124,10 @@ def _exchange_function_captures(
         )
 
 
-def _exchange_graph_captures(
+def _replace_graph_captures(
     graph: FuncGraph, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
 ) -> None:
-    """Exchanges what a graph says it captures, by which functions are saved and made of it."""
+    """Exchanges the captures of a graph, which are used to save it and to make functions of it."""
     captures = graph.captures
     if any(id(outer) in handles for outer, _ in captures):
         outer = [handles[id(each)][1] if id(each) in handles else each for each, _ in captures]
@@ -135,6 +135,6 @@ def _exchange_graph_captures(
 
 
 def _has_value(variable: tf.Variable) -> bool:
-    """Says whether a variable is one of this process, not of a graph, and was initialized."""
+    """Says whether a variable is an initialized eager variable, not one of a graph."""
     handle = getattr(variable, "_handle", None)
     return isinstance(handle, EagerTensor) and bool(tf.raw_ops.VarIsInitializedOp(resource=handle))

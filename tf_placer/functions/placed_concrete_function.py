@@ -1,4 +1,4 @@
-"""A copy of a ConcreteFunction with devices, which uses the same variables."""
+"""Copies a ConcreteFunction and sets the devices of its operations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_util_v2 import get_func_graph
 from tensorflow.python.ops.handle_data_util import copy_handle_data
 
-__all__ = ["placed_concrete_function"]
+__all__ = ["place_concrete_function"]
 
 
-def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
-    """Makes a ConcreteFunction whose operations are on devices.
+def place_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
+    """Copies a ConcreteFunction and puts its operations on devices.
 
     Args:
-        function: the ConcreteFunction, which is not traced again and stays as it is.
-        device_of: the device of an operation, by its name; "" leaves that to others.
+        function: the ConcreteFunction, which is neither traced again nor changed.
+        device_of: returns the device of an operation by its name; "" sets none.
 
     Returns:
-        Another ConcreteFunction, with the same arguments and results, and with the captures that
-        the function has now: those of its graph are from before variables moved.
+        Another ConcreteFunction with the same arguments, results and variables. It gets the current
+        captures of the function, because those of its graph may be older than a move of variables.
     """
     graph = _copy_graph(function.graph)
     for operation in graph.get_operations():
@@ -33,7 +33,7 @@ def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> 
             operation._set_device(device)
     placed = ConcreteFunction.from_func_graph(graph, function.function_type, {})
     placed.set_external_captures(list(function._captured_inputs))
-    # Callers that have no type go by these.
+    # Calls without a function type bind their arguments by these.
     placed._arg_keywords = function._arg_keywords
     placed._num_positional_args = function._num_positional_args
     return placed
@@ -50,7 +50,7 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
         tf.import_graph_def(graph_def, name="")
 
     def twin(tensor: Any) -> Any:
-        # Results can be None, and are described by types in what was loaded.
+        # A result can be None, or a TensorSpec in a function that was loaded.
         return copy.get_tensor_by_name(tensor.name) if isinstance(tensor, tf.Tensor) else tensor
 
     for operation in graph.get_operations():
@@ -70,7 +70,7 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
         twin, graph.structured_outputs, expand_composites=True
     )
     copy.variables = graph.variables
-    _name_bodies(copy)
+    _rename_bodies(copy)
     if not graph.saveable:
         copy.mark_as_unsaveable(list(graph.saving_errors))
     if hasattr(graph, "collective_manager_ids_used"):
@@ -78,22 +78,22 @@ def _copy_graph(graph: FuncGraph) -> FuncGraph:
     return copy
 
 
-def _name_bodies(graph: FuncGraph) -> None:
-    """Gives loops and branches of a graph, and of their bodies, bodies with names of their own.
+def _rename_bodies(graph: FuncGraph) -> None:
+    """Gives the bodies of loops and branches in a graph unique names, at any nesting depth.
 
-    To compute a gradient, TensorFlow rewrites a body, and derives the name of the new one from that
-    of the old one: two graphs with one body would claim the same name.
+    To compute a gradient, TensorFlow rewrites a body and derives the new name from the old one. Two
+    graphs that share a body would claim the same name.
     """
     for operation in graph.get_operations():
-        for place, name, shapes in _bodies(operation):
+        for place, name, shapes in _list_bodies(operation):
             body = get_func_graph(operation, shapes, name)
             body.name = f"{name}_{ops.uid()}"
             setattr(operation, place, body)
-            _name_bodies(body)
+            _rename_bodies(body)
 
 
-def _bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
-    """Finds where TensorFlow keeps the bodies of an operation, their names and arguments."""
+def _list_bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
+    """Yields, for each body of an operation, TensorFlow's attribute, the name and input shapes."""
     kind = operation.type.removeprefix("Stateless")
     if kind == "While":
         shapes = [tf.TensorShape(shape) for shape in operation.get_attr("output_shapes")]

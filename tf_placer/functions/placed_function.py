@@ -1,4 +1,4 @@
-"""A function with devices: traced again, each operation on the device of its name."""
+"""Traces a Python function again and sets the devices of its operations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from tf_placer.functions.tracing import adapt_tracing
 
-__all__ = ["placed_function"]
+__all__ = ["place_function"]
 
 
-def placed_function(
+def place_function(
     function: Callable[..., Any],
     device_of: Callable[[str], str],
     *,
@@ -23,31 +23,31 @@ def placed_function(
 ) -> Any:
     """Makes a tf.function whose operations are on devices.
 
-    Names of operations are the same in each trace, so that a placement found for one trace is one
-    of the next. Gradients that the function computes are operations of it, and placed like others.
+    The names of operations are the same in each trace, so that a placement for one trace is valid
+    for the next. The operations of gradients that the function computes are placed, too.
 
     Args:
         function: a Python function.
-        device_of: the device of an operation, by its name; "" leaves that to others.
-        inline: whether functions that are called become part of it, so that their operations have
-            names and devices of their own.
-        autograph: as of tf.function.
-        input_signature: as of tf.function.
+        device_of: returns the device of an operation by its name; "" sets none.
+        inline: whether called functions are inlined, so that each of their operations gets a
+            device.
+        autograph: see tf.function.
+        input_signature: see tf.function.
 
     Returns:
         The tf.function.
     """
 
     @functools.wraps(function)
-    def placed(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         graph = tf.compat.v1.get_default_graph()
 
         def device(operation: tf.Operation) -> str:
-            # Bodies of loops and branches are on the device of the operation that runs them.
+            # Bodies of loops and branches stay on the device of the operation that runs them.
             of_name = device_of(operation.name) if operation.graph is graph else ""
             return of_name or operation.device
 
         with graph.device(device), adapt_tracing(graph, inline=inline):
             return function(*args, **kwargs)
 
-    return tf.function(placed, autograph=autograph, input_signature=input_signature)
+    return tf.function(call, autograph=autograph, input_signature=input_signature)

@@ -1,4 +1,4 @@
-"""A signature of a SavedModel on the devices that were found for it."""
+"""A signature of a SavedModel with a placement."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["PlacedSignature"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacedSignature:
-    """A signature of a SavedModel, the machine that it is placed on, and how.
+    """A signature of a SavedModel with its machine and placement.
 
     Attributes:
         signature: the signature.
-        machine: where it is to run.
-        placement: the devices of its operations; None for those that it came with.
+        machine: the machine to run on.
+        placement: the devices of its operations; None to keep the original devices.
     """
 
     signature: SavedSignature
@@ -46,28 +46,29 @@ class PlacedSignature:
         """
         if self.placement is not None:
             connect(self.machine)
-        # It may read files of the SavedModel at every call.
+        # The function may read files of the SavedModel at every call, so that the directory must
+        # live as long as the function.
         with contextlib.ExitStack() as stack:
             directory = os.path.join(stack.enter_context(scratch_directory()), "model")
             os.mkdir(directory)
-            function = self._loaded(directory)
+            function = self._load(directory)
             weakref.finalize(function, stack.pop_all().close)
         return function
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the SavedModel with devices, as it came where nothing faster was found.
+        """Writes the SavedModel with devices, or unchanged if there is no placement.
 
         Args:
-            directory: a new one.
+            directory: the new directory.
 
         Raises:
-            GraphError: there is something already, or it cannot be written.
+            GraphError: the directory exists and is not empty, or cannot be written.
         """
-        write_saved_model(directory, self._saved_model(), self.signature.directory)
+        write_saved_model(directory, self._build_saved_model(), self.signature.directory)
 
-    def _loaded(self, directory: str) -> Any:
-        """Loads the function, with links to the files of the SavedModel in a directory."""
-        link_saved_model(directory, self._saved_model(), self.signature.directory)
+    def _load(self, directory: str) -> Any:
+        """Loads the function from a directory of links to the files of the SavedModel."""
+        link_saved_model(directory, self._build_saved_model(), self.signature.directory)
         options = tf.saved_model.LoadOptions(
             experimental_variable_policy=(
                 tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
@@ -80,15 +81,14 @@ class PlacedSignature:
         function = loaded.signatures[self.signature.name]
         if self.placement is not None:
             self._move_variables(function)
-        # A function keeps no variables alive.
+        # The function alone would not keep its variables alive.
         function._tf_placer_loaded = loaded
         return function
 
     def _move_variables(self, function: Any) -> None:
-        """Moves variables that were loaded without their devices.
+        """Moves variables to their devices where loading did not.
 
-        They are where TensorFlow does not read the devices: of graphs of TensorFlow 1, and where
-        it must not place operations elsewhere than it is told.
+        TensorFlow ignores the saved devices for graphs of TensorFlow 1, and without soft placement.
         """
         assert self.placement is not None
         variables = {id(variable.handle): variable for variable in function.graph.variables}
@@ -96,13 +96,13 @@ class PlacedSignature:
         num_given = len(function.inputs) - len(captured)
         inner = [tensor.op.name for tensor in function.inputs[num_given:]]
         targets = {}
-        for name, value in zip(self.signature.captured(inner), captured, strict=True):
+        for name, value in zip(self.signature.name_captures(inner), captured, strict=True):
             device = self.placement.assignment.get(name)
             if device and id(value) in variables:
                 targets[variables[id(value)].ref()] = full_name(device)
         move_variables(targets)
 
-    def _saved_model(self) -> saved_model_pb2.SavedModel:
+    def _build_saved_model(self) -> saved_model_pb2.SavedModel:
         if self.placement is None:
             return self.signature.saved_model
-        return self.signature.placed(self.placement.assignment)
+        return self.signature.build_placed_model(self.placement.assignment)

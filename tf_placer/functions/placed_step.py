@@ -1,4 +1,4 @@
-"""A function or a model on the devices that were found for it."""
+"""A function or a Keras model with a placement."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["PlacedStep"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacedStep:
-    """A step, the machine that it is placed on, and how.
+    """A traced step with its machine and placement.
 
     Attributes:
         traced: the step.
-        machine: where it is to run.
-        placement: the devices of its operations; None for those that it came with.
+        machine: the machine to run on.
+        placement: the devices of its operations; None to keep the original devices.
     """
 
     traced: TracedStep
@@ -35,7 +35,7 @@ class PlacedStep:
 
     @functools.cached_property
     def function(self) -> Any:
-        """The function on its devices, where its variables go, too.
+        """The function on its devices; its variables are moved there.
 
         Raises:
             GraphError: a data set uses a variable that is to move.
@@ -43,14 +43,14 @@ class PlacedStep:
         """
         if self.placement is None:
             return self.traced.target
-        return self._placed(self.traced, self.placement)
+        return self._place(self.traced, self.placement)
 
     def apply(self, model: Any) -> None:
-        """Puts the devices into a Keras model.
+        """Replaces the training step of a Keras model by the placed one.
 
         Raises:
-            GraphError: it is not built or compiled, or is another model, or a data set uses a
-                variable that is to move.
+            GraphError: the model is not built or compiled, or has another step, or a data set uses
+                a variable that is to move.
             MachineError: this process is not connected to the cluster.
         """
         if self.placement is None:
@@ -66,29 +66,30 @@ class PlacedStep:
                         f"the model {model.name!r} is not the one that was placed: its step differs"
                     )
                 placement = renamed_placement(placement, names)
-        set_train_step(model, self._placed(traced, placement))
+        set_train_step(model, self._place(traced, placement))
 
     def check(self) -> None:
-        """Makes sure that the step can be placed beside the data sets of this process.
+        """Checks that no data set of this process prevents placing the step.
 
         Raises:
             GraphError: a data set uses a variable of the step.
-            MachineError: a data set assigns to a variable, which would be lost.
+            MachineError: a data set assigns to a variable, and the assignments would be lost.
         """
         check_before_move(self.traced.variables.values())
         if not is_connected(self.machine):
             check_before_connection()
 
-    def _placed(self, traced: TracedStep, placement: Placement) -> Any:
+    def _place(self, traced: TracedStep, placement: Placement) -> Any:
         first = self.machine.devices[0].name
-        # In a session, what has no device is on the machine; in a function, in this process.
+        # A session runs operations without a device on its machine, but a function runs them in
+        # this process, so they get the machine's first device.
         default = "" if self.machine.backend.in_one_process else first
         devices = placement.assignment
         targets = {
             variable.ref(): full_name(devices.get(name, default) or variable.device)
             for name, variable in traced.variables.items()
         }
-        # All variables are made again when the process connects.
+        # Connecting recreates all variables, so none of them may be used by a data set.
         is_anew = not is_connected(self.machine)
         variables = [each.deref() for each in targets]
         check_before_move(v for v in variables if is_anew or v.device != targets[v.ref()])

@@ -1,4 +1,4 @@
-"""The GPUs of this process, as its program has set them up in `tf.config`."""
+"""Reads how the program has set up the GPUs of this process in `tf.config`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ __all__ = ["holds_gpu_memory", "session_config_of_process"]
 
 
 def session_config_of_process() -> tf.compat.v1.ConfigProto:
-    """Makes the configuration of sessions that see the GPUs which this process sees.
+    """Builds a session configuration with the GPUs that functions of this process see.
 
-    Functions do, and sessions that are made without a configuration. GPUs are not looked for where
-    the program has not done so.
+    TensorFlow does not list GPUs here unless the program has listed them before.
 
     Returns:
         TensorFlow's default, unless the program has hidden or divided GPUs.
@@ -40,11 +39,11 @@ def session_config_of_process() -> tf.compat.v1.ConfigProto:
 
 
 def holds_gpu_memory() -> bool:
-    """Says whether TensorFlow has taken all memory of GPUs for this process, as it does at first.
+    """Says whether eager TensorFlow has reserved the GPU memory of this process, its default.
 
-    Only eager execution is known of: sessions are not.
+    Memory that sessions have reserved is not detected.
     """
     if emulated_spec() is not None or not getattr(context.context(), "_initialized", False):
-        return False  # Every process has emulated memory of its own.
+        return False  # Emulated GPUs have separate memory in each process.
     gpus = tf.config.get_visible_devices("GPU")
     return any(not tf.config.experimental.get_memory_growth(gpu) for gpu in gpus)

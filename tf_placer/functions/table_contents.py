@@ -1,4 +1,4 @@
-"""Lookup tables that a function looks up in."""
+"""Reads the content of lookup tables that a function uses."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["TableContent", "table_content"]
+__all__ = ["TableContent", "read_table_content"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableContent:
-    """What is in a table.
+    """The content of a lookup table.
 
     Attributes:
-        keys: its keys in order, [num_keys].
-        values: the value of each, [num_keys, ...].
+        keys: [num_keys], sorted.
+        values: [num_keys, ...], the value of each key.
     """
 
     keys: np.ndarray
     values: np.ndarray
 
-    def nodes(self, name: str) -> list[tf.compat.v1.NodeDef]:
-        """Makes the operations of a table with this content.
+    def build_nodes(self, name: str) -> list[tf.compat.v1.NodeDef]:
+        """Builds the operations of a table with this content.
 
         Args:
-            name: of the table.
+            name: the name of the table.
 
         Returns:
-            The table, its keys and values, and last what fills it.
+            The table, its keys, its values and, last, the operation that fills it.
         """
         table = tf.compat.v1.NodeDef(name=name, op="MutableHashTableV2")
         table.attr["shared_name"].s = name.encode()
@@ -55,19 +55,19 @@ class TableContent:
         return [*nodes, fill]
 
 
-def table_content(inner: tf.Tensor, table: tf.Tensor) -> TableContent | None:
-    """Reads what is in a table that a function looks up in.
+def read_table_content(inner: tf.Tensor, table: tf.Tensor) -> TableContent | None:
+    """Reads the content of a table that a function uses.
 
     Args:
-        inner: the table, as an argument in the graph of the function.
-        table: its handle.
+        inner: the argument for the table in the graph of the function.
+        table: the handle of the table.
 
     Returns:
-        The content; None if it is no table, or if what type it has is not to be seen, because
-        others than lookups, such as a loop, take it.
+        The content; None if the resource is no table, or if its types are unknown because an
+        operation other than a lookup, such as a loop, uses it.
 
     Raises:
-        GraphError: it has no content yet.
+        GraphError: the table has not been initialized.
     """
     types = {
         (operation.get_attr("Tin"), operation.get_attr("Tout"))
@@ -83,6 +83,6 @@ def table_content(inner: tf.Tensor, table: tf.Tensor) -> TableContent | None:
         )
     except tf.errors.OpError as error:
         raise GraphError(f"the table {inner.op.name!r} cannot be read: {error.message}") from error
-    # A table has no order; that of its keys is the same in each process.
+    # Sorted, because the order of a table's entries differs between processes.
     order = np.argsort(keys.numpy(), kind="stable")
     return TableContent(keys.numpy()[order], values.numpy()[order])

@@ -1,4 +1,4 @@
-"""One call of a TensorFlow 2 function as a graph and a step, with the values of its variables."""
+"""Traces one call of a function or a Keras model into a graph and a step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.unknown_sizes import unknown_sizes
-from tf_placer.functions.iterators import fed_value
-from tf_placer.functions.kept_resources import keep_resource
-from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
-from tf_placer.functions.moved_variables import variables_behind
-from tf_placer.functions.placed_concrete_function import placed_concrete_function
-from tf_placer.functions.placed_function import placed_function
-from tf_placer.functions.tracing import arrays_as_tensors
+from tf_placer.functions.iterators import to_feed_value
+from tf_placer.functions.kept_resources import find_session_substitute
+from tf_placer.functions.keras_models import check_model, convert_train_step, is_keras_model
+from tf_placer.functions.moved_variables import find_handle_variables
+from tf_placer.functions.placed_concrete_function import place_concrete_function
+from tf_placer.functions.placed_function import place_function
+from tf_placer.functions.tracing import convert_arrays
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
@@ -34,14 +34,14 @@ class TracedStep:
     """One call of a function, or one training step of a Keras model.
 
     Attributes:
-        target: what it is a step of: a tf.function, a ConcreteFunction or a Keras model.
-        example: what the call was given.
-        source: its graph and its step.
-        variables: the variables that it reads or writes, by the name of their operations.
-        kept: the devices of what it uses that does not move, by the names of the operations that
-            use it; see `keep_resource`.
-        place: makes the function with devices, from a function of an operation's name that says
-            which, "" for none.
+        target: a tf.function, a ConcreteFunction or a Keras model.
+        example: the arguments of the call.
+        source: the graph and the step of the call.
+        variables: the variables that the call reads or writes, by the name of their operations.
+        kept: the devices of process-local resources, by the names of the operations that use them;
+            see `find_session_substitute`.
+        place: makes a placed copy of the function. Its argument returns the device of an operation
+            by its name, "" for none.
     """
 
     target: Any
@@ -53,7 +53,7 @@ class TracedStep:
 
     @property
     def is_model(self) -> bool:
-        """Whether it is a step of a Keras model."""
+        """True if the target is a Keras model."""
         return is_keras_model(self.target)
 
 
@@ -64,36 +64,37 @@ def is_traceable(target: Any) -> bool:
 
 
 def trace_step(target: Any, example: Any) -> TracedStep:
-    """Traces one call. Nothing is run, and no variable changes.
+    """Traces one call without running it; no variable changes.
 
-    Functions that are called are traced as if their bodies stood where they are called, so that
-    their operations can be placed one by one; where that fails, each call is one operation.
+    Called functions are inlined, so that their operations can be placed one by one. If that fails,
+    each call is one operation.
 
     Args:
         target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
-        example: a tuple of the arguments of the call, or its only argument; of a model, a batch as
+        example: a tuple of the arguments of the call, or its only argument; for a model, a batch as
             `fit` takes it: (x, y), (x, y, sample_weight) or x.
 
     Returns:
-        The step.
+        The traced call.
 
     Raises:
-        GraphError: it cannot be traced, is compiled by XLA, uses what cannot be copied into a
-            session, such as a queue, or takes elements from an iterator that cannot be looked at.
+        GraphError: the call cannot be traced, is compiled by XLA, uses a resource that cannot be
+            copied into a session, such as a queue, or takes elements from an iterator whose
+            elements cannot be read in advance.
     """
     _check_context()
     if is_keras_model(target):
         check_model(target)
         # The step takes the batch as one argument.
-        step = train_step_of(target)
-        return _trace(target, step, (arrays_as_tensors(example),), example, autograph=False)
-    arguments = arrays_as_tensors(example if isinstance(example, tuple) else (example,))
+        step = convert_train_step(target)
+        return _trace(target, step, (convert_arrays(example),), example, autograph=False)
+    arguments = convert_arrays(example if isinstance(example, tuple) else (example,))
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         return TracedStep(
             target,
             example,
-            *_source(target, arguments),
-            lambda device_of: placed_concrete_function(target, device_of),
+            *_build_workload(target, arguments),
+            lambda device_of: place_concrete_function(target, device_of),
         )
     if target._jit_compile:
         raise GraphError(
@@ -101,7 +102,7 @@ def trace_step(target: Any, example: Any) -> TracedStep:
             "tf.function without jit_compile"
         )
     try:
-        # Variables that the first call makes are made by this.
+        # Creates the variables that the first call would create.
         target.get_concrete_function(*arguments)
     except (TypeError, ValueError) as error:
         raise GraphError(
@@ -118,7 +119,7 @@ def trace_step(target: Any, example: Any) -> TracedStep:
 
 
 def _check_context() -> None:
-    """Makes sure that a function that is traced now becomes what it is elsewhere."""
+    """Checks that tracing works here: eagerly and with gradients."""
     if not tf.executing_eagerly():
         raise GraphError(
             "functions and models need eager execution, TensorFlow 2's default: neither inside of "
@@ -144,14 +145,14 @@ def _trace(
     **options: Any,
 ) -> TracedStep:
     def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
-        return placed_function(function, device_of, inline=inline, **options)
+        return place_function(function, device_of, inline=inline, **options)
 
     for inline in (True, False):
         try:
-            concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
+            concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
             if is_keras_model(target):
-                # That may have made variables, such as the optimizer's.
-                concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
+                # The first trace may have created variables, such as the optimizer's.
+                concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
             if not inline:
@@ -161,29 +162,29 @@ def _trace(
     return TracedStep(
         target,
         example,
-        *_source(concrete, arguments),
+        *_build_workload(concrete, arguments),
         lambda device_of: place(device_of, inline=inline),
     )
 
 
-def _nowhere(name: str) -> str:
+def _no_device(name: str) -> str:
     del name
     return ""
 
 
-def _source(
+def _build_workload(
     concrete: Any, arguments: Sequence[Any]
 ) -> tuple[Source, dict[str, tf.Variable], dict[str, str]]:
-    """Makes a graph of a function: variables in it, and what it is given or takes as feeds.
+    """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
     Returns:
-        The graph and its step; the variables; what is kept where it is; as in `TracedStep`.
+        `source`, `variables` and `kept` of a `TracedStep`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}
     captured = concrete.captured_inputs
     num_given = len(concrete.inputs) - len(captured)
-    given = _leaves(arguments)
+    given = _flatten_arguments(arguments)
     if len(given) != num_given:
         raise GraphError(
             f"the function takes {num_given} tensors, but the example has {len(given)}"
@@ -198,7 +199,7 @@ def _source(
     leaves = tf.nest.flatten(list(arguments))
     passed = [leaf for leaf in leaves if isinstance(leaf, tf.Variable)]
     by_handle = {id(variable.handle): variable for variable in (*concrete.graph.variables, *passed)}
-    by_handle |= variables_behind(
+    by_handle |= find_handle_variables(
         [each for each in captured if each.dtype == tf.resource and id(each) not in by_handle]
     )
     for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
@@ -208,8 +209,11 @@ def _source(
         elif variable is not None:
             names[id(value)] = inner.op.name
             variables[inner.op.name] = variable
-            _make_variable(nodes[inner.op.name], variable)
-        elif inner.dtype == tf.resource and (found := keep_resource(inner, value)) is not None:
+            _convert_to_variable(nodes[inner.op.name], variable)
+        elif (
+            inner.dtype == tf.resource
+            and (found := find_session_substitute(inner, value)) is not None
+        ):
             kept |= dict.fromkeys(found.users, value.device)
             feeds |= found.feeds
             if found.table:
@@ -219,11 +223,11 @@ def _source(
             else:
                 outside |= found.users
         elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
-            raise GraphError(f"{inner.op.name!r} is {_refusal(inner)}")
+            raise GraphError(f"{inner.op.name!r} is {_explain_refusal(inner)}")
         else:
-            feeds[inner.name] = fed_value(value)
+            feeds[inner.name] = to_feed_value(value)
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
-    # Their order changes from trace to trace.
+    # Sorted, because the order changes from trace to trace.
     effects = sorted(
         operation.name
         for operation in concrete.graph.control_outputs
@@ -232,9 +236,9 @@ def _source(
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
-    _leave_out(nodes, outside)
-    _merge_arguments(graph_def, twice)
-    _leave_process(graph_def)
+    _exclude_operations(nodes, outside)
+    _merge_duplicates(graph_def, twice)
+    _clear_local_devices(graph_def)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restricted(fetches, list(feeds))
@@ -247,10 +251,10 @@ def _source(
     return Source(op_graph, step), variables, kept
 
 
-def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
-    """Has nothing wait for operations that sessions do not run, nor place them."""
+def _exclude_operations(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
+    """Removes the devices of operations that sessions do not run, and control edges from them."""
     for name in names:
-        # Where the iterator or the writer is.
+        # The device of the resource belongs to this process.
         nodes[name].device = nodes[nodes[name].input[0]].device = ""
     waited_for = {f"^{name}" for name in names}
     for node in nodes.values() if names else ():
@@ -258,8 +262,8 @@ def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]
             node.input[:] = [each for each in node.input if each not in waited_for]
 
 
-def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
-    """Makes arguments that are one variable one operation, the memory of which all users share."""
+def _merge_duplicates(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
+    """Merges the arguments that stand for the same variable into one operation."""
     for index in reversed(range(len(graph_def.node) if twice else 0)):
         node = graph_def.node[index]
         if node.name in twice:
@@ -268,11 +272,11 @@ def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str])
             node.input[:] = [twice.get(name, name) for name in node.input]
 
 
-def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Has no operation bound to a device of this process.
+def _clear_local_devices(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Removes devices of this process from operations.
 
-    Nobody writes such a name: it is where a variable is, to whose device `tf.group` and optimizers
-    bind what they compute. Variables move.
+    No user writes such a name. `tf.group` and optimizers copy it from a variable, and variables are
+    to move.
     """
     for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
         for node in nodes:
@@ -280,8 +284,8 @@ def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
                 node.device = ""
 
 
-def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
-    """Makes an argument of a function a variable."""
+def _convert_to_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
+    """Turns the argument of a function into the operation of a variable."""
     node.op = "VarHandleOp"
     node.attr.clear()
     node.attr["dtype"].type = variable.dtype.as_datatype_enum
@@ -289,9 +293,9 @@ def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
     node.attr["shared_name"].s = node.name.encode()
 
 
-def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
+def _flatten_arguments(arguments: Sequence[Any]) -> list[tf.Tensor]:
     flat = tf.nest.flatten(list(arguments), expand_composites=True)
-    # A function has one argument for a variable that is passed twice.
+    # A variable that is passed twice is one argument of the function.
     handles = {id(leaf.handle): leaf.handle for leaf in flat if isinstance(leaf, tf.Variable)}
     flat = [
         handles.pop(id(leaf.handle), None) if isinstance(leaf, tf.Variable) else leaf
@@ -300,8 +304,8 @@ def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
 
 
-def _refusal(inner: tf.Tensor) -> str:
-    """Says what a function takes that it cannot take, and what to do."""
+def _explain_refusal(inner: tf.Tensor) -> str:
+    """Explains why a captured input cannot be supported, and the remedy."""
     if any("Dataset" in operation.type for operation in inner.consumers()):
         return (
             "a data set that the function goes through: only what it does with a batch can be "

@@ -1,4 +1,4 @@
-"""Adapts how TensorFlow traces one function, and no other that is traced at the same time."""
+"""Adapts how TensorFlow traces one function, without affecting concurrent traces of others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from tf_placer.patches import wrap
 
-__all__ = ["adapt_tracing", "arrays_as_tensors"]
+__all__ = ["adapt_tracing", "convert_arrays"]
 
 
-def arrays_as_tensors(arguments: Any) -> Any:
-    """Makes arrays in a structure tensors, as a function does that is called with them."""
+def convert_arrays(arguments: Any) -> Any:
+    """Converts the arrays in a structure to tensors, as the call of a function does."""
     return tf.nest.map_structure(
         lambda leaf: tf.constant(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf,
         arguments,
@@ -35,16 +35,16 @@ def arrays_as_tensors(arguments: Any) -> Any:
 def adapt_tracing(graph: FuncGraph, *, inline: bool) -> Iterator[None]:
     """Adapts the tracing of a graph, and of the bodies of its loops, branches and calls.
 
-    Names of operations become the same in each trace, and no operation hands on all gradients.
-    TensorFlow has no hook for the former, so two methods of its classes are wrapped until the graph
-    is done. They behave as before in all other graphs.
+    The names of operations become the same in each trace, and gradients do not all pass through one
+    operation. TensorFlow has no hook for the names, so two methods of its classes are wrapped until
+    the graph is complete. They behave as before in all other graphs.
 
     Args:
-        graph: the graph, which is the default graph.
-        inline: whether functions that are called add their operations to the graph.
+        graph: the graph to be traced, which is the default graph.
+        inline: whether called functions are inlined into the graph.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_reduce_over_nothing(graph))
+        stack.enter_context(_skip_reductions(graph))
         capture = functools.partial(_capture_by_name, graph)
         stack.callback(wrap("tensorflow.FuncGraph.capture", capture))
         if inline:
@@ -54,18 +54,18 @@ def adapt_tracing(graph: FuncGraph, *, inline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reduce_over_nothing(graph: FuncGraph) -> Iterator[None]:
-    """Leaves out reductions over a single replica.
+def _skip_reductions(graph: FuncGraph) -> Iterator[None]:
+    """Omits reductions over a single replica.
 
-    Keras reduces all gradients over the replicas at once. Where there is one replica, that is one
-    operation that hands all of them on, so that all would pass through one device.
+    Keras reduces all gradients over the replicas at once. With a single replica this is one
+    identity operation on all gradients, which would all pass through its device.
     """
     if tf.distribute.has_strategy() or tf.distribute.get_replica_context() is None:
         yield
         return
     context = _SingleReplica(tf.distribute.get_strategy(), replica_id_in_sync_group=0)
     modes = graph._distribution_strategy_stack
-    # To enter the context itself would add an operation to whatever writes a summary.
+    # Entering the context itself would add an operation to functions that write summaries.
     modes.append(distribute_lib._InReplicaThreadMode(context))
     try:
         yield
@@ -74,7 +74,7 @@ def _reduce_over_nothing(graph: FuncGraph) -> Iterator[None]:
 
 
 class _SingleReplica(distribute_lib._DefaultReplicaContext):
-    """The only replica, whose reductions are no operations."""
+    """The only replica, whose reductions add no operations."""
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
         """Returns the value, which is the sum and the mean of itself."""
@@ -99,9 +99,9 @@ def _capture_by_name(
     name: Any = None,
     shape: Any = None,
 ) -> Any:
-    """Gives what comes from outside a name of its own where TensorFlow counts what it has made.
+    """Names a captured tensor "captured" instead of by TensorFlow's process-wide counter.
 
-    That count depends on all that the process has done before.
+    The counter depends on everything that the process has created before.
     """
     if name is None and isinstance(tensor, EagerTensor) and _is_inside(graph, traced):
         name = "captured"
@@ -116,17 +116,18 @@ def _call_inline(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Adds the operations of a function that is called to the graph that is traced."""
+    """Inlines the operations of a called function into the traced graph."""
     is_traced = _is_inside(tf.compat.v1.get_default_graph(), traced)
-    # What is eager makes a variable's first value, for instance; XLA compiles calls as a whole.
+    # Eager calls, such as those in a variable's initializer, add nothing to the graph. XLA compiles
+    # a call as a whole.
     if not is_traced or tf.executing_eagerly() or function._jit_compile:
         return call(function, *args, **kwargs)
-    # The rest is what TensorFlow does when it traces a function: numbers and arrays become
-    # tensors, and AutoGraph has control flow become operations.
+    # The rest repeats TensorFlow's own tracing: numbers and arrays become tensors, and AutoGraph
+    # converts control flow to operations.
     bound = canonicalize_function_inputs(
         args, kwargs, function._function_type, function._default_values
     )
-    args, kwargs = arrays_as_tensors((bound.args, bound.kwargs))
+    args, kwargs = convert_arrays((bound.args, bound.kwargs))
     python_function, status = function.python_function, ag_ctx.Status.DISABLED
     options = function._experimental_autograph_options
     if function._autograph:

@@ -1,4 +1,4 @@
-"""Files of values by placeholder."""
+"""Reads files with a value for each placeholder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["read_feeds"]
 
 
 def read_feeds(path: str) -> dict[str, np.ndarray]:
-    """Reads values by placeholder.
+    """Reads the values of placeholders, by name.
 
     Args:
         path: an `.npz` file.
 
     Raises:
-        GraphError: it cannot be read.
+        GraphError: the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -27,16 +27,16 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
                 raise ValueError("no zip archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
-                return {name: _array(arrays, name) for name in arrays.files}
+                return {name: _read_array(arrays, name) for name in arrays.files}
     except OSError as error:
         raise GraphError(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
-    except Exception as error:  # NumPy and zipfile raise almost any of a damaged file.
-        # NumPy takes what does not begin as such files do for objects of Python.
+    except Exception as error:  # A damaged file makes NumPy and zipfile raise almost any exception.
+        # NumPy takes an entry without its header for pickled Python objects.
         reason = "it does not begin like one" if "allow_pickle" in str(error) else error
         raise GraphError(f"the feeds {path!r} are not an .npz file: {reason}") from error
 
 
-def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def _read_array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     try:
         array = arrays[name]
     except (MemoryError, OverflowError):

@@ -1,4 +1,4 @@
-"""The devices that a graph comes with, against those of a machine."""
+"""Compares the devices that operations of a graph request with the devices of a machine."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def check_given_devices(
     soft: bool = False,
     advice: str = _ADVICE,
 ) -> None:
-    """Makes sure that a machine has the devices that a graph comes with, as TensorFlow does.
+    """Checks, as TensorFlow does, that a machine has the devices that a graph requests.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked.
         machine: the machine.
         initializers: names of operations that run before the first step.
-        soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
-        advice: what the message says to do.
+        soft: whether sessions have `allow_soft_placement`, so that only job and task must match.
+        advice: the remedy, for the error message.
 
     Raises:
-        GraphError: an operation that is needed, or one of the functions that it runs, is on a
-            device that the machine does not have.
+        GraphError: a needed operation, or a function that it runs, requests a device that the
+            machine does not have.
     """
     names = [device.name for device in machine.devices]
     known: dict[tuple[str, bool], bool] = {}
@@ -57,7 +57,9 @@ def check_given_devices(
     if initializers:
         needed = needed | graph.restricted(initializers).needed
     nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
-    for node, where in _missing(nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft):
+    for node, where in _find_missing_devices(
+        nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft
+    ):
         raise GraphError(
             f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
             f"only {', '.join(names)}: {advice}"
@@ -65,13 +67,13 @@ def check_given_devices(
 
 
 def given_devices_note(graph: OpGraph) -> str | None:
-    """Says what the devices that a graph comes with keep from being placed, and what to do.
+    """Describes which operations keep their device because the graph requests it.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked.
 
     Returns:
-        A sentence without a full stop; None where the step has no such device.
+        A sentence without a full stop; None if no operation of the step requests a device.
     """
     nodes = (graph.graph_def.node[i] for i in np.flatnonzero(graph.needed).tolist())
     devices = collections.Counter(node.device for node in nodes if node.device)
@@ -86,14 +88,14 @@ def given_devices_note(graph: OpGraph) -> str | None:
     )
 
 
-def _missing(
+def _find_missing_devices(
     nodes: Sequence[tf.compat.v1.NodeDef],
     functions: FunctionLibrary,
     is_there: Callable[[str, bool], bool],
     *,
     soft: bool,
 ) -> Iterator[tuple[tf.compat.v1.NodeDef, str]]:
-    """Lists operations on devices that are not there, those of functions with the function."""
+    """Yields operations on missing devices, with a phrase that names the function they are in."""
     pending: list[tuple[str | None, bool]] = [(None, soft)]
     seen = set(pending)
     while pending:
@@ -104,16 +106,16 @@ def _missing(
             if not is_there(node.device, is_soft):
                 yield node, where
             for called in functions.called_by(node):
-                inner = (called, is_soft or _is_soft(node))
+                inner = (called, is_soft or _allows_soft_placement(node))
                 if inner not in seen:
                     seen.add(inner)
                     pending.append(inner)
 
 
-def _is_soft(call: tf.compat.v1.NodeDef) -> bool:
-    """Says whether a call says itself that its function may run on other devices.
+def _allows_soft_placement(call: tf.compat.v1.NodeDef) -> bool:
+    """Says whether a call has a configuration of its own that allows soft placement.
 
-    Calls of a `tf.function` do, whatever the session says.
+    Calls of a `tf.function` have one, regardless of the session's configuration.
     """
     if "config_proto" not in call.attr:
         return False

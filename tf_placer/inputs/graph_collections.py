@@ -1,4 +1,4 @@
-"""What the collections of a graph say: how to train it, and what has to be there before."""
+"""Reads the collections of a graph: the training operation, initializers and queue runners."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tensorflow.core.framework import variable_pb2
 from tensorflow.core.protobuf import queue_runner_pb2
 
 from graph_passes.errors import GraphError
-from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.session_arguments import list_names
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["TRAIN_OP", "Collections", "VariableSlice", "read_collections"]
 
 _KEYS = tf.compat.v1.GraphKeys
-#: The collection that TensorFlow's v1 optimizers put their updates into.
+#: The collection to which TensorFlow's v1 optimizers add their updates.
 TRAIN_OP = "train_op"
 
 
 @dataclasses.dataclass(frozen=True)
 class VariableSlice:
-    """Which part of a partitioned variable one of its variables is.
+    """The position of one part of a partitioned variable.
 
     Attributes:
-        full_name: name of the whole in checkpoints.
-        full_shape: its shape.
-        offset: where the part begins, by dimension.
+        full_name: the name of the partitioned variable in checkpoints.
+        full_shape: the shape of the partitioned variable.
+        offset: the start of the part in each dimension.
         shape: the shape of the part.
     """
 
@@ -41,21 +41,21 @@ class VariableSlice:
 
     @property
     def index(self) -> tuple[slice, ...]:
-        """The part as an index into the whole."""
+        """The part as an index into the partitioned variable."""
         sizes = zip(self.offset, self.shape, strict=True)
         return tuple(slice(start, start + size) for start, size in sizes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Collections:
-    """What the collections of a graph say, by names.
+    """The collections of a graph, as names.
 
     Attributes:
-        train_op: what a step of the training runs.
-        initializers: of the global variables.
-        local_initializers: of the local variables and the tables.
-        queue_runners: what fills queues.
-        slices: by name of the variable's operation, for parts of partitioned variables.
+        train_op: the operations of a training step.
+        initializers: the initializers of global variables.
+        local_initializers: the initializers of local variables and tables.
+        queue_runners: the queue runners.
+        slices: the parts of partitioned variables, by name of the variable's operation.
     """
 
     train_op: tuple[str, ...] = ()
@@ -71,52 +71,52 @@ def read_collections(
     """Reads the collections of a graph.
 
     Args:
-        graph: the graph, if it is a live one.
-        meta_graph: else the MetaGraphDef that it came in, if any.
+        graph: the tf.Graph, or None.
+        meta_graph: the MetaGraphDef if there is no tf.Graph, or None.
 
     Returns:
-        What they say; nothing for a graph that has none.
+        The collections, which are empty for a plain GraphDef.
 
     Raises:
         GraphError: a collection is damaged.
     """
     if graph is not None:
-        # Elsewhere a queue is not called what its operation is.
+        # The name of a queue equals that of its operation only while its graph is the default one.
         with graph.as_default():
-            return _of_graph(graph)
+            return _read_graph_collections(graph)
     if meta_graph is not None:
-        return _of_meta_graph(meta_graph)
+        return _read_meta_graph_collections(meta_graph)
     return Collections()
 
 
-def _of_graph(graph: tf.Graph) -> Collections:
+def _read_graph_collections(graph: tf.Graph) -> Collections:
     in_order: dict[str, list[str]] = {}
     slices: dict[str, VariableSlice] = {}
     for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
         in_order[key] = []
         for variable in graph.get_collection(key):
             if variable.initializer is not None:
-                in_order[key] += names_of(variable.initializer)
+                in_order[key] += list_names(variable.initializer)
             with contextlib.suppress(AttributeError, NotImplementedError, TypeError):
-                slices.update(_slice(variable.op.name, variable._get_save_slice_info()))
+                slices.update(_read_slice(variable.op.name, variable._get_save_slice_info()))
     runners = []
     for runner in graph.get_collection(_KEYS.QUEUE_RUNNERS):
-        # Some call functions of Python, and have no such form: nothing can stand in for them.
+        # A runner that calls a Python function has no proto, and cannot run in another process.
         with contextlib.suppress(NotImplementedError):
-            runners.append(_queue_runner(runner.to_proto()))
+            runners.append(_read_queue_runner(runner.to_proto()))
     return Collections(
-        tuple(names_of(graph.get_collection(TRAIN_OP))),
+        tuple(list_names(graph.get_collection(TRAIN_OP))),
         tuple(in_order[_KEYS.GLOBAL_VARIABLES]),
         (
             *in_order[_KEYS.LOCAL_VARIABLES],
-            *names_of(graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
+            *list_names(graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
         ),
         tuple(runners),
         slices,
     )
 
 
-def _of_meta_graph(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
+def _read_meta_graph_collections(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
     collections = meta_graph.collection_def
 
     def nodes(key: str) -> Iterable[str]:
@@ -140,20 +140,20 @@ def _of_meta_graph(meta_graph: tf.compat.v1.MetaGraphDef) -> Collections:
             in_order[key].append(variable.initializer_name)
             if variable.HasField("save_slice_info_def"):
                 name = variable.variable_name.split(":")[0]
-                slices.update(_slice(name, variable.save_slice_info_def))
+                slices.update(_read_slice(name, variable.save_slice_info_def))
     return Collections(
         tuple(nodes(TRAIN_OP)),
         tuple(in_order[_KEYS.GLOBAL_VARIABLES]),
         (*in_order[_KEYS.LOCAL_VARIABLES], *nodes(_KEYS.TABLE_INITIALIZERS)),
         tuple(
-            _queue_runner(runner)
+            _read_queue_runner(runner)
             for runner in protos(_KEYS.QUEUE_RUNNERS, queue_runner_pb2.QueueRunnerDef)
         ),
         slices,
     )
 
 
-def _queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
+def _read_queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
     return QueueRunner(
         proto.queue_name,
         tuple(proto.enqueue_op_name),
@@ -163,8 +163,8 @@ def _queue_runner(proto: queue_runner_pb2.QueueRunnerDef) -> QueueRunner:
     )
 
 
-def _slice(name: str, info: Any) -> Iterator[tuple[str, VariableSlice]]:
-    """Yields a slice by the variable's name, if it is one."""
+def _read_slice(name: str, info: Any) -> Iterator[tuple[str, VariableSlice]]:
+    """Yields the name and the slice of a variable if it is part of a partitioned one."""
     if info is not None and info.full_name:
         yield (
             name,

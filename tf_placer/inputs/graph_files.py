@@ -1,4 +1,4 @@
-"""Files of graphs: what reads and writes each kind."""
+"""Reads and writes graph files: GraphDefs and MetaGraphDefs, binary or text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from graph_passes.util.whole_file import write_whole
 from tf_placer import files
 from tf_placer.inputs.message_text import parse_message_text
 
-__all__ = ["FORMATS", "GraphFormat", "check_output", "meta_with", "read_graph_file", "write_graph"]
+__all__ = [
+    "FORMATS",
+    "GraphFormat",
+    "check_output",
+    "read_graph_file",
+    "replace_meta_graph",
+    "write_graph",
+]
 
-# TensorFlow writes a MetaGraphDef as text under the same ending, if asked to. No binary one starts
-# like this: the first letters would be tags of fields that it does not have.
+# TensorFlow can write a MetaGraphDef as text into a `.meta` file, too. No binary one starts with
+# these bytes, because as tags they would belong to fields that MetaGraphDef does not have.
 _META_TEXT_STARTS = tuple(
     field.name.encode() for field in tf.compat.v1.MetaGraphDef.DESCRIPTOR.fields
 )
@@ -25,23 +32,23 @@ _META_TEXT_STARTS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class GraphFormat:
-    """What reads and writes one kind of graph file.
+    """A file format of graphs.
 
     Attributes:
-        parse: turns the content of a file into a GraphDef or a MetaGraphDef. Raises DecodeError,
+        parse: converts the content of a file to a GraphDef or a MetaGraphDef. Raises DecodeError,
             ParseError or ValueError if it is neither.
-        serialize: turns a GraphDef, and the MetaGraphDef that it came in or None, into the content
-            of a file.
+        serialize: converts a GraphDef, and its original MetaGraphDef or None, to the content of a
+            file.
     """
 
     parse: Callable[[bytes], tf.compat.v1.GraphDef | tf.compat.v1.MetaGraphDef]
     serialize: Callable[[tf.compat.v1.GraphDef, tf.compat.v1.MetaGraphDef | None], bytes]
 
 
-def meta_with(
+def replace_meta_graph(
     graph_def: tf.compat.v1.GraphDef, meta_graph: tf.compat.v1.MetaGraphDef | None
 ) -> tf.compat.v1.MetaGraphDef:
-    """Makes a copy of a MetaGraphDef, or a new one, with another graph in it."""
+    """Copies a MetaGraphDef, or makes a new one, and replaces its graph."""
     result = tf.compat.v1.MetaGraphDef()
     if meta_graph is not None:
         result.CopyFrom(meta_graph)
@@ -60,7 +67,7 @@ def _parse_meta(content: bytes) -> tf.compat.v1.MetaGraphDef:
 
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
-#: The kinds of graph files, by ending.
+#: The formats of graph files, by file name extension.
 FORMATS: Mapping[str, GraphFormat] = {
     ".pb": GraphFormat(
         tf.compat.v1.GraphDef.FromString, lambda graph_def, meta: graph_def.SerializeToString()
@@ -69,7 +76,7 @@ FORMATS: Mapping[str, GraphFormat] = {
         _parse_text, lambda graph_def, meta: text_format.MessageToString(graph_def).encode()
     ),
     ".meta": GraphFormat(
-        _parse_meta, lambda graph_def, meta: meta_with(graph_def, meta).SerializeToString()
+        _parse_meta, lambda graph_def, meta: replace_meta_graph(graph_def, meta).SerializeToString()
     ),
 }
 
@@ -77,14 +84,14 @@ FORMATS: Mapping[str, GraphFormat] = {
 def read_graph_file(
     path: str | os.PathLike[str],
 ) -> tf.compat.v1.GraphDef | tf.compat.v1.MetaGraphDef:
-    """Reads a graph file, of the kind that its ending says.
+    """Reads a graph file in the format of its file name extension.
 
     Raises:
-        GraphError: it cannot be read, or is not a graph; the message names it.
+        GraphError: the file cannot be read, or is not a graph; the message names it.
     """
     path = os.fspath(path)
     _refuse_models(path)
-    known = _format_of(path)
+    known = _find_format(path)
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -106,18 +113,18 @@ def write_graph(
     graph_def: tf.compat.v1.GraphDef,
     meta_graph: tf.compat.v1.MetaGraphDef | None = None,
 ) -> None:
-    """Writes a graph file, whole or not at all.
+    """Writes a graph file atomically.
 
     Args:
-        path: ends in `.pb`, `.pbtxt` or `.meta`.
+        path: a path that ends in `.pb`, `.pbtxt` or `.meta`.
         graph_def: the graph.
-        meta_graph: for `.meta`, what the graph goes into: everything but the graph is kept.
+        meta_graph: for `.meta`, the MetaGraphDef whose other fields are written, too.
 
     Raises:
-        GraphError: the path has another ending, or cannot be written.
+        GraphError: the path has another extension, or cannot be written.
     """
     path = os.fspath(path)
-    data = _format_of(path).serialize(graph_def, meta_graph)
+    data = _find_format(path).serialize(graph_def, meta_graph)
     try:
         write_whole(path, data)
     except OSError as error:
@@ -125,16 +132,16 @@ def write_graph(
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
-    """Makes sure, before any work, that a graph can be written to a path.
+    """Checks, before any work, that a graph can be written to a path.
 
     Args:
-        path: where the graph goes.
-        others: files that are read, so that it must not replace them; None for none.
+        path: the output file.
+        others: input files, which must not be overwritten; None for none.
 
     Raises:
-        GraphError: the ending is not one of a graph file, or the path does not take a file.
+        GraphError: the path has no extension of a graph file, or no file can be written there.
     """
-    _format_of(os.fspath(path))
+    _find_format(os.fspath(path))
     try:
         files.check_output(path, *others)
     except OSError as error:
@@ -142,10 +149,11 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
 
 
 def _refuse_models(path: str) -> None:
-    """Says what to do with what is a model, not a graph.
+    """Refuses files of models, which are no graphs.
 
     Raises:
-        GraphError: the path is that of a file of a SavedModel or of a Keras model.
+        GraphError: the file belongs to a SavedModel or is a Keras model; the message says what to
+            do.
     """
     name = os.path.basename(os.path.normpath(path))
     if name in _SAVED_MODEL:
@@ -157,7 +165,7 @@ def _refuse_models(path: str) -> None:
         )
 
 
-def _format_of(path: str) -> GraphFormat:
+def _find_format(path: str) -> GraphFormat:
     known = FORMATS.get(os.path.splitext(path)[1])
     if known is None:
         *endings, last = FORMATS

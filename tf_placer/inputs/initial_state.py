@@ -1,4 +1,4 @@
-"""What a step begins with: which initializers run, what they are fed, what variables then get."""
+"""Determines the state before the first step: initializers, their feeds and restored values."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.initializers import find_initializers, operation_names, ungrouped
+from tf_placer.inputs.initializers import expand_groups, find_initializers, list_operations
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled
-from tf_placer.inputs.restoring import restored_values
-from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
-from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.restoring import restore_values
+from tf_placer.inputs.scaffold import run_init_fn, scaffold_feeds, scaffold_initializers
+from tf_placer.inputs.session_arguments import list_names
 from tf_placer.inputs.step import QueueRunner
 from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
-__all__ = ["InitialState", "initial_state", "is_read"]
+__all__ = ["InitialState", "build_initial_state", "is_read"]
 
 _ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
-# What has no value of its own, or one only where nobody feeds another.
+# A PlaceholderWithDefault has a value unless it is fed; the others have none.
 _MADE_TO_BE_FED = (*PLACEHOLDERS, "PlaceholderWithDefault")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InitialState:
-    """What a step begins with.
+    """The state before the first step.
 
     Attributes:
         initializers: names of the operations that run before the first step.
-        feeds: what they are fed, by tensor name.
-        restored: values that variables get behind them, by name of the operation.
-        notes: what people should know about it, a line each.
+        feeds: the feeds of the initializers, by tensor name.
+        restored: values that variables get after the initializers, by name of the operation.
+        notes: lines for the user.
     """
 
     initializers: tuple[str, ...]
@@ -47,7 +47,7 @@ class InitialState:
     notes: tuple[str, ...]
 
 
-def initial_state(
+def build_initial_state(
     graph: OpGraph,
     fetches: Sequence[str],
     feeds: Mapping[str, np.ndarray],
@@ -59,21 +59,21 @@ def initial_state(
     live: tf.Graph | None,
     seed: int,
 ) -> InitialState:
-    """Works out what a step begins with.
+    """Determines the state before the first step.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        fetches: what the step fetches.
-        feeds: values by tensor name, also those that only initializers need.
-        collections: of the graph.
-        runners: what fills the queues that the step takes from.
-        initializers: as of `read_source`.
-        restore_from: as of `read_source`.
-        live: the tf.Graph that the graph came as, or None.
-        seed: of synthetic values.
+        graph: the graph, with the operations of the step marked.
+        fetches: the fetches of the step.
+        feeds: values by tensor name, including those that only initializers need.
+        collections: the collections of the graph.
+        runners: the queue runners that the step needs.
+        initializers: see `read_source`.
+        restore_from: see `read_source`.
+        live: the original tf.Graph, or None.
+        seed: the seed of synthetic values.
 
     Returns:
-        What the step begins with.
+        The state.
 
     Raises:
         GraphError: a name is not in the graph, an initializer cannot be fed, the step waits for a
@@ -83,56 +83,58 @@ def initial_state(
     if isinstance(initializers, tf.compat.v1.train.Scaffold):
         scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
     if initializers is not None:
-        # Of what makes a value, too, only the operation is run.
-        given = operation_names(names_of(initializers))
+        # A tensor among the initializers counts as the operation that computes it.
+        given = list_operations(list_names(initializers))
         for name in given:
             if name not in graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
-        names = ungrouped(graph, given)
+        names = expand_groups(graph, given)
     else:
         handles = fed_iterators(graph.graph_def, feeds)
-        needing = _with(graph, list(handles.values()), runners)
+        needing = _extend_needed(graph, list(handles.values()), runners)
         collected = [*collections.initializers, *collections.local_initializers]
         names = find_initializers(needing, collected)
     check_queues_are_filled(graph, runners, names)
     own_feeds = {} if scaffold is None else scaffold_feeds(scaffold)
-    initial_feeds = _initializer_feeds(graph, fetches, names, feeds, own_feeds, seed)
-    variables = _needed_variables(graph, names, runners)
+    initial_feeds = _choose_initializer_feeds(graph, fetches, names, feeds, own_feeds, seed)
+    variables = _find_needed_variables(graph, names, runners)
     restored: dict[str, np.ndarray] = {}
     notes: tuple[str, ...] = ()
     if scaffold is not None and scaffold.init_fn is not None:
-        restored |= values_of_init_fn(scaffold, live, names, initial_feeds, variables)
+        restored |= run_init_fn(scaffold, live, names, initial_feeds, variables)
     if restore_from is not None:
-        found = restored_values(restore_from, graph, variables, collections.slices)
+        found = restore_values(restore_from, graph, variables, collections.slices)
         restored |= found.values
-        notes = (found.description(),)
+        notes = (found.describe(),)
     return InitialState(tuple(names), initial_feeds, restored, notes)
 
 
-def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]) -> OpGraph:
-    """Marks as needed, beside what a step needs, what other operations and queue runners need."""
+def _extend_needed(
+    graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]
+) -> OpGraph:
+    """Extends the needed part of a graph by other operations and queue runners."""
     names = [*operations, *itertools.chain.from_iterable(each.enqueue for each in runners)]
     if not names:
         return graph
     return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
 
 
-def _needed_variables(
+def _find_needed_variables(
     graph: OpGraph, initializers: Sequence[str], runners: Sequence[QueueRunner]
 ) -> list[str]:
-    """Finds the variables that a step needs, its queue runners, or what initializers make."""
-    of_step = _with(graph, (), runners).needed
-    needed = _with(graph, initializers, runners).needed
+    """Finds the variables that a step, its queue runners or its initializers read."""
+    of_step = _extend_needed(graph, (), runners).needed
+    needed = _extend_needed(graph, initializers, runners).needed
     names = []
     for i in np.flatnonzero(needed & graph.has_type(VARIABLES)).tolist():
-        # Most initializers only set their variable, whoever needs it.
+        # Most initializers only assign to their variable, which is no need for its value.
         readers = [j for j in graph.consumers[i] if needed[j]]
         if of_step[i] or any(graph.type_of(j) not in _ASSIGNMENTS for j in readers):
             names.append(graph.names[i])
     return names
 
 
-def _initializer_feeds(
+def _choose_initializer_feeds(
     graph: OpGraph,
     fetches: Sequence[str],
     initializers: Sequence[str],
@@ -140,21 +142,21 @@ def _initializer_feeds(
     own_feeds: Mapping[str, Any],
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Chooses what is fed when the initializers run, and makes up what is missing.
+    """Selects the feeds of the initializers, and completes them with synthetic values.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        fetches: what the step fetches.
-        initializers: what runs before the first step.
-        feeds: what is fed, by tensor name.
-        own_feeds: values that only the initializers are fed.
-        seed: of synthetic values.
+        graph: the graph, with the operations of the step marked.
+        fetches: the fetches of the step.
+        initializers: names of the operations that run before the first step.
+        feeds: all given feeds, by tensor name.
+        own_feeds: feeds of the initializers alone.
+        seed: the seed of synthetic values.
 
     Returns:
-        Of the feeds those that initializers read: placeholders, and what no step reads.
+        The feeds that initializers read: placeholders, and tensors that no step reads.
 
     Raises:
-        GraphError: no value can be made up for a placeholder that they need.
+        GraphError: no value can be made up for a placeholder that the initializers need.
     """
     if not initializers:
         return {}
@@ -178,7 +180,7 @@ def _initializer_feeds(
 
 
 def is_read(graph: OpGraph, name: str, fetches: Sequence[str] = ()) -> bool:
-    """Says whether what is needed reads a tensor that is fed, or it is itself fetched."""
+    """Says whether a needed operation reads a tensor, or the tensor is fetched."""
     tensor = graph.tensor_index(name)
     readers = graph.edge_consumer[graph.edge_tensor == tensor]
     fetched = {graph.tensor_index(fetch) for fetch in fetches if ":" in fetch}

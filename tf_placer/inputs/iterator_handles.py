@@ -1,4 +1,4 @@
-"""Handles of iterators that are fed as strings: they are of one session only."""
+"""Iterator handles that are fed as strings, which are valid in one session only."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _TYPE = "IteratorResource"
 def fed_iterators(
     graph_def: tf.compat.v1.GraphDef, feeds: Mapping[str, np.ndarray]
 ) -> dict[str, str]:
-    """Finds the iterators whose handles are fed, as `Iterator.from_string_handle` wants them.
+    """Finds the iterators whose string handles are fed, for `Iterator.from_string_handle`.
 
     Args:
         graph_def: the graph.
-        feeds: values by name of the tensor.
+        feeds: values by tensor name.
 
     Returns:
-        By name of the fed tensor, the name of the iterator's operation.
+        The name of the iterator's operation, by name of the fed tensor.
     """
     names = {}
     for name, value in feeds.items():
-        candidates = _names(value)
+        candidates = _read_names(value)
         if candidates:
             names[name] = candidates
     if not names:
         return {}
     operations = {
-        _shared_name(node) or node.name: node.name
+        _read_shared_name(node) or node.name: node.name
         for node in graph_def.node
         if node.op in _ITERATORS
     }
@@ -49,12 +49,12 @@ def fed_iterators(
     }
 
 
-def _shared_name(node: Any) -> str:
+def _read_shared_name(node: Any) -> str:
     return node.attr["shared_name"].s.decode() if "shared_name" in node.attr else ""
 
 
-def _names(value: np.ndarray) -> list[str]:
-    """Reads what the iterator of a handle may be called; nothing of any other value."""
+def _read_names(value: np.ndarray) -> list[str]:
+    """Reads the possible names of an iterator from its handle; none from other values."""
     content = value.item() if value.dtype == np.object_ and value.shape == () else None
     if not isinstance(content, bytes) or _TYPE.encode() not in content:
         return []
@@ -62,5 +62,5 @@ def _names(value: np.ndarray) -> list[str]:
         name = resource_handle_pb2.ResourceHandleProto.FromString(content).name
     except message.DecodeError:
         return []
-    # A session numbers what has no name that others share.
+    # Sessions put a number before the name of a resource that is not shared.
     return [name, re.sub(r"^_\d+_", "", name)]

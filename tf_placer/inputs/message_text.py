@@ -1,4 +1,4 @@
-"""Protocol buffers as text."""
+"""Reads protocol buffers in text format."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _Message = TypeVar("_Message", bound=message.Message)
 
 
 def parse_message_text(content: bytes, kind: type[_Message]) -> _Message:
-    """Reads a message of a kind, which can be written in the binary form, too.
+    """Parses a message in text format, and checks that the binary format can hold it, too.
 
     Raises:
-        ParseError, ValueError: it is none; the message says what is wrong, and where.
+        ParseError, ValueError: the text is no such message; the error names the position.
     """
     try:
         parsed = text_format.Parse(content.decode(), kind())
-        # The binary form may be nested less deeply than the text.
+        # The binary format has a lower limit for nesting than the text format.
         kind.FromString(parsed.SerializeToString())
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not text in UTF-8, from byte {error.start} on") from None

@@ -1,4 +1,4 @@
-"""Whether a step calls functions of Python, which no other process has."""
+"""Detects calls of Python functions in a step, which only run in the process that made them."""
 
 from __future__ import annotations
 
@@ -17,79 +17,80 @@ from tf_placer.machines.machine import Machine
 __all__ = ["check_no_python_functions", "check_python_functions_are_here", "find_python_call"]
 
 _CALLS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
-_CALLS_ONE = (
+_REASON = (
     "calls a Python function (py_func, numpy_function, py_function or Dataset.from_generator), "
     "which exists only in the process that made the graph"
 )
-_INSTEAD = "feed what the function makes, or make it with operations of TensorFlow"
+_REMEDY = "feed what the function makes, or make it with operations of TensorFlow"
 
 
 def check_no_python_functions(graph: OpGraph, step: Step) -> None:
-    """Refuses a step that calls functions of Python, be it in a function of a data set.
+    """Refuses a step that calls Python functions, also in functions of a data set.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked.
         step: the step.
 
     Raises:
-        GraphError: it calls one; the message names the operation.
+        GraphError: the step calls a Python function; the message names the operation.
     """
-    for name, _ in _python_calls(graph, step):
-        raise GraphError(
-            f"{name!r} {_CALLS_ONE}, and steps run in processes of their own: {_INSTEAD}"
-        )
+    for name, _ in _find_python_calls(graph, step):
+        raise GraphError(f"{name!r} {_REASON}, and steps run in processes of their own: {_REMEDY}")
 
 
 def check_python_functions_are_here(source: Source, machine: Machine) -> str | None:
-    """Makes sure that this process can run a step if the step calls functions of Python.
+    """Checks that steps run in this process if they call Python functions.
 
     Args:
         source: the graph and its step.
-        machine: where steps are to run.
+        machine: the machine that is to run the steps.
 
     Returns:
-        The name of an operation that calls one; None if none does.
+        The name of an operation that calls a Python function; None if none does.
 
     Raises:
-        GraphError: an operation calls one and steps cannot run here; the message names the
-            operation.
+        GraphError: an operation calls a Python function, and steps cannot run in this process; the
+            message names the operation.
     """
-    calls = list(_python_calls(source.op_graph, source.step))
+    calls = list(_find_python_calls(source.op_graph, source.step))
     if not calls:
         return None
     name = calls[0][0]
     if not machine.backend.in_this_process:
         raise GraphError(
-            f"{name!r} {_CALLS_ONE}, and steps on {machine.spec!r} run in other processes: pass "
-            f"machine='attached', {_INSTEAD}"
+            f"{name!r} {_REASON}, and steps on {machine.spec!r} run in other processes: pass "
+            f"machine='attached', {_REMEDY}"
         )
     if source.live is None:
         raise GraphError(
-            f"{name!r} {_CALLS_ONE}; a file or a GraphDef does not have it: pass the tf.Graph "
-            f"itself to tf_placer.optimize, {_INSTEAD}"
+            f"{name!r} {_REASON}; a file or a GraphDef does not have it: pass the tf.Graph "
+            f"itself to tf_placer.optimize, {_REMEDY}"
         )
     for caller, call in calls:
         token = call.attr["token"].s.decode()
         if script_ops._py_funcs.get(token) is None:
             raise GraphError(
-                f"{caller!r} {_CALLS_ONE}; {token!r} is not registered in this one: build the "
-                f"graph here, {_INSTEAD}"
+                f"{caller!r} {_REASON}; {token!r} is not registered in this one: build the "
+                f"graph here, {_REMEDY}"
             )
     return name
 
 
 def find_python_call(graph_def: Any) -> str | None:
-    """Names an operation of a graph, or of one of its functions, that calls Python, if any does.
+    """Finds an operation that calls Python, in a graph or one of its functions.
 
     Args:
         graph_def: a GraphDef.
+
+    Returns:
+        The name of the operation; None if there is none.
     """
     bodies = (graph_def.node, *(each.node_def for each in graph_def.library.function))
     return next((node.name for nodes in bodies for node in nodes if node.op in _CALLS), None)
 
 
-def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
-    """Finds what calls Python: names of operations of the graph, with the nodes that call."""
+def _find_python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
+    """Yields operations of a graph that lead to a Python call, each with the calling node."""
     library = {f.signature.name: f for f in graph.graph_def.library.function}
     nodes = (graph.graph_def.node, *(function.node_def for function in library.values()))
     if not any(node.op in _CALLS for each in nodes for node in each):
@@ -100,22 +101,22 @@ def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
         needed = needed | graph.restricted(beside, list(step.initializer_feeds)).needed
     seen: set[str] = set()
     for i in np.flatnonzero(needed).tolist():
-        for call in _calls(graph.graph_def.node[i : i + 1], library, seen):
+        for call in _find_calls(graph.graph_def.node[i : i + 1], library, seen):
             yield graph.names[i], call
 
 
-def _calls(nodes: Sequence[Any], library: dict[str, Any], seen: set[str]) -> Iterator[Any]:
-    """Finds nodes that call Python, except in functions that were seen."""
+def _find_calls(nodes: Sequence[Any], library: dict[str, Any], seen: set[str]) -> Iterator[Any]:
+    """Yields nodes that call Python, except those in functions that were seen."""
     for node in nodes:
         if node.op in _CALLS:
             yield node
-        for name in _functions(node):
+        for name in _list_functions(node):
             if name in library and name not in seen:
                 seen.add(name)
-                yield from _calls(library[name].node_def, library, seen)
+                yield from _find_calls(library[name].node_def, library, seen)
 
 
-def _functions(node: Any) -> Iterator[str]:
+def _list_functions(node: Any) -> Iterator[str]:
     yield node.op
     for value in node.attr.values():
         if value.HasField("func"):

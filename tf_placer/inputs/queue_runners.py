@@ -1,4 +1,4 @@
-"""Which queue runners a step needs, and whether every queue that it takes from is filled."""
+"""Finds the queue runners that a step needs, and queues that nothing fills."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from tf_placer.inputs.step import QueueRunner
 
-__all__ = ["check_queues_are_filled", "needed_queue_runners"]
+__all__ = ["check_queues_are_filled", "find_needed_queue_runners"]
 
-# Which input of an operation that takes from a queue is the queue.
+# Operations that take from a queue or fill it, with the index of the queue among their inputs.
 _TAKING = {
     "QueueDequeue": 0,
     "QueueDequeueMany": 0,
@@ -31,28 +31,30 @@ _FILLING = {
     "QueueEnqueueManyV2": 0,
     "QueueEnqueueV2": 0,
 }
-# What a handle may pass on its way from the queue; the former only in a conditional.
+# Operations that pass the handle of a queue through; a switch does so in a conditional only.
 _SWITCHES = frozenset({"RefSwitch", "Switch"})
 _PASSING = _SWITCHES | {"Enter", "Identity", "RefEnter", "RefIdentity"}
 
 
-def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tuple[QueueRunner, ...]:
-    """Finds the queue runners that a step waits for, however indirectly.
+def find_needed_queue_runners(
+    graph: OpGraph, runners: Iterable[QueueRunner]
+) -> tuple[QueueRunner, ...]:
+    """Finds the queue runners that a step waits for, directly or through other runners.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        runners: those that the graph's collections give; the graph may lack some of them.
+        graph: the graph, with the operations of the step marked.
+        runners: the queue runners of the graph's collections; the graph may lack their operations.
 
     Returns:
-        Those that fill a queue which the step, or another one of them, takes from.
+        The runners that fill a queue from which the step or another returned runner takes.
     """
-    whole = [runner for runner in runners if _is_whole(graph, runner)]
+    whole = [runner for runner in runners if _is_complete(graph, runner)]
     chosen: list[QueueRunner] = []
     waiting = [graph.needed]
     while waiting:
-        taken = _queues(graph, waiting.pop(), _TAKING)
+        taken = _find_queues(graph, waiting.pop(), _TAKING)
         for runner in whole:
-            if runner not in chosen and _queue_key(graph, graph.index[runner.queue]) in taken:
+            if runner not in chosen and _find_queue_name(graph, graph.index[runner.queue]) in taken:
                 chosen.append(runner)
                 waiting.append(graph.restricted(runner.enqueue).needed)
     return tuple(runner for runner in whole if runner in chosen)
@@ -61,25 +63,25 @@ def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tupl
 def check_queues_are_filled(
     graph: OpGraph, runners: Iterable[QueueRunner], initializers: Sequence[str]
 ) -> None:
-    """Refuses a step that takes from a queue which nothing fills: it would wait for ever.
+    """Refuses a step that takes from a queue that nothing fills, because it would wait forever.
 
-    What is in a conditional may never be run, and is not refused.
+    Operations in a conditional are not refused, because they may never run.
 
     Args:
-        graph: the graph, with what the step needs marked.
-        runners: those that run beside the step.
-        initializers: what runs before the step.
+        graph: the graph, with the operations of the step marked.
+        runners: the queue runners that run beside the step.
+        initializers: names of the operations that run before the step.
 
     Raises:
-        GraphError: there is such a queue; the message names who waits for it.
+        GraphError: there is such a queue; the message names the operation that waits for it.
     """
     enqueuing = [name for runner in runners for name in runner.enqueue]
     beside = graph.restricted(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
     before = graph.restricted(initializers).needed if initializers else np.zeros_like(graph.needed)
-    waited = _queues(graph, graph.needed | beside, _TAKING, conditional=False)
+    waited = _find_queues(graph, graph.needed | beside, _TAKING, conditional=False)
     if not waited:
         return
-    filled = _queues(graph, graph.needed | beside | before, _FILLING)
+    filled = _find_queues(graph, graph.needed | beside | before, _FILLING)
     for queue, operation in waited.items():
         if queue not in filled:
             raise GraphError(
@@ -89,15 +91,15 @@ def check_queues_are_filled(
             )
 
 
-def _is_whole(graph: OpGraph, runner: QueueRunner) -> bool:
+def _is_complete(graph: OpGraph, runner: QueueRunner) -> bool:
     names = (runner.queue, *runner.enqueue, runner.close, runner.cancel)
     return bool(runner.enqueue) and all(name in graph.index for name in names)
 
 
-def _queues(
+def _find_queues(
     graph: OpGraph, needed: np.ndarray, inputs: dict[str, int], *, conditional: bool = True
 ) -> dict[str, int]:
-    """Finds the queues that needed operations of some types have as an input, each with one."""
+    """Maps the queues that needed operations of some types use to one of these operations."""
     found: dict[str, int] = {}
     for i in np.flatnonzero(needed & graph.has_type(inputs)).tolist():
         producer = graph.producers[i][inputs[graph.type_of(i)]]
@@ -105,13 +107,13 @@ def _queues(
         while graph.type_of(producer) in _PASSING:
             is_conditional |= graph.type_of(producer) in _SWITCHES
             producer = graph.producers[producer][0]
-        # A function's argument may be any queue.
+        # An argument of a function is skipped, because it may stand for any queue.
         if "Queue" in graph.type_of(producer) and (conditional or not is_conditional):
-            found.setdefault(_queue_key(graph, producer), i)
+            found.setdefault(_find_queue_name(graph, producer), i)
     return found
 
 
-def _queue_key(graph: OpGraph, queue: int) -> str:
-    """Names a queue: operations that share its name are the same queue."""
+def _find_queue_name(graph: OpGraph, queue: int) -> str:
+    """Returns the shared name of a queue, by which several operations refer to it."""
     shared = graph.graph_def.node[queue].attr["shared_name"].s.decode()
     return shared or graph.names[queue]

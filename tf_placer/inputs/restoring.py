@@ -1,4 +1,4 @@
-"""Values that variables begin with: those of a checkpoint, or of a running session."""
+"""Reads the initial values of variables from a checkpoint or from a running session."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import VariableSlice
-from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.session_arguments import list_names
 
-__all__ = ["Restored", "restored_values", "session_values"]
+__all__ = ["RestoredValues", "read_session_values", "restore_values"]
 
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _PART = re.compile(r"(.+)/part_(\d+)$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Restored:
-    """Values of variables, and where they come from.
+class RestoredValues:
+    """Values of variables and their origin.
 
     Attributes:
-        values: by name of the variable's operation.
-        missing: names of the variables that there is no value for.
-        source: what the values are from, for people.
+        values: the values, by name of the variable's operation.
+        missing: names of the variables without a value.
+        source: the checkpoint or the session, for messages.
     """
 
     values: Mapping[str, np.ndarray]
     missing: Sequence[str]
     source: str
 
-    def description(self) -> str:
-        """Says how many variables have a value, for people."""
+    def describe(self) -> str:
+        """Says, for the user, how many variables have a value."""
         text = f"restored {len(self.values)} variables from {self.source}"
         if not self.missing:
             return text
@@ -53,57 +53,57 @@ def _is_session(value: Any) -> bool:
     return isinstance(getattr(value, "graph", None), tf.Graph) and hasattr(value, "run")
 
 
-def restored_values(
+def restore_values(
     restore_from: Any,
     graph: OpGraph,
     variables: Sequence[str],
     slices: Mapping[str, VariableSlice],
-) -> Restored:
-    """Finds the values that a checkpoint or a session has for the variables of a graph.
+) -> RestoredValues:
+    """Reads the values that a checkpoint or a session has for the variables of a graph.
 
     Args:
-        restore_from: what starts the names of a checkpoint's files, a directory whose latest
-            checkpoint is taken, or a session.
+        restore_from: the prefix of a checkpoint's files, a directory whose latest checkpoint is
+            taken, or a session.
         graph: the graph.
         variables: names of the variables' operations.
-        slices: for parts of partitioned variables, which parts they are.
+        slices: the positions of parts of partitioned variables.
 
     Returns:
         The values.
 
     Raises:
-        GraphError: there is no such checkpoint, it has a variable with another shape or type, or
-            none of the variables.
+        GraphError: there is no such checkpoint, one of its variables has another shape or type, or
+            it has none of the variables.
     """
     if _is_session(restore_from):
-        values = session_values(restore_from, variables)
+        values = read_session_values(restore_from, variables)
         for name, value in values.items():
-            _check(graph, name, value.shape, value.dtype, "the session", name)
+            _check_value(graph, name, value.shape, value.dtype, "the session", name)
         missing = [name for name in variables if name not in values]
         if variables and not values:
             raise GraphError(
                 f"the session has a value for none of the variables: {variables[0]!r} is the first"
             )
-        return Restored(values, missing, "the session")
-    return _from_checkpoint(_prefix(restore_from), graph, variables, slices)
+        return RestoredValues(values, missing, "the session")
+    return _read_checkpoint(_find_prefix(restore_from), graph, variables, slices)
 
 
-def session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Reads the variables of a session that have a value; adds nothing to its graph.
+def read_session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Reads the initialized variables of a session, without adding operations to its graph.
 
     Args:
         session: the session.
-        names: of the variables' operations.
+        names: names of the variables' operations.
 
     Returns:
         Values by name.
     """
-    # The one inside of a monitored session calls no hooks.
+    # The inner session of a monitored session, because it calls no hooks.
     session = session._tf_sess() if hasattr(session, "_tf_sess") else session
     readers = {}
-    collected = _collected(session.graph)
+    collected = _find_collected(session.graph)
     for name in names:
-        reader = collected.get(name) or _reader(session.graph, name)
+        reader = collected.get(name) or _find_reader(session.graph, name)
         if reader is not None:
             readers[name] = reader
     try:
@@ -116,8 +116,8 @@ def session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
         return values
 
 
-def _collected(graph: tf.Graph) -> dict[str, str]:
-    """Finds the tensors with the values of a graph's collected variables, by operation."""
+def _find_collected(graph: tf.Graph) -> dict[str, str]:
+    """Finds the value tensors of the variables in a graph's collections, by operation."""
     keys = tf.compat.v1.GraphKeys
     found = {}
     for variable in (
@@ -125,12 +125,12 @@ def _collected(graph: tf.Graph) -> dict[str, str]:
         *graph.get_collection(keys.LOCAL_VARIABLES),
     ):
         with contextlib.suppress(AttributeError, GraphError):
-            [found[variable.op.name]] = names_of(variable)
+            [found[variable.op.name]] = list_names(variable)
     return found
 
 
-def _reader(graph: tf.Graph, name: str) -> str | None:
-    """Finds a tensor with the value of a variable that is not collected."""
+def _find_reader(graph: tf.Graph, name: str) -> str | None:
+    """Finds a tensor with the value of a variable that is in no collection."""
     try:
         operation = graph.get_operation_by_name(name)
     except KeyError:
@@ -143,8 +143,8 @@ def _reader(graph: tf.Graph, name: str) -> str | None:
     return None
 
 
-def _prefix(restore_from: Any) -> str:
-    """Finds what starts the names of a checkpoint's files."""
+def _find_prefix(restore_from: Any) -> str:
+    """Finds the prefix of a checkpoint's files."""
     if not isinstance(restore_from, str | os.PathLike):
         raise GraphError(
             "restore_from is a checkpoint, the directory of one or a session, not "
@@ -162,23 +162,23 @@ def _prefix(restore_from: Any) -> str:
         if tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
     if os.path.isfile(path):
-        return path  # TensorFlow's first format has one file only.
+        return path  # TensorFlow's first checkpoint format is a single file.
     raise GraphError(f"there is no checkpoint {path!r} to restore from")
 
 
-def _from_checkpoint(
+def _read_checkpoint(
     prefix: str, graph: OpGraph, variables: Sequence[str], slices: Mapping[str, VariableSlice]
-) -> Restored:
+) -> RestoredValues:
     values = {}
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-        keys = _keys_by_name(prefix, shapes)
+        keys = _map_keys(prefix, shapes)
         for name in variables:
-            key = next((keys[each] for each in _names(graph, name) if each in keys), None)
+            key = next((keys[each] for each in _list_names(graph, name) if each in keys), None)
             part = None
             if key is None:
-                part = slices.get(name) or _equal_slice(graph, name, keys, shapes)
+                part = slices.get(name) or _infer_slice(graph, name, keys, shapes)
                 if part is None or part.full_name not in keys:
                     continue
                 key = keys[part.full_name]
@@ -189,7 +189,7 @@ def _from_checkpoint(
                     f"{list(part.full_shape)}"
                 )
             shape = tuple(shapes[key]) if part is None else part.shape
-            _check(graph, name, shape, np.dtype(dtypes[key].as_numpy_dtype), source, key)
+            _check_value(graph, name, shape, np.dtype(dtypes[key].as_numpy_dtype), source, key)
             value = np.asarray(reader.get_tensor(key))
             values[name] = value if part is None else value[part.index]
     except (RuntimeError, tf.errors.OpError) as error:
@@ -202,15 +202,15 @@ def _from_checkpoint(
             f"{variables[0]!r}, the checkpoint {first}"
         )
     missing = [name for name in variables if name not in values]
-    return Restored(values, missing, prefix)
+    return RestoredValues(values, missing, prefix)
 
 
-def _keys_by_name(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, str]:
-    """Finds under which key a checkpoint has the variable of a name."""
+def _map_keys(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Maps the names of variables to their keys in a checkpoint."""
     graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH"
     keys = {key: key for key in shapes if key != graph_key}
     if graph_key in shapes:
-        # One of tf.train.Checkpoint.
+        # The checkpoint was written by tf.train.Checkpoint, whose keys are paths of objects.
         from tensorflow.python.training import saver
 
         named = saver.object_graph_key_mapping(prefix)
@@ -218,16 +218,20 @@ def _keys_by_name(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str,
     return keys
 
 
-def _names(graph: OpGraph, name: str) -> list[str]:
-    """Lists what a variable may be called in a checkpoint."""
+def _list_names(graph: OpGraph, name: str) -> list[str]:
+    """Lists the names that a variable may have in a checkpoint."""
     shared = graph.graph_def.node[graph.index[name]].attr["shared_name"].s.decode()
     return [shared, name] if shared else [name]
 
 
-def _equal_slice(
+def _infer_slice(
     graph: OpGraph, name: str, keys: Mapping[str, str], shapes: Mapping[str, Sequence[int]]
 ) -> VariableSlice | None:
-    """Finds which part of a variable in a checkpoint one is whose name says that it is a part."""
+    """Infers the position of a variable "x/part_N" in the variable "x" of a checkpoint.
+
+    Returns:
+        The position; None if the shapes of the parts do not add up to the checkpoint's variable.
+    """
     match = _PART.match(name)
     if match is None or match[1] not in keys:
         return None
@@ -236,7 +240,7 @@ def _equal_slice(
     for i in np.flatnonzero(graph.has_type(VARIABLES)).tolist():
         other = _PART.match(graph.names[i])
         if other is not None and other[1] == match[1]:
-            parts[int(other[2])] = _shape(graph, graph.names[i])
+            parts[int(other[2])] = _read_shape(graph, graph.names[i])
     own, number = parts[int(match[2])], int(match[2])
     in_order = [parts[each] for each in sorted(parts)]
     if own is None or any(part is None or len(part) != len(full_shape) for part in in_order):
@@ -252,13 +256,13 @@ def _equal_slice(
     return None
 
 
-def _shape(graph: OpGraph, name: str) -> tuple[int, ...] | None:
-    """Reads the shape of a variable, None if it is not fully known."""
+def _read_shape(graph: OpGraph, name: str) -> tuple[int, ...] | None:
+    """Reads the shape of a variable; None if it is not fully defined."""
     shape = tf.TensorShape(graph.graph_def.node[graph.index[name]].attr["shape"].shape)
     return tuple(shape.as_list()) if shape.is_fully_defined() else None
 
 
-def _check(
+def _check_value(
     graph: OpGraph,
     name: str,
     shape: tuple[int, ...],
@@ -266,8 +270,8 @@ def _check(
     source: str,
     key: str,
 ) -> None:
-    """Makes sure that a value fits its variable."""
-    own = _shape(graph, name)
+    """Checks that a value has the shape and type of its variable."""
+    own = _read_shape(graph, name)
     code = graph.graph_def.node[graph.index[name]].attr["dtype"].type
     own_dtype = np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)
     if own is not None and own != shape:

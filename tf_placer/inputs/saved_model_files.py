@@ -1,4 +1,4 @@
-"""SavedModel directories: what is in one, and another one that differs in its graphs only."""
+"""Reads the graphs of SavedModel directories, and writes copies with other graphs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 
 _BINARY, _TEXT, _IN_PARTS = "saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"
 _FINGERPRINT = "fingerprint.pb"
-_OF_GRAPHS = (_BINARY, _TEXT, _FINGERPRINT)
+_GRAPH_FILES = (_BINARY, _TEXT, _FINGERPRINT)
 
 
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
-    """Says whether a path is that of a SavedModel directory."""
+    """Says whether a path is a SavedModel directory."""
     return any(os.path.lexists(os.path.join(path, name)) for name in (_BINARY, _TEXT, _IN_PARTS))
 
 
@@ -35,11 +35,11 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
     """Reads the graphs of a SavedModel directory, without the values of their variables.
 
     Raises:
-        GraphError: they cannot be read, or are in several files, or a link in the directory leads
-            to nothing.
+        GraphError: the graphs cannot be read or are split into several files, or the directory
+            contains a broken link.
     """
     directory = os.fspath(directory)
-    path = _file(directory)
+    path = _find_file(directory)
     _check_links(directory)
     if path.endswith(_IN_PARTS):
         raise GraphError(
@@ -60,10 +60,10 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
 
 
 def _check_links(directory: str) -> None:
-    """Makes sure that all links of a SavedModel directory lead somewhere.
+    """Checks that a SavedModel directory has no broken links.
 
     Raises:
-        GraphError: one does not.
+        GraphError: there is a broken link.
     """
     for folder, folders, names in os.walk(directory):
         for name in sorted([*folders, *names]):
@@ -75,15 +75,15 @@ def _check_links(directory: str) -> None:
 def check_new_directory(
     directory: str | os.PathLike[str], original: str | os.PathLike[str]
 ) -> None:
-    """Makes sure, before any work, that a SavedModel can be written to a directory.
+    """Checks, before any work, that a SavedModel can be written to a directory.
 
     Args:
-        directory: where it is to go.
-        original: the directory of the one that it is made from.
+        directory: the new directory.
+        original: the directory of the original SavedModel.
 
     Raises:
-        GraphError: there is something already, it would be inside of the original, is called like
-            a file of a graph, or cannot be written.
+        GraphError: the directory exists and is not empty, is inside of the original, has the file
+            name extension of a graph file, or cannot be written.
     """
     directory = os.path.abspath(directory)
     if os.path.splitext(directory)[1] in (".pb", ".pbtxt", ".meta"):
@@ -111,30 +111,30 @@ def write_saved_model(
     saved_model: saved_model_pb2.SavedModel,
     original: str | os.PathLike[str],
 ) -> None:
-    """Writes a SavedModel directory, whole or not at all.
+    """Writes a SavedModel directory atomically.
 
     Args:
-        directory: a new one, or one with nothing in it.
-        saved_model: its graphs.
-        original: the SavedModel directory that variables, assets and everything else are copied
-            from; nothing in it changes.
+        directory: a new or empty directory.
+        saved_model: the graphs.
+        original: the SavedModel directory from which variables, assets and all other files are
+            copied; it is not changed.
 
     Raises:
-        GraphError: as `check_new_directory`, or something cannot be read or written.
+        GraphError: see `check_new_directory`; or a file cannot be read or written.
     """
     check_new_directory(directory, original)
     directory = os.path.realpath(directory)
     try:
-        # Beside it: a rename is atomic within one file system only.
+        # In the same parent directory, because a rename is atomic within one file system only.
         with scratch_directory(os.path.dirname(directory)) as scratch:
             new = os.path.join(scratch, "model")
-            shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_OF_GRAPHS))
+            shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_GRAPH_FILES))
             _write_graphs(new, saved_model, original)
             os.rename(new, directory)
     except (OSError, fingerprinting.FingerprintException) as error:  # shutil.Error, too
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
-            reason = str(error.args[0][0][-1])  # Of the first file that cannot be copied.
+            reason = str(error.args[0][0][-1])  # The first of the files that cannot be copied.
         raise GraphError(f"cannot write the SavedModel {directory!r}: {reason}") from error
 
 
@@ -143,18 +143,18 @@ def link_saved_model(
     saved_model: saved_model_pb2.SavedModel,
     original: str | os.PathLike[str],
 ) -> None:
-    """Makes a SavedModel of a directory; variables and assets are links to those of another one.
+    """Writes a SavedModel whose variables and assets are links to those of another one.
 
     Args:
-        directory: a directory with nothing in it.
-        saved_model: its graphs.
-        original: the SavedModel directory that everything else is linked from.
+        directory: an empty directory.
+        saved_model: the graphs.
+        original: the SavedModel directory to which the links lead.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: a file cannot be written.
     """
     for name in os.listdir(original):
-        if name not in _OF_GRAPHS:
+        if name not in _GRAPH_FILES:
             path = os.path.realpath(os.path.join(original, name))
             os.symlink(path, os.path.join(directory, name))
     _write_graphs(directory, saved_model, original)
@@ -165,8 +165,8 @@ def _write_graphs(
     saved_model: saved_model_pb2.SavedModel,
     original: str | os.PathLike[str],
 ) -> None:
-    """Writes the graphs in the form that the original has, and says which ones they are."""
-    name = os.path.basename(_file(original))
+    """Writes the graphs in the format of the original, and their fingerprint if it has one."""
+    name = os.path.basename(_find_file(original))
     is_text = name == _TEXT
     content = (
         text_format.MessageToString(saved_model).encode()
@@ -175,14 +175,14 @@ def _write_graphs(
     )
     with open(os.path.join(directory, name), "wb") as file:
         file.write(content)
-    # It is made of the graphs; old SavedModels have none, and it can be done without.
+    # The fingerprint depends on the graphs. It is optional, and old SavedModels have none.
     if os.path.exists(os.path.join(original, _FINGERPRINT)) and not is_text:
         fingerprint = fingerprinting.CreateFingerprintDef(os.fspath(directory))
         with open(os.path.join(directory, _FINGERPRINT), "wb") as file:
             file.write(fingerprint)
 
 
-def _file(directory: str | os.PathLike[str]) -> str:
+def _find_file(directory: str | os.PathLike[str]) -> str:
     for name in (_BINARY, _TEXT, _IN_PARTS):
         path = os.path.join(directory, name)
         if os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""A signature of a SavedModel as a graph and a step, and its devices put into the SavedModel."""
+"""Reads a signature of a SavedModel as a graph and a step, and writes devices back into it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tensorflow.python.saved_model import loader_impl
 from graph_passes.annotate import ClearDevices
 from graph_passes.errors import GraphError
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
-from tf_placer.inputs.restoring import session_values
+from tf_placer.inputs.restoring import read_session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
 
 __all__ = ["SavedSignature", "read_signature"]
 
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _INIT_OP = "__saved_model_init_op"
-# Signatures that TensorFlow adds for itself.
-_OWN = (_INIT_OP, "__saved_model_train_op")
+# Signatures that TensorFlow adds for its own use.
+_INTERNAL = (_INIT_OP, "__saved_model_train_op")
 _MAIN_OPS = (
     tf.compat.v1.saved_model.constants.MAIN_OP_KEY,
     tf.compat.v1.saved_model.constants.LEGACY_INIT_OP_KEY,
 )
 _NOT_FETCHED = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
-# What TensorFlow raises of a graph that it cannot import.
+# TensorFlow raises these for a graph that it cannot import.
 _REFUSALS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-# What TensorFlow's own words begin with, before the reason.
+# TensorFlow puts lines that begin like these before the reason of an error.
 _PREAMBLES = ("Restoring from checkpoint failed.", "Graph execution error:", "Detected at node")
 _PARTS_OF_SPARSE = ("values", "indices", "dense_shape")
 
@@ -41,17 +41,17 @@ class SavedSignature:
     """A signature of a SavedModel.
 
     Attributes:
-        directory: of the SavedModel.
-        name: of the signature.
-        saved_model: its graphs.
-        number: of the one that the signature is of.
-        inlined: what a call of the signature needs of this graph, and what initializes it, without
-            calls of functions.
-        arguments: by name of an argument the tensor that it is given in; of a sparse argument "x"
-            there are three, from "x/values" on.
-        defaults: values of arguments that need not be given.
+        directory: the directory of the SavedModel.
+        name: the name of the signature.
+        saved_model: the MetaGraphs of the SavedModel.
+        number: the index of the MetaGraph with the signature.
+        inlined: the part of this graph that calls of the signature and its initializers need, with
+            function calls inlined.
+        arguments: tensor names by argument name; a sparse argument "x" has three entries, such as
+            "x/values".
+        defaults: values of optional arguments.
         initializers: names of the operations that run before the first call.
-        assets: paths of files by name of the tensor that initializers read them from.
+        assets: paths of files, by name of the tensor that passes the path to an initializer.
     """
 
     directory: str
@@ -66,46 +66,45 @@ class SavedSignature:
 
     @property
     def meta_graph(self) -> tf.compat.v1.MetaGraphDef:
-        """The graph with all signatures."""
+        """The MetaGraph with all signatures."""
         return self.saved_model.meta_graphs[self.number]
 
-    def by_argument(self, example: Any) -> Mapping[str, Any]:
-        """Finds the values of arguments in an example.
+    def bind_example(self, example: Any) -> Mapping[str, Any]:
+        """Converts an example to values by argument name.
 
         Args:
-            example: values by name of an argument, or the value of the only one.
+            example: values by argument name, or the value of the only argument.
 
         Raises:
-            GraphError: it is one value, and there are several arguments.
+            GraphError: the example is one value, but there are several arguments.
         """
         if isinstance(example, Mapping):
             return example
         if len(self.arguments) != 1:
             raise GraphError(
-                f"the signature {self.name!r} has the arguments {self._argument_names()}: pass a "
+                f"the signature {self.name!r} has the arguments {self._join_arguments()}: pass a "
                 "dictionary of values by these names"
             )
         return dict.fromkeys(self.arguments, example)
 
-    def feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Finds what is fed for the arguments of a call.
+    def build_feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Builds the feeds of a call.
 
         Args:
-            values: by name of an argument; None for no values.
+            values: values by argument name; None for no values.
 
         Returns:
-            Values by name of a tensor, files for initializers among them.
+            Values by tensor name, including the paths of assets for initializers.
 
         Raises:
-            GraphError: an argument is not known, or has neither a value nor a shape that one can
-                be made up for.
+            GraphError: an argument is unknown, or has neither a value nor a fully defined shape.
         """
         values = {} if values is None else values
         for name in values:
             if name not in self.arguments:
                 raise GraphError(
                     f"the signature {self.name!r} has no argument {name!r}: its arguments are "
-                    f"{self._argument_names()}"
+                    f"{self._join_arguments()}"
                 )
         nodes = {node.name: node for node in self.inlined.graph_def.node}
         feeds: dict[str, Any] = dict(self.assets)
@@ -123,38 +122,39 @@ class SavedSignature:
                 )
         return feeds
 
-    def captured(self, inner: Sequence[str]) -> list[str]:
-        """Names the operations of what the signature, when it is loaded, takes from outside.
+    def name_captures(self, inner: Sequence[str]) -> list[str]:
+        """Names the operations that stand for the captures of the loaded signature.
 
         Args:
-            inner: what the loaded function calls them.
+            inner: the names of the captures in the loaded function.
         """
-        bound = [name for name, _ in self._bound()]
-        # A graph of TensorFlow 1 has no function, and so its own names.
+        bound = [name for name, _ in self._list_bound_inputs()]
+        # A graph of TensorFlow 1 has no function, so the loaded function keeps its names.
         return bound if len(bound) == len(inner) else list(inner)
 
     def check_files(self) -> None:
-        """Makes sure that the files which the initializers read are there.
+        """Checks that the files that initializers read exist.
 
         Raises:
-            GraphError: one is not.
+            GraphError: a file is missing.
         """
         for path in self.assets.values():
             if not os.path.exists(path):
                 raise GraphError(f"the SavedModel {self.directory!r} lacks its file {path!r}")
 
     def check_objects(self) -> None:
-        """Makes sure that the objects of the SavedModel have what the signature takes.
+        """Checks that the object graph of the SavedModel has all captures of the signature.
 
         Raises:
-            GraphError: they do not.
+            GraphError: an object is missing.
         """
-        self._bound()
+        self._list_bound_inputs()
 
-    def _bound(self) -> list[tuple[str, int]]:
-        """Lists what the function of the signature takes from outside.
+    def _list_bound_inputs(self) -> list[tuple[str, int]]:
+        """Lists the captures of the signature's function, which are its last arguments.
 
-        These are the last of its arguments: by name of an operation the number of the object.
+        Returns:
+            Pairs of an operation's name and the index of an object in the object graph.
         """
         functions = self.meta_graph.object_graph_def.concrete_functions
         for node in self.meta_graph.graph_def.node:
@@ -172,25 +172,25 @@ class SavedSignature:
                 return list(zip(names, bound, strict=True))
         return []
 
-    def _argument_names(self) -> str:
+    def _join_arguments(self) -> str:
         return ", ".join(self.arguments) or "none"
 
-    def values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+    def read_values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Reads the saved values of variables.
 
         Args:
-            names: of their operations.
+            names: the names of the variables' operations.
 
         Returns:
-            Values by name; none for a variable that has none.
+            Values by name, for the variables that have one.
 
         Raises:
-            GraphError: they cannot be read.
+            GraphError: the values cannot be read.
         """
         prefix = os.path.join(self.directory, "variables", "variables")
-        # On the CPU, which has room for them, and beside whatever this process does.
+        # On the CPU, because GPU memory may be too small for them or in use by this process.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
-        # TensorFlow writes to what it imports.
+        # A copy, because TensorFlow modifies a MetaGraphDef that it imports.
         meta_graph = tf.compat.v1.MetaGraphDef()
         meta_graph.CopyFrom(self.meta_graph)
         try:
@@ -205,38 +205,38 @@ class SavedSignature:
                         tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
                 with tf.compat.v1.Session(graph=graph, config=config) as session:
                     saver.restore(session, prefix)
-                    return session_values(session, names)
+                    return read_session_values(session, names)
         except (tf.errors.OpError, *_REFUSALS) as error:
             raise GraphError(
                 f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
-                f"{_reason(error)}"
+                f"{_find_reason(error)}"
             ) from error
 
-    def without_devices(self) -> SavedSignature:
-        """Copies the signature without the devices that its SavedModel came with."""
+    def copy_without_devices(self) -> SavedSignature:
+        """Copies the signature without the original devices of its SavedModel."""
         saved_model = _copy(self.saved_model)
         meta_graph = saved_model.meta_graphs[self.number]
         meta_graph.graph_def.CopyFrom(ClearDevices().run(meta_graph.graph_def))
         for node in meta_graph.object_graph_def.nodes:
             if node.WhichOneof("kind") == "variable":
                 node.variable.device = ""
-        return _signature(self.directory, saved_model, self.number, self.name)
+        return _build_signature(self.directory, saved_model, self.number, self.name)
 
-    def placed(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
-        """Makes the SavedModel with devices.
+    def build_placed_model(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
+        """Copies the SavedModel and sets devices.
 
         Args:
             assignment: the device of each operation, by its name in `inlined`.
 
         Returns:
-            A copy of the SavedModel: operations, the functions that the signature calls, and the
-            variables have devices. Whatever else calls these functions sees them, too.
+            A copy of the SavedModel with devices for operations, for the functions that the
+            signature calls, and for variables. The devices in functions affect all their callers.
         """
         result = _copy(self.saved_model)
         meta_graph = result.meta_graphs[self.number]
         graph_def = put_devices(meta_graph.graph_def, self.inlined.calls, assignment)
         objects = meta_graph.object_graph_def.nodes
-        for name, number in self._bound():
+        for name, number in self._list_bound_inputs():
             device = assignment.get(name)
             is_variable = objects[number].WhichOneof("kind") == "variable"
             if device and is_variable and not objects[number].variable.device:
@@ -251,24 +251,27 @@ def read_signature(
     """Reads a signature of a SavedModel.
 
     Args:
-        directory: of the SavedModel.
-        signature: its name; by default "serving_default" if there is one, or the only one.
+        directory: the directory of the SavedModel.
+        signature: the name of the signature; by default "serving_default", or the only one.
 
     Raises:
-        GraphError: it cannot be read, or has no such signature, or several and none is named.
+        GraphError: the SavedModel cannot be read, has no such signature, or has several and none is
+            chosen.
     """
     directory = os.fspath(directory)
     saved_model = read_saved_model(directory)
     if not saved_model.meta_graphs:
         raise GraphError(f"the SavedModel {directory!r} holds no graph")
-    # Of several, such as one for training, the one that servers take.
+    # A SavedModel may have several MetaGraphs, such as one for training; servers take this one.
     serving = [
         number
         for number, each in enumerate(saved_model.meta_graphs)
         if list(each.meta_info_def.tags) == [tf.saved_model.SERVING]
     ]
     number = serving[0] if serving else 0
-    known = [name for name in saved_model.meta_graphs[number].signature_def if name not in _OWN]
+    known = [
+        name for name in saved_model.meta_graphs[number].signature_def if name not in _INTERNAL
+    ]
     if signature is None and (_DEFAULT in known or len(known) == 1):
         signature = _DEFAULT if _DEFAULT in known else known[0]
     if signature is None or signature not in known:
@@ -281,17 +284,17 @@ def read_signature(
         raise GraphError(
             f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(sorted(known))}"
         )
-    return _signature(directory, saved_model, number, signature)
+    return _build_signature(directory, saved_model, number, signature)
 
 
-def _signature(
+def _build_signature(
     directory: str, saved_model: saved_model_pb2.SavedModel, number: int, name: str
 ) -> SavedSignature:
     meta_graph = saved_model.meta_graphs[number]
     definition = meta_graph.signature_def[name]
-    arguments = _tensors(definition.inputs, directory)
-    outputs = list(_tensors(definition.outputs, directory).values())
-    initializers = _initializers(meta_graph)
+    arguments = _find_tensors(definition.inputs, directory)
+    outputs = list(_find_tensors(definition.outputs, directory).values())
+    initializers = _find_initializers(meta_graph)
     there = {node.name for node in meta_graph.graph_def.node}
     for tensor in (*arguments.values(), *outputs, *initializers):
         if tensor.partition(":")[0] not in there:
@@ -307,15 +310,15 @@ def _signature(
             meta_graph.graph_def,
             outputs,
             arguments.values(),
-            # An argument that nothing reads is given all the same.
+            # Callers have to pass an argument even if nothing reads it.
             [*initializers, *(tensor.partition(":")[0] for tensor in arguments.values())],
         )
-    except (KeyError, ValueError) as error:  # The latter of a call with too few arguments.
+    except (KeyError, ValueError) as error:  # ValueError for a call with too few arguments.
         raise GraphError(f"the SavedModel {directory!r} is damaged: it has no {error}") from error
     assets = {
         tensor: os.fsdecode(path)
         for tensor, path in loader_impl.get_asset_tensors(directory, meta_graph).items()
-        if _has(inlined, tensor)
+        if _has_tensor(inlined, tensor)
     }
     result = SavedSignature(
         directory,
@@ -332,8 +335,8 @@ def _signature(
     return result
 
 
-def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
-    """Finds the tensors of arguments or results."""
+def _find_tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
+    """Returns the tensor names of arguments or results, by key."""
     tensors = {}
     for key, info in sorted(infos.items()):
         kind = info.WhichOneof("encoding")
@@ -349,15 +352,15 @@ def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
     return tensors
 
 
-def _reason(error: Exception) -> str:
-    """Finds the line of an error of TensorFlow that says what is wrong."""
+def _find_reason(error: Exception) -> str:
+    """Returns the line of a TensorFlow error that states the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PREAMBLES)]
     return (own or lines or [type(error).__name__])[0]
 
 
-def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
-    """Finds what runs before the first call, as TensorFlow's loader does."""
+def _find_initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
+    """Finds the operation that TensorFlow's loader runs before the first call, if any."""
     if _INIT_OP in meta_graph.signature_def:
         info = meta_graph.signature_def[_INIT_OP].outputs[_INIT_OP]
         return (info.name.partition(":")[0],)
@@ -368,7 +371,7 @@ def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
     return ()
 
 
-def _has(inlined: InlinedGraph, tensor: str) -> bool:
+def _has_tensor(inlined: InlinedGraph, tensor: str) -> bool:
     name = tensor.partition(":")[0]
     return any(node.name == name for node in inlined.graph_def.node)
 

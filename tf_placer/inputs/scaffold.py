@@ -1,4 +1,4 @@
-"""What a Scaffold says about the state that a training begins with."""
+"""Reads the initial state of a training from its `tf.compat.v1.train.Scaffold`."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.restoring import session_values
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.restoring import read_session_values
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 
-__all__ = ["scaffold_feeds", "scaffold_initializers", "values_of_init_fn"]
+__all__ = ["run_init_fn", "scaffold_feeds", "scaffold_initializers"]
 
 
 def scaffold_initializers(
     scaffold: tf.compat.v1.train.Scaffold, collections: Collections
 ) -> list[str] | None:
-    """Lists what a scaffold runs before the first step.
+    """Lists the operations that a scaffold runs before the first step.
 
     Args:
-        scaffold: it need not be finalized.
-        collections: of its graph: what it leaves open is done for what they name.
+        scaffold: the scaffold, finalized or not.
+        collections: the collections of its graph, for the operations that it does not set.
 
     Returns:
-        Names; None if it leaves all to others.
+        Names of operations; None if the scaffold sets none of them.
     """
     if scaffold.init_op is None and scaffold.local_init_op is None:
         return None
     first, then = list(collections.initializers), list(collections.local_initializers)
     if scaffold.init_op is not None:
-        first = names_of(scaffold.init_op)
+        first = list_names(scaffold.init_op)
     if scaffold.local_init_op is not None:
-        then = names_of(scaffold.local_init_op)
+        then = list_names(scaffold.local_init_op)
     return first + then
 
 
 def scaffold_feeds(scaffold: tf.compat.v1.train.Scaffold) -> dict[str, Any]:
-    """Lists what a scaffold feeds to its initializers, by tensor name."""
-    # The second came with a later TensorFlow.
+    """Returns the feeds of a scaffold's initializers, by tensor name."""
+    # Older versions of TensorFlow have no `local_init_feed_dict`.
     both = (scaffold.init_feed_dict, getattr(scaffold, "local_init_feed_dict", None))
-    return {name: value for feeds in both for name, value in feeds_by_name(feeds).items()}
+    return {name: value for feeds in both for name, value in flatten_feeds(feeds).items()}
 
 
-def values_of_init_fn(
+def run_init_fn(
     scaffold: tf.compat.v1.train.Scaffold,
     graph: tf.Graph | None,
     initializers: Sequence[str],
     feeds: Mapping[str, np.ndarray],
     variables: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Calls a scaffold's `init_fn` in this process, on the CPU, and reads what it leaves behind.
+    """Runs a scaffold's `init_fn` in this process, on the CPU, and reads the variables.
 
     Args:
-        scaffold: has an `init_fn`.
-        graph: its graph.
-        initializers: names of the operations that run before.
-        feeds: what they are fed.
+        scaffold: a scaffold with an `init_fn`.
+        graph: its tf.Graph, or None.
+        initializers: names of the operations that run before the `init_fn`.
+        feeds: the feeds of the initializers.
         variables: names of the variables' operations.
 
     Returns:
-        The values of these variables.
+        The values of the variables, by name.
 
     Raises:
-        GraphError: it fails, or the graph is not a live one.
+        GraphError: the `init_fn` fails, or the graph is not given as a tf.Graph.
     """
     if graph is None:
         raise GraphError("the Scaffold has an init_fn, which needs the graph as a tf.Graph")
@@ -79,4 +79,4 @@ def values_of_init_fn(
             raise GraphError(
                 f"the init_fn of the Scaffold fails: {type(error).__name__}: {reason}"
             ) from error
-        return session_values(session, variables)
+        return read_session_values(session, variables)

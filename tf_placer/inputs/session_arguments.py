@@ -1,4 +1,4 @@
-"""What `Session.run` takes, as plain names: nested and composite fetches and feeds."""
+"""Flattens the fetches and feeds of `Session.run`, nested or composite, to plain names."""
 
 from __future__ import annotations
 
@@ -11,66 +11,67 @@ from tensorflow.python.util import nest
 from graph_passes.errors import GraphError
 from graph_passes.util.messages import quoted
 
-__all__ = ["feeds_by_name", "names_of"]
+__all__ = ["flatten_feeds", "list_names"]
 
-# What of a wrong value is told: messages are to be read.
-_LONGEST = 200
+# Longer representations of a wrong value would make the error message hard to read.
+_MAX_VALUE_CHARS = 200
 
 
-def names_of(items: Any) -> list[str]:
+def list_names(items: Any) -> list[str]:
     """Lists the names of operations and tensors.
 
     Args:
-        items: operations, tensors, variables, sparse and ragged tensors, indexed slices, what the
-            user has registered with TensorFlow, or names; one, or any nesting of lists, tuples,
-            dictionaries and classes of `attrs`.
+        items: operations, tensors, variables, sparse and ragged tensors, indexed slices, values of
+            types that the user has registered with TensorFlow, or names; one, or any nesting of
+            lists, tuples, dictionaries and classes of `attrs`.
 
     Returns:
-        A name per operation and tensor, in the order in which a session runs them.
+        A name for each operation and tensor, in the order in which a session lists them.
 
     Raises:
-        GraphError: an item is none of these, or they are nested too deeply.
+        GraphError: an item is none of these, or the items are nested too deeply.
     """
     try:
-        return _names_of(items)
+        return _list_names(items)
     except RecursionError:
         raise GraphError("what is fetched or fed is nested too deeply, or holds itself") from None
 
 
-def _names_of(items: Any) -> list[str]:
+def _list_names(items: Any) -> list[str]:
     if isinstance(items, str):
         return [items]
     if isinstance(items, Mapping):
-        return _names_of(list(items.values()))
+        return _list_names(list(items.values()))
     if isinstance(items, Sequence) and not isinstance(items, bytes):
-        return [name for item in items for name in _names_of(item)]
+        return [name for item in items for name in _list_names(item)]
     attributes = getattr(type(items), "__attrs_attrs__", None)
     if attributes is not None:
-        return _names_of([getattr(items, attribute.name) for attribute in attributes])
-    return [_name(element) for element in _parts(items)]
+        return _list_names([getattr(items, attribute.name) for attribute in attributes])
+    return [_find_name(element) for element in _split_fetch(items)]
 
 
-def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Takes apart what a session is fed.
+def flatten_feeds(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Flattens the feeds of a session.
 
     Args:
-        feeds: values by whatever `Session.run` takes as a key, or by name; None for no feeds.
+        feeds: values by any key of a `feed_dict`, or by name; None for no feeds.
 
     Returns:
         Values by tensor name ("x:0").
 
     Raises:
-        GraphError: a key cannot be fed, or its value has other parts than the key.
+        GraphError: a key cannot be fed, or its value has another structure than the key.
     """
     if feeds is None:
         return {}
     if not isinstance(feeds, Mapping):
         raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
     given = {}
-    # Not put into another dictionary: variables can be hashed only inside of their graph.
+    # The keys must not go into another dictionary, because variables can be hashed only inside of
+    # their graph.
     for key, value in feeds.items():
-        for element, part in _fed_parts(key, value):
-            name = _name(element)
+        for element, part in _split_feed(key, value):
+            name = _find_name(element)
             name = name if ":" in name else f"{name}:0"
             if name in given:
                 raise GraphError(f"{quoted(name)} is fed twice")
@@ -78,21 +79,21 @@ def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     return given
 
 
-def _parts(item: Any) -> list[Any]:
-    """Takes a fetch apart as a session does it."""
+def _split_fetch(item: Any) -> list[Any]:
+    """Splits a composite fetch into its tensors, as a session does."""
     for kind, fetch, *_ in tf_session._REGISTERED_EXPANSIONS:
         if isinstance(item, kind):
             return list(fetch(item)[0])
     return [item]
 
 
-def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
-    """Takes a feed apart as a session does it; a session would not say that parts are missing."""
+def _split_feed(key: Any, value: Any) -> list[tuple[Any, Any]]:
+    """Splits a composite feed, as a session does, but refuses missing parts, as it does not."""
     if isinstance(key, tuple):
         keys, values = nest.flatten(key), nest.flatten(value)
         if len(keys) != len(values):
             raise GraphError(f"a key of the feeds has {len(keys)} parts, its value {len(values)}")
-        return [pair for each in zip(keys, values, strict=True) for pair in _fed_parts(*each)]
+        return [pair for each in zip(keys, values, strict=True) for pair in _split_feed(*each)]
     for kind, _, feed, feed_parts in tf_session._REGISTERED_EXPANSIONS:
         if kind is object or not isinstance(key, kind):
             continue
@@ -102,30 +103,30 @@ def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
             pairs = list(feed(key, value))
         except (AttributeError, TypeError, ValueError) as error:
             raise GraphError(
-                f"{_described(key)} cannot be fed {type(value).__name__!r}: {error}"
+                f"{_describe(key)} cannot be fed {type(value).__name__!r}: {error}"
             ) from error
         if feed_parts is not None and len(pairs) != len(list(feed_parts(key))):
             raise GraphError(
-                f"{_described(key)} has {len(list(feed_parts(key)))} parts, and its feed "
+                f"{_describe(key)} has {len(list(feed_parts(key)))} parts, and its feed "
                 f"{len(pairs)}"
             )
         return pairs
     return [(key, value)]
 
 
-def _described(key: Any) -> str:
-    first = next(iter(_parts(key)), None)
+def _describe(key: Any) -> str:
+    first = next(iter(_split_fetch(key)), None)
     name = getattr(first, "name", None)
     return type(key).__name__ + ("" if name is None else f" of {name!r}")
 
 
-def _name(item: Any) -> str:
-    # What a session makes of a variable: its value, not its handle.
+def _find_name(item: Any) -> str:
+    # A session fetches the value of a variable, not its handle.
     element = getattr(item, "_as_graph_element", None)
     item = item if element is None else element()
     name = item if isinstance(item, str) else getattr(item, "name", None)
     if not isinstance(name, str):
         text = repr(item)
-        text = text if len(text) <= _LONGEST else f"a value of type {type(item).__name__}"
+        text = text if len(text) <= _MAX_VALUE_CHARS else f"a value of type {type(item).__name__}"
         raise GraphError(f"{text} is neither an operation, a tensor nor the name of one")
     return name

@@ -1,4 +1,4 @@
-"""A hook that puts a saved placement on the graph of a MonitoredTrainingSession."""
+"""A hook that applies a saved placement to the graph of a MonitoredTrainingSession."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def apply_placement(
     may_grow: bool = False,
     sent: int = 0,
 ) -> int:
-    """Puts a placement on a graph, in place.
+    """Sets the devices of a placement on a graph, in place.
 
-    Operations that have a device keep it. Call it before the session is made: a session does not
-    see later changes.
+    Operations that have a device keep it. Call this before the session is created, because a
+    session does not see later changes.
 
     Args:
-        graph: the graph; it may be finalized, and it may have been built anew since.
+        graph: the graph; it may be finalized, and it may be a rebuilt copy of the placed graph.
         placement: the placement.
-        fetches: what the step fetches that the placement is of, if that is known.
-        may_grow: whether operations that the graph lacks are to come, and not worth a warning.
-        sent: how many operations, the first ones, sessions know; these stay as they are.
+        fetches: the fetches of the placed step, if they are known.
+        may_grow: whether missing operations may be added to the graph later, so that they are not
+            worth a warning.
+        sent: the number of leading operations that sessions already know; they are not changed.
 
     Returns:
-        How many operations were given a device.
+        The number of operations that got a device.
 
     Raises:
         GraphError: nothing of the placement fits the graph.
@@ -59,21 +60,21 @@ def apply_placement(
     return len(assignment)
 
 
-# The job of a session that is in its own process.
+# The job of a session without a master, which runs in its own process.
 _IN_PROCESS = "/job:localhost/"
 
 
 def _check_master(placement: Placement) -> None:
-    """Makes sure that a session without a master is not asked for devices of other processes.
+    """Checks that a placement for other processes is not applied to a session without a master.
 
-    TensorFlow would name an operation, and not what to do.
+    TensorFlow's own error would name an operation, but no remedy.
 
     Raises:
         GraphError: all devices of the placement are in other processes, and the session that calls
-            the hook is connected to none.
+            the hook is not connected to one.
     """
     elsewhere = [device for device in placement.devices if not device.startswith(_IN_PROCESS)]
-    if len(elsewhere) < len(placement.devices) or _calling_master() != "":
+    if len(elsewhere) < len(placement.devices) or _find_master() != "":
         return
     spec = placement.provenance.get("machine", "local:2")
     start = f"`python -m tf_placer serve {spec}`" if str(spec).startswith("local:") else spec
@@ -83,12 +84,12 @@ def _check_master(placement: Placement) -> None:
     )
 
 
-def _calling_master() -> str | None:
-    """Finds what the monitored session that calls `begin` is connected to; None if unknown."""
+def _find_master() -> str | None:
+    """Finds the master of the monitored session that calls `begin`; None if it is unknown."""
     frame = inspect.currentframe()
     while frame is not None:
         names = frame.f_locals
-        # As TensorFlow's own monitored sessions call their hooks, from 2.14 to 2.21.
+        # TensorFlow's monitored sessions call their hooks in this method, from 2.14 to 2.21.
         if frame.f_code.co_name == "__init__" and {"session_creator", "hooks"} <= names.keys():
             creator = names["session_creator"]
             if creator is None:
@@ -99,7 +100,7 @@ def _calling_master() -> str | None:
 
 
 class PlacementHook(tf.compat.v1.train.SessionRunHook):
-    """Puts a saved placement on the graph before the session is made.
+    """A session hook that applies a saved placement before the session is created.
 
     Example:
         >>> hook = PlacementHook("run/placement.json")
@@ -108,7 +109,7 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
     """
 
     def __init__(self, placement: Placement | str | os.PathLike[str]) -> None:
-        """Makes the hook.
+        """Creates the hook.
 
         Args:
             placement: the placement or the path of its file.
@@ -126,7 +127,7 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
         self._placement = placement
 
     def begin(self) -> None:
-        """Applies the placement; called by the session before it exists.
+        """Applies the placement; TensorFlow calls this before it creates the session.
 
         Raises:
             GraphError: nothing of the placement fits the graph, or the session is not connected to

@@ -1,4 +1,4 @@
-"""Every form a graph comes in, made one: a GraphDef and the step that runs it."""
+"""Reads workloads: a graph in any of TensorFlow's forms, and one step of it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.inputs.graph_collections import TRAIN_OP, read_collections
-from tf_placer.inputs.graph_files import meta_with, read_graph_file
-from tf_placer.inputs.initial_state import initial_state, is_read
-from tf_placer.inputs.queue_runners import needed_queue_runners
+from tf_placer.inputs.graph_files import read_graph_file, replace_meta_graph
+from tf_placer.inputs.initial_state import build_initial_state, is_read
+from tf_placer.inputs.queue_runners import find_needed_queue_runners
 from tf_placer.inputs.saved_model_files import is_saved_model
 from tf_placer.inputs.saved_signature import SavedSignature, read_signature
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.synthetic_feeds import complete_feeds
 
@@ -30,14 +30,14 @@ __all__ = ["GivenGraph", "Source", "read_graph", "read_source", "without_devices
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenGraph:
-    """A graph as it was given.
+    """A graph with the object that it was read from.
 
     Attributes:
         graph_def: the graph.
-        meta_graph: the MetaGraphDef that it came in, or None.
-        live: the tf.Graph that it came as, or None.
-        signature: the signature of a SavedModel that it is, or None.
-        path: the file that it was read from, or None.
+        meta_graph: the MetaGraphDef that holds the graph, or None.
+        live: the tf.Graph, or None.
+        signature: the signature of a SavedModel, or None.
+        path: the file, or None.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -46,11 +46,11 @@ class GivenGraph:
     signature: SavedSignature | None = None
     path: str | None = None
 
-    def columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
-        """Reads the columns of the graph, as some pass has changed it.
+    def read_columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
+        """Reads a transformed version of the graph into columns.
 
         Raises:
-            GraphError: there is something wrong with it; the message names the file.
+            GraphError: the graph is invalid; the message names the file.
         """
         try:
             return OpGraph.from_graph_def(graph_def)
@@ -65,10 +65,10 @@ class Source:
     """A graph and its step.
 
     Attributes:
-        op_graph: the graph in columns, with what the step needs marked.
-        step: what a step fetches, feeds and needs initialized.
-        live: the tf.Graph that the graph came as, or None.
-        notes: what people should know about it, a line each.
+        op_graph: the graph in columns, with the operations of the step marked.
+        step: the step.
+        live: the original tf.Graph, or None.
+        notes: lines for the user.
     """
 
     op_graph: OpGraph
@@ -88,13 +88,14 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file, the last either binary or text, or of a SavedModel directory.
-        signature: which one of a SavedModel; by default "serving_default", or the only one.
+        signature: the name of a SavedModel's signature; by default "serving_default", or the only
+            one.
 
     Returns:
         The graph.
 
     Raises:
-        GraphError: it is none of these, it cannot be read, or there is no such signature.
+        GraphError: `graph` is none of these or cannot be read, or there is no such signature.
     """
     if isinstance(graph, str | os.PathLike) and is_saved_model(graph):
         saved = read_signature(graph, signature)
@@ -123,14 +124,17 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
 
 
 def without_devices(given: GivenGraph) -> GivenGraph:
-    """Clears all devices of a graph, in all that it came in; not for a live graph."""
+    """Removes all devices from a graph and from its MetaGraphDef or SavedModel.
+
+    A tf.Graph is not supported: the result would lose it.
+    """
     if given.signature is not None:
-        cleared = given.signature.without_devices()
+        cleared = given.signature.copy_without_devices()
         return GivenGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
     graph_def = ClearDevices().run(given.graph_def)
     if given.meta_graph is None:
         return GivenGraph(graph_def, path=given.path)
-    return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph), path=given.path)
+    return GivenGraph(graph_def, replace_meta_graph(graph_def, given.meta_graph), path=given.path)
 
 
 def read_source(
@@ -142,23 +146,22 @@ def read_source(
     restore_from: Any = None,
     seed: int = 0,
 ) -> Source:
-    """Reads a graph and works out its step.
+    """Reads a graph and determines its step.
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file or of a SavedModel directory; or what `read_graph` made of one.
-        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
-            tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them; of a SavedModel
-            by the names of the signature's arguments. Those that only initializers need are fed to
-            these. Placeholders that are needed and not given get
-            synthetic values.
+            file or of a SavedModel directory; or a result of `read_graph`.
+        fetches: the fetches of a step, as for `Session.run`, or names of operations and tensors. By
+            default the `train_op` collection.
+        feeds: values by placeholder, tensor or name, as for `Session.run`; for a SavedModel by
+            argument name of the signature. Values that only initializers need are fed to the
+            initializers. Needed placeholders without a value get synthetic values.
         initializers: operations (or names) that initialize everything before the first step, or a
-            tf.compat.v1.train.Scaffold; by default those of the graph's variables, tables and
-            iterators.
-        restore_from: a checkpoint, a directory whose latest checkpoint is taken, or a session: the
-            values that variables begin with.
-        seed: of synthetic values.
+            tf.compat.v1.train.Scaffold; by default the initializers of the graph's variables,
+            tables and iterators.
+        restore_from: the source of initial values for variables: a checkpoint, a directory whose
+            latest checkpoint is taken, or a session.
+        seed: the seed of synthetic values.
 
     Returns:
         The graph and its step.
@@ -178,13 +181,13 @@ def read_source(
             )
         fetches, initializers = signature.inlined.fetches, signature.initializers
         signature.check_files()
-        feeds = signature.feeds(feeds)
+        feeds = signature.build_feeds(feeds)
     graph_def = DropDanglingColocation().run(given_graph.graph_def)
     collections = read_collections(given_graph.live, given_graph.meta_graph)
-    asked = names_of(fetches) if fetches is not None else collections.train_op
+    asked = list_names(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))
-    given = feeds_by_name(feeds)
-    op_graph = given_graph.columns(graph_def)
+    given = flatten_feeds(feeds)
+    op_graph = given_graph.read_columns(graph_def)
     if not fetch_names:
         raise GraphError(
             "nothing to fetch: pass fetches, or put the training operation into the collection "
@@ -195,8 +198,8 @@ def read_source(
     op_graph = op_graph.restricted(fetch_names, list(feed_values))
     if unknown_sizes(op_graph):
         op_graph = op_graph.with_fed_values(feed_values)
-    runners = needed_queue_runners(op_graph, collections.queue_runners)
-    initial = initial_state(
+    runners = find_needed_queue_runners(op_graph, collections.queue_runners)
+    initial = build_initial_state(
         op_graph,
         fetch_names,
         feed_values,
@@ -218,12 +221,12 @@ def read_source(
         initial.initializers,
         initial.feeds,
         runners,
-        initial.restored if signature is None else signature.values(_variables(op_graph)),
+        initial.restored if signature is None else signature.read_values(_list_variables(op_graph)),
     )
     op_graph = op_graph.restricted(fetch_names, list(step_feeds))
     return Source(op_graph, step, given_graph.live, initial.notes)
 
 
-def _variables(graph: OpGraph) -> list[str]:
+def _list_variables(graph: OpGraph) -> list[str]:
     """Lists the variables that a step needs."""
     return [graph.names[i] for i in np.flatnonzero(graph.needed & graph.has_type(VARIABLES))]

@@ -1,4 +1,4 @@
-"""What one step of a graph runs: fetches, feeds and initializers, all by name."""
+"""One step of a graph: fetches, feeds and initializers, all by name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["QueueRunner", "Step"]
 
 @dataclasses.dataclass(frozen=True)
 class QueueRunner:
-    """The threads that fill a queue: one per operation, which it runs again and again.
+    """The threads that fill a queue, each of which runs one operation in a loop.
 
     Attributes:
-        queue: name of the queue.
-        enqueue: names of the operations that fill it.
-        close: name of the operation that closes it when there is nothing more to fill it with.
-        cancel: name of the operation that closes it at once.
-        ends: codes of the errors that say that there is nothing more; TensorFlow's own when empty.
+        queue: the name of the queue.
+        enqueue: the names of the operations that fill the queue.
+        close: the name of the operation that closes the queue at the end of its input.
+        cancel: the name of the operation that closes the queue at once.
+        ends: the error codes that signal the end of the input; TensorFlow's default if empty.
     """
 
     queue: str
@@ -30,7 +30,7 @@ class QueueRunner:
     ends: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form: all fields."""
+        """Returns all fields as a JSON object."""
         return {**dataclasses.asdict(self), "enqueue": list(self.enqueue), "ends": list(self.ends)}
 
 
@@ -39,12 +39,12 @@ class Step:
     """One step of a graph.
 
     Attributes:
-        fetches: names of the operations ("train") and tensors ("loss:0") that a step runs.
+        fetches: the names of the operations ("train") and tensors ("loss:0") that a step fetches.
         feeds: the value of each fed tensor, by tensor name ("x:0").
-        initializers: names of the operations that run once, together, before the first step.
-        initializer_feeds: the value of each tensor that is fed when the initializers run.
-        queue_runners: what fills the queues that the step takes from, behind the initializers.
-        restored: values that variables get behind the initializers, by name of the variable's
+        initializers: the names of the operations that run once, together, before the first step.
+        initializer_feeds: the value of each tensor that is fed to the initializers.
+        queue_runners: the queue runners of the step, which start after the initializers.
+        restored: values that variables get after the initializers, by name of the variable's
             operation.
     """
 

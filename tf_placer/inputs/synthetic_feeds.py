@@ -1,4 +1,4 @@
-"""Values for the placeholders that nobody feeds."""
+"""Checks given feeds, and makes up values for placeholders without one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["PLACEHOLDERS", "complete_feeds"]
 
 #: Operation types that have a value only if they are fed.
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
-# Made-up values travel through files to several processes, each of which holds them.
-_LARGEST_BYTES = 2**30
+# Synthetic values are written to files and loaded by several processes.
+_MAX_SYNTHETIC_BYTES = 2**30
 
 
 def complete_feeds(
@@ -28,45 +28,46 @@ def complete_feeds(
 ) -> dict[str, np.ndarray]:
     """Checks the given feeds and makes up the missing ones.
 
-    Numbers that are not given are drawn from the normal distribution; whole numbers are 0, which
-    is a valid index, label and length everywhere; truth values are False and strings empty.
+    Synthetic floating-point numbers are drawn from the normal distribution. Integers are 0, which
+    is a valid index, label and length everywhere; Booleans are False and strings empty.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, with the operations of the step marked.
         given: values by tensor name ("x:0").
-        seed: of the numbers.
+        seed: the seed of synthetic numbers.
 
     Returns:
-        A value per fed tensor, in the tensor's type.
+        A value of the tensor's type for each fed tensor.
 
     Raises:
-        GraphError: a value does not fit its tensor, or a needed placeholder has no full shape or
-            a type without values.
+        GraphError: a value does not fit its tensor, or a needed placeholder without a value has no
+            fully defined shape or is a handle.
     """
-    feeds = {name: _checked(graph, name, value) for name, value in given.items()}
+    feeds = {name: _check_feed(graph, name, value) for name, value in given.items()}
     is_placeholder = graph.has_type(PLACEHOLDERS) & graph.needed
     for i in np.flatnonzero(is_placeholder).tolist():
         name = f"{graph.names[i]}:0"
         if name not in feeds:
-            feeds[name] = _made_up(graph, name, seed)
+            feeds[name] = _synthesize_value(graph, name, seed)
     return feeds
 
 
-def _numpy_type(graph: OpGraph, tensor: int) -> np.dtype[Any] | None:
+def _find_numpy_type(graph: OpGraph, tensor: int) -> np.dtype[Any] | None:
     code = int(graph.tensor_dtypes[tensor])
     if code in (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT):
         return None
     return np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)
 
 
-def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
+def _check_feed(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     tensor = graph.tensor_index(name)
-    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
-        array = _converted(value, dtype)
-    except (NotImplementedError, TypeError, ValueError) as error:  # the first of a symbolic tensor
+        array = _convert(value, dtype)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        # A symbolic tensor raises NotImplementedError.
         reason = " ".join(str(error).split())
         raise GraphError(f"the feed of {name!r} is not of type {dtype}: {reason}") from error
     if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
@@ -81,21 +82,22 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """Makes an array of a type, of values that the type can hold.
+def _convert(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """Converts a value to an array of a type, without loss.
 
     Raises:
-        NotImplementedError, TypeError, ValueError: it cannot; the message says which value.
+        NotImplementedError, TypeError, ValueError: the type cannot hold a value; the message names
+            the value.
     """
     given = np.asarray(value)
-    # Quantized numbers are structures.
+    # Quantized numbers are structured types (`names`), which `astype` cannot convert.
     if dtype == np.object_ or dtype.names is not None or given.dtype == dtype:
         return np.asarray(value, dtype)
     if given.dtype.kind not in "biufcV" and given.size:
-        # Such as texts, which NumPy would read numbers from, or whole numbers beyond 64 bits.
+        # For example strings, which NumPy would parse as numbers, or integers beyond 64 bits.
         raise ValueError(f"it has {shown(given.flat[0])}")
-    # NumPy warns of imaginary parts, which are looked at below; to switch its warnings off would
-    # switch off those of other threads.
+    # NumPy would warn about dropped imaginary parts, which are checked below. Filtering warnings
+    # would affect other threads.
     real = given.real if given.dtype.kind == "c" and dtype.kind != "c" else given
     with np.errstate(all="ignore"):
         array = real.astype(dtype)
@@ -110,9 +112,9 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     return array
 
 
-def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
+def _synthesize_value(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor = graph.tensor_index(name)
-    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
         raise GraphError(
             f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of "
@@ -125,7 +127,7 @@ def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
             "up for it: pass one in feeds"
         )
     needed_bytes = math.prod(shape) * dtype.itemsize
-    if needed_bytes > _LARGEST_BYTES:
+    if needed_bytes > _MAX_SYNTHETIC_BYTES:
         raise GraphError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, which takes "
             f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feeds"
@@ -135,7 +137,7 @@ def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor_type = tf.dtypes.as_dtype(int(graph.tensor_dtypes[tensor]))
     if not tensor_type.is_floating and not tensor_type.is_complex:
         return np.zeros(shape, dtype)
-    # A generator per placeholder, so that its value does not depend on the others.
+    # Each placeholder has its own generator, so that its value does not depend on the others.
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
     return random.standard_normal(shape).astype(dtype)
 

@@ -75,6 +75,6 @@ def read_step(
             raise ValueError("a graph takes no example: pass fetches and feeds")
         if feeds is not None:
             raise ValueError("a SavedModel takes an example or feeds, not both")
-        feeds = saved.by_argument(example)
+        feeds = saved.bind_example(example)
     source = read_source(given, fetches, feeds, initializers, restore_from=restore_from, seed=seed)
     return GivenStep(source, saved)

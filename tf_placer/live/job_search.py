@@ -301,7 +301,7 @@ class _Told:
 
     def _report(self, trial: Trial, progress: Progress) -> None:
         if report_trial(self._context.callback, trial, progress):
-            self._context.interrupts.request_end()
+            self._context.interrupts.count_stop_request()
 
     def _with_all_that_counts(self, progress: Progress) -> Progress:
         """Adds to the time of a search what the budget counts: its start and the confirmation."""

@@ -223,7 +223,7 @@ def _main() -> None:
     def obey() -> None:
         while True:
             parent.receive()  # There is one command only: to end.
-            interrupts.ask()
+            interrupts.request_stop()
 
     threading.Thread(target=obey, daemon=True).start()
     try:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from tf_placer.descriptors import open_standard_files, wait_until_readable
-from tf_placer.interpreter import interpreter
+from tf_placer.interpreter import find_interpreter
 from tf_placer.machines import served_command
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.private_network import PrivateNetwork
@@ -43,7 +43,7 @@ def run_on_cluster(
     line, line_of_this_process = os.pipe()
     inherited: tuple[int, ...] = (line,)
     script = os.path.abspath(served_command.__file__)
-    full_command = [interpreter(), "-I", "-S", script, str(line), *command]
+    full_command = [find_interpreter(), "-I", "-S", script, str(line), *command]
     if network is not None:
         full_command = network.command("-", *full_command)
         environ.update(network.environ())

@@ -113,7 +113,7 @@ class LocalCluster:
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
                     network=network,
-                    template=template,
+                    fork_server=template,
                 )
                 self._cleanup.callback(server.stop)
                 self.servers.append(server)

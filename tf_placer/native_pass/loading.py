@@ -1,4 +1,4 @@
-"""Loads the pass into this process and gives it a placement."""
+"""Builds the pass, loads it into this process, and gives it a placement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tf_placer.errors import require_tensorflow
 
-__all__ = ["build_pass", "place", "place_as_environment_says"]
+__all__ = ["build_pass", "place", "place_by_environment"]
 
 _PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
 _SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
@@ -20,19 +20,19 @@ def build_pass() -> pathlib.Path:
     """Builds the library of the pass if it was not built before.
 
     Raises:
-        LibraryError: it cannot be built.
+        LibraryError: the library cannot be built.
     """
     from tf_placer.library_build import build_library
 
     return build_library(_SOURCE, _HEADER, what="the pass")
 
 
-def place_as_environment_says() -> None:
-    """Places all later graphs as the file says that the environment names, if it names one.
+def place_by_environment() -> None:
+    """Places all later graphs by the placement file that the environment variable names, if any.
 
     Raises:
         GraphError: the file cannot be read or is not a placement; the message names it.
-        LibraryError: the pass is not built, and cannot be.
+        LibraryError: the pass cannot be built or loaded.
     """
     path = os.environ.get(_PLACEMENT_VARIABLE)
     if path:
@@ -43,23 +43,23 @@ def place_as_environment_says() -> None:
 
 
 def place(assignment: Mapping[str, str]) -> None:
-    """Places all graphs that a session or a function of this process runs first from now on.
+    """Places all graphs that sessions or functions of this process run for the first time later.
 
-    Builds the pass where it was not built. Operations that come with a device keep it, and a graph
-    that has less than half of the names is another one and stays as it is. Each graph that is
-    placed has a line on standard error.
+    Builds the pass if necessary. Operations with a device keep it. A graph with less than half of
+    the names is not the placed one, and is not changed. The pass prints a line to standard error
+    for each graph that it places.
 
     Args:
-        assignment: the device of each operation, by name; nothing, to place no longer.
+        assignment: the device of each operation, by name; empty to stop placing.
 
     Raises:
-        LibraryError: the pass is not built and cannot be, or cannot be loaded.
+        LibraryError: the pass cannot be built or loaded.
     """
     from tf_placer.library_build import LibraryError
 
     path = build_pass()
     try:
-        # TensorFlow is loaded by now, so that the library finds it.
+        # `build_pass` has loaded TensorFlow, whose symbols the library needs.
         function = ctypes.CDLL(str(path)).tf_placer_place
     except (OSError, AttributeError) as error:
         raise LibraryError(

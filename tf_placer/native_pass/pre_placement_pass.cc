@@ -1,9 +1,9 @@
-// Sets the devices of operations by their names, before TensorFlow's own Placer runs, which judges
-// them as if the program had set them.
+// Sets the devices of operations by their names, before TensorFlow's own Placer runs. The Placer
+// treats them as if the program had set them.
 //
-// Graphs of sessions and of functions come here one by one. A function that another one calls is
-// inlined before the Placer sees it, under other names, so the functions of a graph's library are
-// placed along with it: this runs before all passes of TensorFlow, which begin with phase 0.
+// TensorFlow calls this pass for each graph of a session or function. A called function is inlined
+// before the Placer runs, and its operations get other names. So the functions of a graph's library
+// are placed with the graph, in a phase before all passes of TensorFlow, which begin with phase 0.
 
 #include <cstdint>
 #include <cstdio>
@@ -24,20 +24,20 @@ namespace {
 using tensorflow::FunctionDef;
 using tensorflow::Node;
 using tensorflow::NodeDef;
-using Devices = std::unordered_map<std::string, std::string>;  // By the names of operations.
+using Devices = std::unordered_map<std::string, std::string>;  // By name of the operation.
 
-// Functions are made ready on many threads at a time.
+// Guards the variables below, because TensorFlow instantiates functions on several threads.
 std::mutex mutex;
-std::shared_ptr<const Devices> current;  // Null before there are any.
-std::set<std::string> said;              // Lines that need not be said again.
+std::shared_ptr<const Devices> current;  // Null while nothing is to be placed.
+std::set<std::string> printed;           // Lines on standard error that need no repetition.
 
 const std::string& RequestedDevice(const Node& node) { return node.requested_device(); }
 const std::string& RequestedDevice(const NodeDef& node) { return node.device(); }
 void RequestDevice(Node* node, const std::string& device) { node->set_requested_device(device); }
 void RequestDevice(NodeDef* node, const std::string& device) { node->set_device(device); }
 
-// Places nodes, and says so; returns whether this is the graph that is to be placed. Names like
-// "MatMul" are in many graphs: one that has less than half of the names is another one.
+// Places nodes and prints a line; returns false, without a change, if this is another graph. Names
+// like "MatMul" occur in many graphs, so a graph needs at least half of the names.
 template <class T, class Nodes>
 bool Place(const Devices& devices, const Nodes& nodes, const std::string& what) {
   std::vector<std::pair<T*, const std::string*>> found;
@@ -48,14 +48,14 @@ bool Place(const Devices& devices, const Nodes& nodes, const std::string& what) 
   if (2 * found.size() < devices.size()) return false;
   std::size_t placed = 0;
   for (const auto& [node, device] : found) {
-    // An operation that came with a device keeps it.
+    // Operations that request a device keep it.
     if (RequestedDevice(*node).empty()) RequestDevice(node, *device);
     if (RequestedDevice(*node) == *device) ++placed;
   }
   const std::string line = what + ": placed " + std::to_string(placed) + " of " +
                            std::to_string(devices.size()) + " operations";
   std::lock_guard<std::mutex> lock(mutex);
-  if (said.insert(line).second) std::fprintf(stderr, "tf_placer: %s\n", line.c_str());
+  if (printed.insert(line).second) std::fprintf(stderr, "tf_placer: %s\n", line.c_str());
   return true;
 }
 
@@ -103,12 +103,12 @@ REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, -1, P
 
 }  // namespace
 
-// Places from now on by these names and devices, `count` of each; none, to place no longer.
+// Sets the placement of later graphs: `count` names and devices of operations; 0 to stop placing.
 extern "C" __attribute__((visibility("default"))) void tf_placer_place(
     std::int64_t count, const char* const* names, const char* const* devices) {
   auto placed = std::make_shared<Devices>();
   for (std::int64_t i = 0; i < count; ++i) placed->emplace(names[i], devices[i]);
   std::lock_guard<std::mutex> lock(mutex);
   current = count > 0 ? placed : nullptr;
-  said.clear();
+  printed.clear();
 }

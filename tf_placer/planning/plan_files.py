@@ -16,7 +16,7 @@ from typing import Any
 from graph_passes.util.whole_file import remove_what_is_left
 from tf_placer.errors import error_text
 from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
-from tf_placer.interpreter import command_line
+from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
@@ -94,7 +94,7 @@ class PlanLog:
         self.directory.write_record(
             PlanRecord(
                 header=self.header,
-                command=command_line("tf_placer"),
+                command=format_command_line("tf_placer"),
                 time=self._time,
                 samples=self.sampled.samples,
                 best=self.sampled.best,

@@ -27,7 +27,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import lasting_directory, read_json, reading, write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
-from tf_placer.interpreter import command_line
+from tf_placer.interpreter import format_command_line
 from tf_placer.machines.machine import Machine
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.config import SearchConfig, read_settings
@@ -164,7 +164,7 @@ class RunDirectory:
             "fetches": step.fetches,
             "initializers": step.initializers,
             "queue_runners": [runner.to_json() for runner in step.queue_runners],
-            "command": command_line(),
+            "command": format_command_line(),
             **config.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())

@@ -1,4 +1,4 @@
-"""Calls something as soon as a module has been imported, by whomever."""
+"""An import hook: calls functions right after the first import of a module."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["after_import"]
+__all__ = ["run_after_import"]
 
 
-def after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
-    """Has something done with modules right behind their first import.
+def run_after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
+    """Installs an import hook.
 
-    A script sets variables of the environment before it imports TensorFlow or Keras, so that
-    nobody may import them earlier.
+    The hook exists because a script may set environment variables before it imports TensorFlow or
+    Keras, so that they must not be imported earlier.
 
     Args:
-        actions: by name of a module that was not imported yet, what is called with it.
+        actions: functions that are called with a module right after its first import, by module
+            name. The modules must not have been imported yet.
     """
     sys.meta_path.insert(0, _Finder(actions))
 
@@ -36,8 +37,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Finds a module as others do, if something is to be done behind its import."""
-        # Others are asked, too, and so is this one again.
+        """Returns the spec of a module with an action, extended so that it runs the action."""
+        # `importlib.util.find_spec` below asks all finders, this one included.
         if fullname not in self._actions or fullname in self._sought:
             return None
         self._sought.add(fullname)
@@ -51,7 +52,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def execute_and_act(module: types.ModuleType) -> None:
             execute(module)
-            # Who looks for a module need not import it, so this is not done before.
+            # Not in `find_spec`, because a module that is found need not be imported.
             action = self._actions.pop(fullname, None)
             if action is not None:
                 action(module)

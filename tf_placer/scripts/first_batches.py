@@ -1,4 +1,4 @@
-"""The first batch that a Keras model is trained on, as Keras makes it."""
+"""Captures the first batch that Keras passes to the training step of a model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["check_train_function", "hand_over_first_batch", "look_at_first_batch"]
+__all__ = ["capture_first_batch", "check_train_function", "intercept_first_batch"]
 
 _UNNOTICED = {"callbacks": None, "verbose": 0}
 
 
 class _EndTrainingError(BaseException):
-    """Ends a training at its first step; no script catches it."""
+    """Ends a training at its first step; a BaseException, which scripts do not catch."""
 
 
 def check_train_function(model: Any) -> None:
-    """Makes sure that Keras makes the function that trains a model on what an iterator gives.
+    """Checks that the training function of a model is the one of Keras.
 
     Raises:
-        GraphError: the model makes it itself, so that nobody knows how many batches a call takes.
+        GraphError: the model overrides `make_train_function`, so that the number of batches that a
+            call takes is unknown.
     """
     if model.make_train_function.__module__.partition(".")[0] not in ("keras", "tf_keras"):
         raise GraphError(
@@ -36,27 +37,26 @@ def check_train_function(model: Any) -> None:
         )
 
 
-def look_at_first_batch(
+def capture_first_batch(
     model: Any,
     train: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     look: Callable[[Any], Any],
 ) -> Any:
-    """Begins a training without the callbacks of the script, and ends it at its first step.
+    """Starts a training without the script's callbacks, and ends it before its first step.
 
-    The callbacks need not begin twice, but the data and the model have: the process is to begin
-    anew afterwards.
+    The process has to restart afterwards, because the data and the model have been used.
 
     Args:
         model: the model.
-        train: its method, which takes the model first.
-        args: what the script gives to the method.
-        kwargs: the same, by name.
-        look: is called with the first batch in place of the training step.
+        train: the training method, which takes the model as its first argument.
+        args: the script's arguments of the method.
+        kwargs: the script's keyword arguments of the method.
+        look: a function that is called with the first batch instead of the training step.
 
     Returns:
-        What `look` returns.
+        The result of `look`.
 
     Raises:
         GraphError: there is no first batch, or `look` raises an error.
@@ -64,7 +64,7 @@ def look_at_first_batch(
     outcomes = []
 
     def end(iterator: Any) -> None:
-        outcomes.append(look(_without_optionals(next(iterator))))
+        outcomes.append(look(_replace_optionals(next(iterator))))
         raise _EndTrainingError
 
     def make_train_function(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
@@ -86,7 +86,7 @@ def look_at_first_batch(
         raise GraphError(f"no first batch could be taken: {error}") from error
     finally:
         del model.make_train_function
-    # A file of tf.data's cache stays locked as long as what began to write it exists.
+    # The iterator has to be freed, because it holds a lock on the cache files of tf.data.
     gc.collect()
     if not outcomes:
         raise GraphError("no first batch could be taken: the data is empty")
@@ -94,15 +94,16 @@ def look_at_first_batch(
 
 
 @contextlib.contextmanager
-def hand_over_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[None]:
-    """Has the training within hand over its first batch, and go on as if nobody had looked.
+def intercept_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[None]:
+    """Calls a function with the first batch of a training in the block, which trains on all data.
 
     Args:
         model: a model that passes `check_train_function`.
-        take: is called with the first batch before the first step; may change the training step.
+        take: a function that is called with the first batch before the first step; it may replace
+            the training step.
     """
     own_make = model.make_train_function
-    own: list[Any] = []  # The training function of the model itself.
+    own: list[Any] = []  # The model's own training functions.
 
     def give_back() -> None:
         if model.make_train_function is make_train_function:
@@ -114,7 +115,7 @@ def hand_over_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[N
         give_back()
         elements, iterator = _peek(iterator, _steps_per_execution(model))
         if elements:
-            take(_without_optionals(elements[0]))
+            take(_replace_optionals(elements[0]))
         return model.train_function(iterator)
 
     @functools.wraps(own_make)
@@ -132,9 +133,9 @@ def hand_over_first_batch(model: Any, take: Callable[[Any], None]) -> Iterator[N
 
 
 def _peek(iterator: Any, count: int) -> tuple[list[Any], Any]:
-    """Takes what one execution takes; returns it, and an iterator that gives it once more.
+    """Takes the elements of one execution; returns them, and an iterator that repeats them.
 
-    An iterator of tf.data is replaced by one of the same type, for which nothing is traced anew.
+    An iterator of tf.data is replaced by one of the same type, so that nothing is traced again.
     """
     elements = list(itertools.islice(iterator, count))
     if not elements:
@@ -155,8 +156,8 @@ def _steps_per_execution(model: Any) -> int:
     return 1 if steps is None else int(steps)
 
 
-def _without_optionals(batch: Any) -> Any:
-    """Has nothing where Keras has the data set say that there is nothing, as Keras does it."""
+def _replace_optionals(batch: Any) -> Any:
+    """Replaces the optionals in a batch, which stand for missing parts, by None, as Keras does."""
     return tf.nest.map_structure(
         lambda part: None if isinstance(part, tf.experimental.Optional) else part, batch
     )

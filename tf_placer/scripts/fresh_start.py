@@ -1,4 +1,4 @@
-"""A process that begins anew, so that each stage has the memory of GPUs for itself."""
+"""Restarts this process, so that each stage has all GPU memory."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from tf_placer.interpreter import interpreter
+from tf_placer.interpreter import find_interpreter
 
-__all__ = ["FreshStart", "Stage"]
+__all__ = ["ProcessRestart", "Stage"]
 
 _STAGE = "TF_PLACER_RUN_STAGE"
 
 
 class Stage(enum.Enum):
-    """How far a process was when it began anew.
+    """The stage of a run after which the process was restarted.
 
     Attributes:
-        FIRST: it did not.
-        SEARCHED: a search has ended, and is not gone on with now.
-        ORIGINAL: the script is to run as Python alone runs it.
+        FIRST: the process was not restarted, or starts over.
+        SEARCHED: a search has ended, and must not be resumed now.
+        ORIGINAL: placing has failed, so that the script has to run without tf_placer.
     """
 
     FIRST = ""
@@ -30,49 +30,50 @@ class Stage(enum.Enum):
     ORIGINAL = "original"
 
 
-class FreshStart:
-    """What the process was when it began.
+class ProcessRestart:
+    """The state of the process at its start, which a restart recreates.
 
     Attributes:
-        stage: how far it was.
+        stage: the stage that the process was started for.
     """
 
     def __init__(self) -> None:
         self.stage = Stage(os.environ.pop(_STAGE, ""))
         self._environ = dict(os.environ)
-        # Not its path: the directory may be deleted.
+        # A descriptor, because the directory may be renamed or deleted.
         self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
-        self._input_offset = _offset_of_input()
+        self._input_offset = _read_input_offset()
 
-    def again(
+    def restart(
         self, stage: Stage = Stage.FIRST, environ: Mapping[str, str] | None = None
     ) -> NoReturn:
-        """Begins anew. Nothing that the script has open is ended in any other way.
+        """Restarts the process, without running exit handlers of the script.
 
         Args:
-            stage: what the new process is to know.
-            environ: its environment variables; those that this one began with when None.
+            stage: the stage of the new process.
+            environ: the environment variables of the new process; None for the initial ones of this
+                process.
         """
         import multiprocessing
 
-        # Those of a pool wait for work that nobody gives them any more.
+        # The workers of a pool would wait forever for work.
         for child in multiprocessing.active_children():
             if child.daemon:
                 child.terminate()
         for stream in (sys.stdout, sys.stderr):
-            # A script may have closed it, its disk may be full, and its reader gone.
+            # The script may have closed the stream, the disk may be full, or the reader gone.
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
         os.fchdir(self._directory)
         if self._input_offset is not None:
             os.lseek(0, self._input_offset, os.SEEK_SET)
         environ = {**(environ or self._environ), **({_STAGE: stage.value} if stage.value else {})}
-        python = interpreter()
+        python = find_interpreter()
         os.execve(python, [python, *sys.orig_argv[1:]], environ)
 
 
-def _offset_of_input() -> int | None:
-    """Finds where a file on standard input is to be read from again; None if it is none."""
+def _read_input_offset() -> int | None:
+    """Returns the read position of standard input; None if it is not a seekable file."""
     try:
         return os.lseek(0, 0, os.SEEK_CUR)
     except OSError:

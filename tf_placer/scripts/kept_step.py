@@ -1,4 +1,4 @@
-"""The training step of a script, as it is kept from one run of the script to the next."""
+"""A cache of a script's training step, from one run of the script to the next."""
 
 from __future__ import annotations
 
@@ -21,20 +21,27 @@ from tf_placer.runs.own_files import TRAINED_BY
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 
-__all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
+__all__ = [
+    "CachedStep",
+    "read_cached_step",
+    "read_cached_workload",
+    "step_fingerprint",
+    "write_cached_step",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class KeptStep:
-    """A training step, and where its operations go.
+class CachedStep:
+    """A training step and its placement.
 
     Attributes:
-        title: what it is known by, for people: a directory or a file.
-        placement: its placement; None where nothing faster was found.
-        machine: the machine that it was placed on; None where that is not known.
-        trained_by: what it fetches that trains; nothing where that is not known.
-        fingerprint: of the operations that these need; None where they are not known.
-        graph_def: the graph that they are in; None where it is not known.
+        title: the directory or file that it was read from, for messages.
+        placement: the placement; None if nothing faster was found.
+        machine: the machine of the placement; None if it is unknown.
+        trained_by: the fetches that train; empty if they are unknown.
+        fingerprint: the fingerprint of the operations that these fetches need; None if it is
+            unknown.
+        graph_def: the graph of the step; None if it is unknown.
     """
 
     title: str
@@ -45,7 +52,10 @@ class KeptStep:
     graph_def: tf.compat.v1.GraphDef | None = None
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
-        """Says whether a graph has this step, or, where only devices are known, what has them."""
+        """Says whether a graph contains this step.
+
+        If only a placement is known, at least half of its operations have to be in the graph.
+        """
         names = {node.name for node in graph_def.node}
         if self.fingerprint is None:
             assert self.placement is not None
@@ -59,7 +69,7 @@ class KeptStep:
 def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -> str:
     """Computes a hash of the operations that a step needs; see `graph_fingerprint`.
 
-    What else is in the graph, such as operations for checkpoints and summaries, does not count.
+    Other operations in the graph, such as those for checkpoints and summaries, do not count.
     """
     nodes = {node.name: node for node in graph_def.node}
     needed: set[str] = set()
@@ -75,35 +85,36 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
     return graph_fingerprint(DropDanglingColocation().run(step))
 
 
-def keep_step(
+def write_cached_step(
     directory: RunDirectory, source: Source, config: SearchConfig, trained_by: Sequence[str]
 ) -> None:
-    """Writes down a step that is to be searched for.
+    """Writes a step into the directory of its search.
 
     Args:
-        directory: of the search.
+        directory: the directory of the search.
         source: the graph and its step.
-        config: how to search, with the configuration of the script's sessions.
-        trained_by: those of the fetches that train; others only look at what is trained.
+        config: the configuration of the search, with the session configuration of the script.
+        trained_by: the fetches that train, as opposed to metrics, for example.
 
     Raises:
         OSError: the directory cannot be written.
     """
     directory.path.mkdir(parents=True, exist_ok=True)
-    # First: by this file alone what a kill leaves of the others is told from somebody else's.
+    # Written first, because it marks the directory as one of a script if the process is killed
+    # before it has written the other files.
     write_json(directory.path / TRAINED_BY, [*trained_by])
     directory.write_request(source, config)
 
 
-def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
+def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
     """Reads a step and its placement.
 
     Args:
-        path: the directory of a search that has ended; or a placement file, which lies in such a
-            directory or elsewhere.
+        path: the directory of a finished search, or a placement file in such a directory or
+            elsewhere.
 
     Raises:
-        GraphError: something cannot be read, or is something else.
+        GraphError: a file cannot be read, or has another content.
     """
     given = pathlib.Path(path)
     placement: Placement | None
@@ -111,7 +122,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         placement = read_placement(given)
         directory = RunDirectory(given.parent)
         if not directory.has_request or directory.placement.name != given.name:
-            return KeptStep(os.fspath(path), placement)
+            return CachedStep(os.fspath(path), placement)
     else:
         directory = RunDirectory(given)
         placement = read_placement(directory.placement) if directory.placement.exists() else None
@@ -119,14 +130,14 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         machine, step = directory.read_machine(), directory.read_step()
         graph_def = read_graph(directory.graph).graph_def
         kept = directory.path / TRAINED_BY
-        # Of a search that `run` did not make, all that it fetches.
+        # Only searches by the command `run` have this file; otherwise all fetches count.
         trained_by = read_json(kept) if kept.exists() else step.fetches
         fingerprint = step_fingerprint(graph_def, trained_by)
     except (OSError, TypeError, ValueError, KeyError) as error:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
-    return KeptStep(
+    return CachedStep(
         os.fspath(path),
         placement,
         machine,
@@ -136,11 +147,11 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
     )
 
 
-def kept_source(directory: RunDirectory) -> tuple[Source, SearchConfig]:
-    """Reads a step that is to be searched for, and how.
+def read_cached_workload(directory: RunDirectory) -> tuple[Source, SearchConfig]:
+    """Reads the step and the configuration of a search from its directory.
 
     Raises:
-        GraphError: it cannot be read.
+        GraphError: they cannot be read.
     """
     try:
         return directory.read_request()

@@ -1,4 +1,4 @@
-"""A script as the main module of this process, as `python SCRIPT ARGS...` runs it."""
+"""Runs a script as the main module of this process, as `python SCRIPT ARGS...` does."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def run_main_script(script: str, args: Sequence[str]) -> None:
 
     Args:
         script: a Python file.
-        args: its arguments.
+        args: the arguments of the script.
 
     Raises:
-        BaseException: what the script raises. If nobody catches it, Python shows it and ends as
-            for the script alone: without the frames that called the script.
+        BaseException: the script raises it. If it ends the process, Python prints it without the
+            frames that called the script.
     """
     sys.argv = [script, *args]
     if not sys.flags.safe_path:
-        # Later imports still need what `python -m` has put first.
+        # Later imports still need the entry that `python -m` has inserted at the front.
         sys.path.append(sys.path[0])
         sys.path[0] = os.path.dirname(os.path.realpath(script))
     path = os.path.join(os.getcwd(), script)
@@ -41,7 +41,7 @@ def run_main_script(script: str, args: Sequence[str]) -> None:
         __loader__=importlib.machinery.SourceFileLoader(_MAIN, path),
         __package__=None,
     )
-    # It stays: threads and exit handlers of the script may run after it.
+    # The module stays after the script, whose threads and exit handlers may still use it.
     sys.modules[_MAIN] = main
     try:
         exec(_read_code(path), vars(main))
@@ -52,7 +52,7 @@ def run_main_script(script: str, args: Sequence[str]) -> None:
 
 def _read_code(path: str) -> Any:
     with open(path, "rb") as file:
-        code = pkgutil.read_code(file)  # None for source.
+        code = pkgutil.read_code(file)  # Returns None for source code.
     if code is None:
         with open(path, "rb") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
@@ -60,7 +60,7 @@ def _read_code(path: str) -> Any:
 
 
 def _hide_callers(error: BaseException) -> None:
-    """Has Python show an error that ends the process with the frames of the script alone."""
+    """Makes Python print an error that ends the process without the frames of tf_placer."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__") == __name__:
         trace = trace.tb_next

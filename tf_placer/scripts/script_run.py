@@ -1,9 +1,9 @@
-"""Runs a script that stays as it is, with a training step that is placed.
+"""Runs an unchanged script with its training step placed.
 
-What is kept in the directory of the search says how far it is: without a step the script runs until
-it is about to train; with a step and no result there is a search; with a placement the script runs
-placed. Between these the process begins anew, so that each has the memory of GPUs for itself, and a
-process that is killed goes on where it was. Without a placement nothing of the script is touched.
+The files in the directory of the search determine the stage. Without a step, the script runs until
+it is about to train. With a step but no result, the step is searched for a placement. With a
+placement, the script runs placed. The process restarts between the stages, so that each one has all
+GPU memory and a killed process resumes at its stage. Without a placement the script is not changed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.scratch import remove_scratch
-from tf_placer.scripts.fresh_start import FreshStart, Stage
-from tf_placer.scripts.keras_without_xla import keep_keras_from_xla
+from tf_placer.scripts.fresh_start import ProcessRestart, Stage
+from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.script_search import (
     is_search_wanted,
@@ -34,7 +34,7 @@ from tf_placer.scripts.script_search import (
     search_for_step,
 )
 from tf_placer.scripts.script_watcher import ScriptWatcher
-from tf_placer.scripts.watched_runs import Watcher, watch_runs
+from tf_placer.scripts.watched_runs import Watcher, instrument
 from tf_placer.start_up_messages import without_start_up_messages
 from tf_placer.text.notes import say
 
@@ -44,7 +44,7 @@ _SEARCH_SECS = 600.0
 
 
 def search_directory(script: str) -> str:
-    """Names the directory of a script's search where none is given: beside the script's output."""
+    """Returns the default directory of a script's search, in the working directory."""
     return f"{pathlib.Path(script).stem}.tf_placer"
 
 
@@ -61,31 +61,32 @@ def prepare_script(
 
     Args:
         script: a Python file.
-        args: its arguments.
-        machine: where to place: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME";
-            None for the machine that was searched for, or else the attached one.
+        args: the arguments of the script.
+        machine: the machine: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME"; None
+            for the machine of the search in `log_dir`, or else the attached one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
-        search_secs: how long the search may take; None for ten minutes, or for what it may take
-            already.
+        search_secs: the time limit of the search; None for the limit of an earlier call, or else
+            ten minutes.
 
     Returns:
-        What runs the script; it raises what the script raises.
+        A function that runs the script and raises its errors.
 
     Raises:
-        GraphError, MachineError, OSError, ValueError: what is asked cannot be done.
+        GraphError, MachineError, OSError, ValueError: an argument is invalid, or a file or the
+            machine cannot be used.
     """
-    start = FreshStart()
+    start = ProcessRestart()
     if search_secs is not None and not search_secs > 0:
         raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
-    # The script may go elsewhere.
+    # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
-        start.again(start.stage, emulated.environment(_find_machine(machine)))
+        start.restart(start.stage, emulated.environment(_find_machine(machine)))
     if emulated_spec() is not None:
-        keep_keras_from_xla()
+        disable_keras_xla()
     remove_scratch(directory.path)
     watcher: ScriptWatcher | None = None
     if start.stage is Stage.ORIGINAL:
@@ -104,35 +105,35 @@ def prepare_script(
         elif is_wanted:
             with without_start_up_messages():
                 search_for_step(directory, search_secs, say)
-            start.again(Stage.SEARCHED)
+            start.restart(Stage.SEARCHED)
         else:
             watcher = _place(os.fspath(directory.path), machine, script)
     if watcher is not None:
-        watch_runs(watcher)
+        instrument(watcher)
     return lambda: _run(script, args, watcher, start)
 
 
 def _run(
-    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: FreshStart
+    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: ProcessRestart
 ) -> None:
     try:
         run_main_script(script, args)
     except SystemExit:
-        _say_if_no_step(script, watcher)
+        _report_missing_step(script, watcher)
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
-            say(f"{script} failed where it was placed, and begins again as it came: {text}")
-            start.again(Stage.ORIGINAL)
+            say(f"{script} failed when placed, and is restarted without a placement: {text}")
+            start.restart(Stage.ORIGINAL)
         raise
-    _say_if_no_step(script, watcher)
+    _report_missing_step(script, watcher)
 
 
-def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
+def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
     if watcher is not None and not watcher.is_explained:
         say(
-            f"{script} ran as it came: no training step was met. That is one run of a session, "
+            f"{script} ran unchanged: no training step was found. That is one run of a session, "
             "one call of a tf.function or the fit of a Keras model that computes a loss from "
             "data and updates trainable variables or returns their gradients: what runs "
             "operation by operation has to be put into one tf.function"
@@ -140,28 +141,28 @@ def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
 
 
 def _seek(
-    directory: RunDirectory, machine: Machine, search_secs: float | None, start: FreshStart
+    directory: RunDirectory, machine: Machine, search_secs: float | None, start: ProcessRestart
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
-            f"the machine has one device only, {machine.devices[0].name}: the script runs as it "
-            "came. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
+            f"the machine has one device only, {machine.devices[0].name}: the script runs "
+            "unchanged. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
         )
         return None
 
     def make() -> Watcher:
-        from tf_placer.scripts.step_seeker import StepSeeker
+        from tf_placer.scripts.step_seeker import TrainingStepDetector
 
-        return StepSeeker(
-            directory, machine, search_secs or _SEARCH_SECS, say=say, begin_again=start.again
+        return TrainingStepDetector(
+            directory, machine, search_secs or _SEARCH_SECS, say=say, restart=start.restart
         )
 
     return ScriptWatcher(make, say)
 
 
 def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
-    """Makes what places a step; None where nothing is to be placed."""
+    """Returns a watcher that places the step; None if there is no placement."""
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
     is_directory = os.path.isdir(path)
@@ -175,21 +176,21 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
     else:
         found = _find_machine(machine)
     if not os.path.exists(file):
-        say(f"{script} runs as it came: {_why_not_placed(directory)}")
+        say(f"{script} runs unchanged: {_explain_unplaced(directory)}")
         return None
-    read_json(file)  # What is none is refused before the script runs.
+    read_json(file)  # Refuses a damaged placement before the script runs.
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
-        from tf_placer.scripts.kept_step import read_kept_step
+        from tf_placer.scripts.kept_step import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(read_kept_step(path), read_placement(file), found, say=say)
+        return StepPlacer(read_cached_step(path), read_placement(file), found, say=say)
 
     return ScriptWatcher(make, say)
 
 
-def _why_not_placed(directory: RunDirectory) -> str:
+def _explain_unplaced(directory: RunDirectory) -> str:
     path = os.fspath(directory.path)
     refusal, result = read_refusal(directory), directory.read_result()
     if refusal is not None:
@@ -198,13 +199,13 @@ def _why_not_placed(directory: RunDirectory) -> str:
             "again"
         )
     if result is None:
-        return f"the search in {path!r} has not ended, and goes on in a run without --placement"
+        return f"the search in {path!r} has not ended; run without --placement to resume it"
     if result.outcome is Outcome.INTERRUPTED:
-        return f"the search in {path!r} was interrupted, and goes on in the next run"
+        return f"the search in {path!r} was interrupted; the next run resumes it"
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     return (
-        f"the search in {path!r} found nothing faster; a --search_secs{secs} goes on with it, and "
-        "another --log_dir searches for a step that has changed"
+        f"the search in {path!r} found nothing faster; a --search_secs{secs} resumes it, and "
+        "use another --log_dir if the step has changed"
     )
 
 
@@ -218,7 +219,7 @@ def _find_machine(spec: str | None) -> Machine:
 
 
 def _check_machine(directory: RunDirectory, machine: str | None) -> None:
-    """Makes sure that a search is for the machine that is asked for, if one is."""
+    """Checks that a search is for the given machine, if any."""
     spec = directory.read_machine().spec
     if machine is not None and machine != spec:
         raise MachineError(

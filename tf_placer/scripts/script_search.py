@@ -1,4 +1,4 @@
-"""The search for the step that a script's directory holds, and why there may be none."""
+"""Searches a placement for the cached training step of a script, or records why it cannot."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["Refusal", "is_search_wanted", "needs_script", "read_refusal", "searc
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """Why a step is not searched for again.
+    """The record of a failed search, which prevents another one with the same time limit.
 
     Attributes:
-        reason: in one sentence.
-        search_secs: seconds that the search might have taken.
+        reason: the cause, as a clause.
+        search_secs: the time limit of the failed search, in seconds.
     """
 
     reason: str
@@ -34,7 +34,7 @@ class Refusal:
 
 
 def read_refusal(directory: RunDirectory) -> Refusal | None:
-    """Reads why the step of a directory is not searched for again; None if it may be."""
+    """Reads the record of a failed search; None if there is none."""
     try:
         return read_record(Refusal, read_json(directory.path / REFUSAL))
     except (OSError, ValueError):
@@ -42,11 +42,11 @@ def read_refusal(directory: RunDirectory) -> Refusal | None:
 
 
 def is_search_wanted(directory: RunDirectory, search_secs: float | None) -> bool:
-    """Says whether a search is to begin, or to go on.
+    """Says whether a search should start or resume.
 
     Args:
-        directory: of the search; it has a request.
-        search_secs: seconds that somebody allows it; None if nobody says.
+        directory: the directory of the search, with a request.
+        search_secs: the time limit that the user gives; None if there is none.
 
     Raises:
         OSError, ValueError: the directory cannot be read.
@@ -64,7 +64,7 @@ def is_search_wanted(directory: RunDirectory, search_secs: float | None) -> bool
 
 
 def needs_script(directory: RunDirectory) -> bool:
-    """Says whether the step calls functions of the script, so that only its process can search."""
+    """Says whether the step calls Python functions, which only the script's process has."""
     try:
         return b"PyFunc" in directory.graph.read_bytes()
     except OSError:
@@ -74,26 +74,26 @@ def needs_script(directory: RunDirectory) -> bool:
 def search_for_step(
     directory: RunDirectory, search_secs: float | None, say: Callable[[str], None]
 ) -> None:
-    """Searches; whatever hinders it is told, and is no reason to end.
+    """Searches for a placement; prints errors and does not raise them.
 
     Args:
-        directory: of the search; it has a request.
-        search_secs: seconds that it may take; None for those of the request.
-        say: tells people something.
+        directory: the directory of the search, with a request.
+        search_secs: the time limit; None for the limit in the request.
+        say: prints a line for the user.
     """
     from tf_placer.live.entry_points import optimize
     from tf_placer.live.process import SearchKilledError
-    from tf_placer.scripts.kept_step import kept_source
+    from tf_placer.scripts.kept_step import read_cached_workload
     from tf_placer.search.config import SearchConfig
 
     refusal = directory.path / REFUSAL
     refusal.unlink(missing_ok=True)
     allowed_secs = search_secs or 0.0
     try:
-        source, config = kept_source(directory)
+        source, config = read_cached_workload(directory)
         allowed_secs = search_secs or config.max_secs
         asked = SearchConfig(
-            # Found again: the sessions of the script may see fewer devices.
+            # Looked up again, because the sessions of the script may see fewer devices.
             machine=config.found_machine.spec,
             max_trials=config.max_trials,
             max_secs=allowed_secs,
@@ -107,7 +107,7 @@ def search_for_step(
             reason = f"{type(error).__name__}: {reason}"
         reason = " ".join(reason.split())
         say(f"the step cannot be searched for: {reason}")
-        # Another cause, such as a full disk, may be gone the next time.
+        # Other causes, such as a full disk, may be gone the next time.
         is_cause_kept = isinstance(error, GraphError | SearchError)
         if is_cause_kept and not isinstance(error, SearchKilledError):
             _write(refusal, Refusal(reason, allowed_secs))
@@ -121,5 +121,5 @@ def search_for_step(
 
 
 def _write(path: pathlib.Path, refusal: Refusal) -> None:
-    with contextlib.suppress(OSError):  # Then the next run searches again.
+    with contextlib.suppress(OSError):  # Without the record, the next run searches again.
         write_json(path, dataclasses.asdict(refusal))

@@ -1,4 +1,4 @@
-"""A watcher that nothing of a script depends on: where it fails, the script runs on."""
+"""A watcher whose failures do not affect the script."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["ScriptWatcher"]
 
 
 class ScriptWatcher:
-    """Passes what it is told on to another watcher, in the process of the script alone.
+    """Forwards events to another watcher, until the first failure and in the script's process only.
 
-    Processes that the script forks run as they do without it: they share the connections of this
-    one, and cannot begin the script anew.
+    Processes that the script forks are not watched: they share the connections of this process, and
+    cannot restart the script.
     """
 
     def __init__(self, make: Callable[[], Watcher], say: Callable[[str], None]) -> None:
         """Prepares to watch.
 
         Args:
-            make: makes the other watcher, once the script has imported TensorFlow.
-            say: tells people something.
+            make: creates the other watcher; called after the script has imported TensorFlow.
+            say: prints a line for the user.
         """
         self._make, self._say = make, say
         self._process, self._has_failed = os.getpid(), False
@@ -36,49 +36,51 @@ class ScriptWatcher:
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self._has_failed or ("_watcher" in vars(self) and self._watcher.is_explained)
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed, and has not trained yet."""
+        """True if something was placed, and has not trained yet."""
         return "_watcher" in vars(self) and self._watcher.may_have_broken
 
-    def eager_begins(self) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.eager_begins())
+    def after_eager_start(self) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.after_eager_start())
 
-    def graph_extended(self, session: Any) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.graph_extended(session))
+    def before_graph_extension(self, session: Any) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.before_graph_extension(session))
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.session_runs(session, fetches, feeds))
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.before_session_run(session, fetches, feeds))
 
-    def session_ran(self) -> None:
-        """Passes it on."""
-        self._tell(lambda watcher: watcher.session_ran())
+    def after_session_run(self) -> None:
+        """Forwards the event."""
+        self._forward(lambda watcher: watcher.after_session_run())
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Passes it on."""
+        """Forwards the event."""
         placed: Callable[..., Any] | None
-        placed = self._tell(lambda watcher: watcher.function_called(function, args, kwargs))
+        placed = self._forward(lambda watcher: watcher.before_function_call(function, args, kwargs))
         return placed
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Passes it on."""
-        take = self._tell(lambda watcher: watcher.model_trains(model, look))
+        """Forwards the event."""
+        take = self._forward(lambda watcher: watcher.before_training(model, look))
         if take is None:
             return None
-        return lambda batch: self._tell(lambda watcher: take(batch))
+        return lambda batch: self._forward(lambda watcher: take(batch))
 
-    def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
-        """Tells the other watcher something; its first error is said, and ends the watching."""
+    def _forward(self, tell: Callable[[Watcher], Any]) -> Any:
+        """Forwards an event to the other watcher; reports its first error, and then stops."""
         if self._has_failed or os.getpid() != self._process:
             return None
         try:
@@ -86,5 +88,5 @@ class ScriptWatcher:
         except Exception as error:
             self._has_failed = True
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
-            self._say(f"the script runs on as it came, because it could not be watched: {text}")
+            self._say(f"the script continues unchanged, because it could not be watched: {text}")
             return None

@@ -1,4 +1,4 @@
-"""What sessions know of their graphs, and where they run them."""
+"""Tracks the part of its graph that each session has received, and moves sessions to a machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tensorflow.python.client.session import BaseSession
 from graph_passes.errors import GraphError
 from tf_placer.inputs.python_functions import find_python_call
 from tf_placer.machines.machine import Machine
-from tf_placer.scripts.training_steps import operations_behind
+from tf_placer.scripts.training_steps import find_needed_operations
 
 __all__ = [
     "SentGraphs",
     "check_runs_elsewhere",
-    "check_sent_whole",
+    "check_sent_at_once",
     "is_session_of",
     "move_session",
 ]
@@ -27,22 +27,22 @@ _WITHOUT_STATE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefa
 
 
 class SentGraphs:
-    """How many operations of its graph each open session was sent, extension by extension."""
+    """The number of operations that each open session has received with each graph extension."""
 
     def __init__(self) -> None:
         self._counts: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         self._versions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def note(self, session: Any) -> list[int] | None:
-        """Notes what a session is sent now.
+        """Records that a session receives all of its graph.
 
         Args:
             session: a BaseSession.
 
         Returns:
-            What `counts` gave before; None if nothing is new.
+            The former value of `counts`; None if the graph has no new operations.
         """
-        # Sessions ask before every run; to list the operations takes time.
+        # Called before every run, while listing the operations takes time.
         if self._versions.get(session) == session.graph.version:
             return None
         before = self.counts(session.graph)
@@ -51,38 +51,38 @@ class SentGraphs:
         return before
 
     def counts(self, graph: tf.Graph) -> list[int]:
-        """Lists how many operations a graph had whenever an open session was sent what it had."""
+        """Lists the sizes that a graph had whenever an open session received it."""
         return [count for each in self.sessions(graph) for count in self._counts[each]]
 
     def sessions(self, graph: tf.Graph) -> Iterator[Any]:
-        """Yields the open sessions that were sent something of a graph."""
+        """Yields the open sessions that have received a part of a graph."""
         for session in [*self._counts]:
             if session.graph is graph and not session._closed:
                 yield session
 
 
-def check_sent_whole(
+def check_sent_at_once(
     graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int], machine: Machine
 ) -> None:
-    """Checks that a step can be placed although sessions were sent a part of the graph before it.
+    """Checks that a step can be placed although sessions have received a part of the graph.
 
-    A session takes no device for an operation that it knows. One that moves to other processes is
-    sent everything again, but loses what it holds.
+    The device of an operation cannot change after a session has received it. A session that moves
+    to other processes receives the whole graph again, but loses its state.
 
     Args:
         graph: the graph.
-        fetches: what the step fetches.
-        sent: how many operations the graph had when sessions were sent what it had.
-        machine: where the step is to be placed.
+        fetches: the fetches of the step.
+        sent: the sizes of the graph when sessions received it.
+        machine: the machine that is to run the step.
 
     Raises:
-        GraphError: something of the step, or on other processes something that holds a value, was
-            sent without another operation of the step; the message names both.
+        GraphError: sessions have received only a part of the step; or, on other processes, an
+            operation with state before the whole step. The message names two operations.
     """
     operations = graph.get_operations()
-    needed = operations_behind(graph, fetches)
+    needed = find_needed_operations(graph, fetches)
     places = [place for place, each in enumerate(operations) if each.name in needed]
-    early = places if machine.backend.in_one_process else _places_of_state(operations)
+    early = places if machine.backend.in_one_process else _find_state_positions(operations)
     for count in sent:
         if early and early[0] < count <= places[-1]:
             raise GraphError(
@@ -93,10 +93,10 @@ def check_sent_whole(
 
 
 def check_runs_elsewhere(graph_def: tf.compat.v1.GraphDef, machine: Machine) -> None:
-    """Makes sure that all of a graph can run on a machine: sessions run more of it than a step.
+    """Checks that a whole graph can run on a machine, because sessions run more than the step.
 
     Raises:
-        GraphError: something can only run in this process; the message names it.
+        GraphError: an operation can only run in this process; the message names it.
     """
     if machine.backend.in_one_process or (name := find_python_call(graph_def)) is None:
         return
@@ -108,7 +108,7 @@ def check_runs_elsewhere(graph_def: tf.compat.v1.GraphDef, machine: Machine) -> 
     )
 
 
-def _places_of_state(operations: Iterable[tf.Operation]) -> list[int]:
+def _find_state_positions(operations: Iterable[tf.Operation]) -> list[int]:
     return [
         place
         for place, each in enumerate(operations)
@@ -117,7 +117,7 @@ def _places_of_state(operations: Iterable[tf.Operation]) -> list[int]:
 
 
 def is_session_of(machine: Machine, session: Any) -> bool:
-    """Says whether a session is the machine's: it names no other target.
+    """Says whether a session has the machine as its target, or no target.
 
     Args:
         machine: the machine.
@@ -128,15 +128,15 @@ def is_session_of(machine: Machine, session: Any) -> bool:
 
 
 def move_session(session: Any, target: str) -> None:
-    """Has a session run its graph elsewhere from now on. What it holds is lost.
+    """Moves a session to another target; its state is lost.
 
     Args:
         session: a BaseSession.
-        target: where, as `tf.compat.v1.Session` takes it.
+        target: the new target, as for `tf.compat.v1.Session`.
     """
     config = config_pb2.ConfigProto()
     config.CopyFrom(session._config)
-    # Sessions of one process do not share their variables.
+    # Sessions of one process do not share their variables, so sessions on servers must not either.
     config.isolate_session_state = True
     other = BaseSession(target, session.graph, config)
     session._session, other._session = other._session, session._session

@@ -1,4 +1,4 @@
-"""Puts the placement of a training step on what a script runs."""
+"""Applies a placement to the training step of a script before it first runs."""
 
 from __future__ import annotations
 
@@ -17,39 +17,44 @@ from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import check_training, has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.first_batches import check_train_function
-from tf_placer.scripts.kept_step import KeptStep
+from tf_placer.scripts.kept_step import CachedStep
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
-    check_sent_whole,
+    check_sent_at_once,
     is_session_of,
     move_session,
 )
-from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
-from tf_placer.scripts.training_steps import function_trains, step_trains
+from tf_placer.scripts.step_seeker import build_variables, extract_caller_fetches, order_arguments
+from tf_placer.scripts.training_steps import is_training_function, is_training_step
 
 __all__ = ["StepPlacer"]
 
 
 class StepPlacer:
-    """Waits for a kept step; places it before it runs for the first time."""
+    """A watcher that places a cached step before it runs for the first time."""
 
     def __init__(
-        self, step: KeptStep, placement: Placement, machine: Machine, *, say: Callable[[str], None]
+        self,
+        step: CachedStep,
+        placement: Placement,
+        machine: Machine,
+        *,
+        say: Callable[[str], None],
     ) -> None:
         """Prepares to place.
 
         Args:
             step: the step.
-            placement: its placement.
-            machine: where the step is to run.
-            say: tells people something.
+            placement: the placement of the step.
+            machine: the machine that is to run the step.
+            say: prints a line for the user.
         """
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
@@ -60,41 +65,41 @@ class StepPlacer:
         self._has_said_changed = self._has_said_stays = False
         self._is_busy = False
         self._sent = SentGraphs()
-        # Of graphs with the step: whether they are placed.
+        # The graphs that contain the step, and whether they are placed.
         self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # Of Keras models: whether they were placed.
+        # The Keras models that were trained, and whether they were placed.
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self.has_met_step or self._has_said_changed or self._has_said_stays
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed, and has not trained yet."""
+        """True if something was placed, and has not trained yet."""
         return (
             self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
         )
 
-    def eager_begins(self) -> None:
-        """Connects to the machine while there is nothing yet that would be lost by that."""
+    def after_eager_start(self) -> None:
+        """Connects to the machine before there is state that connecting would lose."""
         try:
             connect(self._machine)
         except (LocalClusterError, MachineError) as error:
             self._can_connect = False
-            self._say(f"functions and models run as they came: {error}")
+            self._say(f"functions and models run without a placement: {error}")
 
-    def graph_extended(self, session: Any) -> None:
-        """Places what a session is sent of its graph, from when the step is in it."""
+    def before_graph_extension(self, session: Any) -> None:
+        """Places a graph once it contains the step, and then all its extensions."""
         graph = session.graph
         before = self._sent.note(session)
         if before is None:
             return
         if graph not in self._graphs:
-            # If the step is not in it, it is to come, or this is another graph.
+            # Otherwise a later extension may add the step, or this is another graph.
             is_whole = all(_has(graph, name) for name in self._step.trained_by)
             if is_whole and self._step.is_in(graph.as_graph_def()):
                 self._graphs[graph] = self._place_graph(session, before)
@@ -102,11 +107,11 @@ class StepPlacer:
             try:
                 self._apply(graph, max(before, default=0))
             except GraphError as error:
-                self._say(f"what is new in the graph stays as it came: {error}")
+                self._say(f"the new operations of the graph are not placed: {error}")
             self._move(session)
 
     def _place_graph(self, session: Any, before: Sequence[int]) -> bool:
-        """Places the graph of a session, which has the step; says whether it could."""
+        """Places the graph of a session, which contains the step; returns whether it was placed."""
         self.has_met_step = True
         graph, trained_by = session.graph, self._step.trained_by
         fetches = trained_by or [name for name in self._placement.assignment if _has(graph, name)]
@@ -114,14 +119,14 @@ class StepPlacer:
             if not is_session_of(self._machine, session):
                 target = tf.compat.as_str(session._target)
                 raise GraphError(f"its session goes to {target!r}, as the script says")
-            check_sent_whole(graph, fetches, before, self._machine)
+            check_sent_at_once(graph, fetches, before, self._machine)
             check_runs_elsewhere(graph.as_graph_def(), self._machine)
-            self._target()
-            # A session that moves is sent everything again.
+            self._find_target()
+            # A session that moves receives the whole graph again.
             is_kept = self._machine.backend.in_one_process
             placed = self._apply(graph, max(before, default=0) if is_kept else 0)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._say(f"the graph stays as it came: {error}")
+            self._say(f"the graph is not placed: {error}")
             return False
         self._has_placed = True
         for each in self._sent.sessions(graph):
@@ -129,11 +134,11 @@ class StepPlacer:
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
         return True
 
-    def _target(self) -> str:
-        """Returns where sessions of the machine go; starts the servers of one "local:N".
+    def _find_target(self) -> str:
+        """Returns the session target of the machine; starts the servers of "local:N".
 
         Raises:
-            LocalClusterError, MachineError: nothing answers there.
+            LocalClusterError, MachineError: a server does not answer.
         """
         if self._machine.backend.starts_servers:
             if self._cluster is None:
@@ -151,9 +156,9 @@ class StepPlacer:
         return self._machine.target
 
     def _move(self, session: Any) -> None:
-        """Has a session go where the machine is, if it does not already."""
+        """Moves a session without a target to the machine."""
         if is_session_of(self._machine, session) and not session._target:
-            target = self._target()
+            target = self._find_target()
             if target:
                 move_session(session, target)
 
@@ -166,13 +171,15 @@ class StepPlacer:
             sent=sent,
         )
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Notes a run of the step, and says so if a session is about to train something else."""
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Records a run of the step, or reports that a session is about to train something else."""
         if self._has_trained or self._has_said_changed:
             return
         graph = session.graph
         try:
-            names, fed = tuple(names_of(fetched_by_caller(fetches))), feeds_by_name(feeds)
+            names, fed = tuple(list_names(extract_caller_fetches(fetches))), flatten_feeds(feeds)
         except GraphError:
             return
         if self.has_met_step:
@@ -184,23 +191,23 @@ class StepPlacer:
         if key in self._judged:
             return
         self._judged.add(key)
-        if step_trains(graph, names, fed):
-            # The graph may have grown since it was looked at.
-            self.graph_extended(session)
+        if is_training_step(graph, names, fed):
+            # The graph may have grown since it was last checked.
+            self.before_graph_extension(session)
             if graph in self._graphs:
                 self._training.add(threading.get_ident())
             else:
-                self._changed()
+                self._report_change()
 
-    def session_ran(self) -> None:
-        """Notes that the step has run."""
+    def after_session_run(self) -> None:
+        """Records that the step has run."""
         if threading.get_ident() in self._training:
             self._has_trained = True
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Returns the function on its devices if it is the step."""
+        """Returns the placed function if the function is the step."""
         if self._is_busy or not self._can_connect:
             return None
         if function in self._functions:
@@ -208,25 +215,25 @@ class StepPlacer:
         self._functions[function] = None
         self._is_busy = True
         try:
-            if not function_trains(function.get_concrete_function(*args, **kwargs).graph):
+            if not is_training_function(function.get_concrete_function(*args, **kwargs).graph):
                 return None
-            traced = trace_step(function, arguments(function, args, kwargs))
-            placed = self._placed(traced)
+            traced = trace_step(function, order_arguments(function, args, kwargs))
+            placed = self._build_placed_step(traced)
             if placed is not None:
-                self._functions[function] = self._noted(placed.function)
-                # It is called, too, and has the same step.
+                self._functions[function] = self._record_runs(placed.function)
+                # Calls of the placed function arrive here, too, and must not be placed again.
                 self._functions[placed.function] = None
-                self._say_placed(placed)
+                self._report_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._stays("the training step", error)
+            self._report_refusal("the training step", error)
         except Exception:
-            return None  # The call itself will say so.
+            return None  # The script's own call will raise the error.
         finally:
             self._is_busy = False
         return self._functions[function]
 
-    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes a function note that the step has run."""
+    def _record_runs(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function so that it records that the step has run."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
@@ -235,11 +242,11 @@ class StepPlacer:
 
         return run
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Returns what places the training step of a Keras model if it is the one."""
-        del look  # The training itself is to begin.
+        """Returns a function that places the step of a Keras model, given the first batch."""
+        del look  # Not needed: the training itself provides the batch.
         if self._is_busy or not self._can_connect or not tf.executing_eagerly():
             return None
         is_compiled_again = self._models.get(model, False) and not has_train_step(model)
@@ -250,35 +257,35 @@ class StepPlacer:
             check_training(model)
             check_train_function(model)
         except GraphError as error:
-            self._stays(f"the model {model.name!r}", error)
+            self._report_refusal(f"the model {model.name!r}", error)
             return None
         return functools.partial(self._place_model, model)
 
     def _place_model(self, model: Any, batch: Any) -> None:
         self._is_busy = True
         try:
-            build(model, batch)
-            placed = self._placed(trace_step(model, batch))
+            build_variables(model, batch)
+            placed = self._build_placed_step(trace_step(model, batch))
             if placed is not None:
                 placed.apply(model)
                 self._models[model] = True
-                self._say_placed(placed)
+                self._report_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
-            self._stays(f"the model {model.name!r}", error)
+            self._report_refusal(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
 
-    def _placed(self, traced: TracedStep) -> PlacedStep | None:
-        """Makes what places a traced step; None if it is another one, or stays as it came."""
+    def _build_placed_step(self, traced: TracedStep) -> PlacedStep | None:
+        """Combines a traced step with the placement; None if it is another step."""
         graph_def, placement = traced.source.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
-            # Names of Keras count upwards: the next model that is built alike has others.
+            # Keras numbers its names, so a second model of the same architecture has others.
             if self._step.graph_def is not None:
                 names = names_in(self._step.graph_def, graph_def)
             if names is None:
                 if not self.has_met_step:
-                    self._changed()
+                    self._report_change()
                 return None
         self.has_met_step = True
         check_runs_elsewhere(graph_def, self._machine)
@@ -286,7 +293,7 @@ class StepPlacer:
             placement = renamed_placement(placement, names)
         return PlacedStep(traced, self._step.machine or self._machine, placement)
 
-    def _say_placed(self, placed: PlacedStep) -> None:
+    def _report_placed(self, placed: PlacedStep) -> None:
         assert placed.placement is not None
         self._has_placed = True
         self._say(
@@ -294,17 +301,17 @@ class StepPlacer:
             f"{self._step.title!r} says"
         )
 
-    def _stays(self, name: str, error: Exception) -> None:
-        if not self._has_placed:  # What comes after it is something else.
+    def _report_refusal(self, name: str, error: Exception) -> None:
+        if not self._has_placed:  # Afterwards, another function or model is no training step.
             self._has_said_stays = True
-            self._say(f"{name} stays as it came: {error}")
+            self._say(f"{name} is not placed: {error}")
 
-    def _changed(self) -> None:
+    def _report_change(self) -> None:
         if not self._has_said_changed:
             self._has_said_changed = True
             self._say(
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
-                "and runs as it came; another --log_dir has it searched for"
+                "and runs unchanged; use another --log_dir to search for a placement"
             )
 
 
@@ -312,7 +319,7 @@ def _has_trained(model: Any) -> bool:
     try:
         return int(model.optimizer.iterations) > 0
     except (AttributeError, TypeError, ValueError):
-        return True  # Nobody can tell: what it has trained is not lost.
+        return True  # Unknown: assume that it has, so that a restart does not lose training.
 
 
 def _has(graph: tf.Graph, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the first training step that a script runs, and writes it down to be searched for."""
+"""Detects the first training step that a script runs, and caches it for a search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_placer.functions.keras_models import check_training
 from tf_placer.functions.process_gpus import session_config_of_process
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.entry_points import optimize
 from tf_placer.live.given_step import read_step
@@ -25,21 +25,30 @@ from tf_placer.machines.machine import Machine
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.fresh_start import Stage
-from tf_placer.scripts.kept_step import keep_step
+from tf_placer.scripts.kept_step import write_cached_step
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
-    check_sent_whole,
+    check_sent_at_once,
     is_session_of,
 )
-from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+from tf_placer.scripts.training_steps import (
+    find_needed_operations,
+    is_training_function,
+    is_training_step,
+)
 from tf_placer.search.config import SearchConfig
 
-__all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
+__all__ = [
+    "TrainingStepDetector",
+    "build_variables",
+    "extract_caller_fetches",
+    "order_arguments",
+]
 
 
-class StepSeeker:
-    """Waits for a training step; writes it down, and has the script begin again."""
+class TrainingStepDetector:
+    """A watcher that caches the first training step, and then restarts the script."""
 
     def __init__(
         self,
@@ -48,19 +57,19 @@ class StepSeeker:
         search_secs: float,
         *,
         say: Callable[[str], None],
-        begin_again: Callable[[Stage], None],
+        restart: Callable[[Stage], None],
     ) -> None:
-        """Prepares to seek.
+        """Prepares to detect the step.
 
         Args:
-            directory: where the step goes.
-            machine: where it is to be placed.
-            search_secs: how long the search may take.
-            say: tells people something.
-            begin_again: runs the script from its beginning, after this stage; does not return.
+            directory: the directory of the search.
+            machine: the machine to place the step on.
+            search_secs: the time limit of the search.
+            say: prints a line for the user.
+            restart: restarts the script for a stage; does not return.
         """
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
-        self._say, self._begin_again = say, begin_again
+        self._say, self._begin_again = say, restart
         self.is_over = False
         self._is_busy = False
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
@@ -71,60 +80,64 @@ class StepSeeker:
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
         return self.is_over
 
     @property
     def may_have_broken(self) -> bool:
-        """Nothing is placed."""
+        """False, because nothing is placed."""
         return False
 
-    def eager_begins(self) -> None:
-        """Does nothing: everything of the script runs where it does without `run`."""
+    def after_eager_start(self) -> None:
+        """Does nothing: until the step is placed, the script runs as without tf_placer."""
 
-    def graph_extended(self, session: Any) -> None:
-        """Notes how much of a graph sessions know; what a step is shows when it runs."""
+    def before_graph_extension(self, session: Any) -> None:
+        """Records the part of the graph that the session receives."""
         if not self.is_over:
             self._sent.note(session)
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Looks whether a session is about to run a training step."""
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Caches the step if a session is about to run a training step."""
         if self.is_over or self._is_busy:
             return
-        fetches = fetched_by_caller(fetches)
+        fetches = extract_caller_fetches(fetches)
         graph = session.graph
         try:
-            names, fed = tuple(names_of(fetches)), feeds_by_name(feeds)
+            names, fed = tuple(list_names(fetches)), flatten_feeds(feeds)
         except GraphError:
-            return  # TensorFlow will say what is wrong with them.
+            return  # TensorFlow will raise an error for the arguments.
         earlier = self._earlier_feeds.setdefault(graph, {})
         key = (id(graph), names)
-        if key in self._judged or not step_trains(graph, names, fed):
+        if key in self._judged or not is_training_step(graph, names, fed):
             self._judged.add(key)
             earlier.update(fed)
             return
         config = session._config
-        trained_by = [name for name in names if step_trains(graph, [name], fed)]
+        trained_by = [name for name in names if is_training_step(graph, [name], fed)]
 
         def read() -> Source:
             self._check_may_move(session, trained_by)
-            # What other runs were given may be for initializers, but not for this step.
-            needed = operations_behind(graph, names)
+            # Feeds of earlier runs may be needed by initializers, but must not be fed to this step.
+            needed = find_needed_operations(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
             source = read_source(graph, names, {**given, **fed}, restore_from=session)
             feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
-        self._found(f"the session that runs {_some(names)}", read, config, trained_by)
+        self._cache_step(
+            f"the session that runs {_summarize_names(names)}", read, config, trained_by
+        )
 
-    def session_ran(self) -> None:
-        """Does nothing: a step is found before it runs."""
+    def after_session_run(self) -> None:
+        """Does nothing: the step is detected before it runs."""
 
     def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
-        """Makes sure that a placed run can have a session run where the machine is.
+        """Checks that a session can later move to the machine.
 
         Raises:
-            GraphError: it cannot; the message says why.
+            GraphError: the session has another target, or has received a part of the step.
         """
         if not is_session_of(self._machine, session):
             target = tf.compat.as_str(session._target)
@@ -134,12 +147,12 @@ class StepSeeker:
                 f"{target} can place it there"
             )
         graph = session.graph
-        check_sent_whole(graph, trained_by, self._sent.counts(graph), self._machine)
+        check_sent_at_once(graph, trained_by, self._sent.counts(graph), self._machine)
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Looks whether a tf.function is a training step."""
+        """Caches the step if a tf.function is a training step."""
         if self.is_over or self._is_busy or function in self._functions:
             return
         self._functions.add(function)
@@ -147,19 +160,19 @@ class StepSeeker:
         try:
             graph = function.get_concrete_function(*args, **kwargs).graph
         except Exception:
-            return  # The call itself will say so.
+            return  # The script's own call will raise the error.
         finally:
             self._is_busy = False
-        if function_trains(graph):
+        if is_training_function(graph):
 
             def read() -> Source:
-                return read_step(function, example=arguments(function, args, kwargs)).source
+                return read_step(function, example=order_arguments(function, args, kwargs)).source
 
             name = getattr(function.python_function, "__name__", "without a name")
-            self._found(f"the function {name!r}", read)
+            self._cache_step(f"the function {name!r}", read)
 
-    def model_trains(self, model: Any, look: Callable[[Callable[[Any], Any]], Any]) -> None:
-        """Takes the training step of a Keras model."""
+    def before_training(self, model: Any, look: Callable[[Callable[[Any], Any]], Any]) -> None:
+        """Caches the training step of a Keras model."""
         if self.is_over or self._is_busy or not tf.executing_eagerly():
             return
         try:
@@ -167,17 +180,17 @@ class StepSeeker:
             check_train_function(model)
         except GraphError as error:
             self.is_over = True
-            self._say_stays(error)
+            self._report_refusal(error)
             return
 
         def read(batch: Any) -> Source:
-            build(model, batch)
+            build_variables(model, batch)
             return read_step(model, example=batch).source
 
         title = f"that of the model {model.name!r}"
-        self._found(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))
+        self._cache_step(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))
 
-    def _found(
+    def _cache_step(
         self,
         title: str,
         read: Callable[[], Source],
@@ -203,40 +216,40 @@ class StepSeeker:
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
             self._is_busy = False
-            self._say_stays(error)
+            self._report_refusal(error)
             go_on()
             return
         asked = SearchConfig(self._machine, max_secs=self._search_secs, session_config=config)
         if trained_by is None:
             trained_by = source.step.fetches
-        keep_step(self._directory, source, asked, trained_by)
+        write_cached_step(self._directory, source, asked, trained_by)
         if caller is not None:
-            # It needs functions of this process.
+            # The step calls Python functions of this process, so the search has to run here.
             optimize(source, log_dir=self._directory.path, config=asked)
         self._say(
-            f"found the training step: {title}; the script ends here, and begins again when a "
-            "placement was searched for"
+            f"found the training step: {title}; the script ends here, and is restarted after the "
+            "search for a placement"
         )
-        # What was searched for here, even if somebody ended that, is not searched for at once.
+        # Even an interrupted search in this process must not be resumed right after the restart.
         self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
-    def _say_stays(self, error: GraphError) -> None:
-        self._say(f"the training step cannot be placed, and runs as it came: {error}")
+    def _report_refusal(self, error: GraphError) -> None:
+        self._say(f"the training step cannot be placed, and runs unchanged: {error}")
 
 
-def build(model: Any, batch: Any) -> None:
-    """Makes the variables of a Keras model that its first batch would make, where that works.
+def build_variables(model: Any, batch: Any) -> None:
+    """Creates the variables that a Keras model would create for its first batch, if possible.
 
-    A model with a training step of its own need not be what can be called on a batch.
+    A model with its own training step need not be callable with a batch.
     """
     if not model.built:
-        # As the first step would: nothing is computed, and no random number drawn.
+        # In a graph, as in the first step: nothing is computed, and no random number is drawn.
         with contextlib.suppress(Exception), FuncGraph("build").as_default():
             model(batch[0] if isinstance(batch, tuple) else batch)
 
 
-def fetched_by_caller(fetches: Any) -> Any:
-    """Leaves out what hooks of a MonitoredSession add to a step."""
+def extract_caller_fetches(fetches: Any) -> Any:
+    """Returns the caller's fetches without those that hooks of a MonitoredSession add."""
     hook = tf.compat.v1.train.SessionRunHook
     if isinstance(fetches, dict) and "caller" in fetches:
         others = [key for key in fetches if key != "caller"]
@@ -245,11 +258,13 @@ def fetched_by_caller(fetches: Any) -> Any:
     return fetches
 
 
-def arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Lists the arguments of a call in the order in which the function has them.
+def order_arguments(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Converts the arguments of a call to positional ones.
 
     Raises:
-        GraphError: one can be given by name only.
+        GraphError: an argument is keyword-only.
     """
     if not kwargs:
         return tuple(args)
@@ -264,5 +279,5 @@ def arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return bound.args
 
 
-def _some(names: Sequence[str]) -> str:
+def _summarize_names(names: Sequence[str]) -> str:
     return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -1,8 +1,8 @@
-"""Whether what a script runs is a step of its training.
+"""Decides whether a session run or a function is a training step.
 
-A training step changes trainable variables by what it computes from their values and from data, or
-gives back their gradients, for the script to do so. That tells it from initializers, restored
-checkpoints, counters, copies of variables, and metrics.
+A training step updates trainable variables with values that depend on both variables and data, or
+returns the gradients of variables, for the script to apply. This distinguishes it from
+initializers, restored checkpoints, counters, copies of variables, and metrics.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.functions import FunctionLibrary
-from tf_placer.scripts.variable_updates import CALLS, update_trains
+from tf_placer.scripts.variable_updates import CALLS, has_training_update
 
-__all__ = ["function_trains", "operations_behind", "step_trains"]
+__all__ = ["find_needed_operations", "is_training_function", "is_training_step"]
 
-# Scopes in which tf.GradientTape and tf.gradients make their operations.
+# Name scopes in which tf.GradientTape and tf.gradients create their operations.
 _GRADIENTS = re.compile(r"(.*/)?gradient(s|_tape)(_\d+)?/")
 
 
-def step_trains(graph: tf.Graph, fetches: Iterable[str], feeds: Iterable[str]) -> bool:
+def is_training_step(graph: tf.Graph, fetches: Iterable[str], feeds: Iterable[str]) -> bool:
     """Says whether a run of a session is a training step.
 
     Args:
         graph: the graph.
-        fetches: names of the operations and tensors that the session runs.
-        feeds: names of the tensors that it is fed.
+        fetches: names of the fetched operations and tensors.
+        feeds: names of the fed tensors.
     """
     variables = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     trainable = {variable.op.name for variable in variables}
@@ -36,18 +36,18 @@ def step_trains(graph: tf.Graph, fetches: Iterable[str], feeds: Iterable[str]) -
     ends = [each if isinstance(each, tf.Operation) else each.op for each in fetched]
     given = [each for each in fetched if isinstance(each, tf.Tensor)]
     fed = {_operation(name) for name in feeds}
-    return update_trains(graph, _behind_what_they_need(ends), trainable, fed) or _gives_gradients(
-        given, variables
-    )
+    return has_training_update(
+        graph, _sort_needed_operations(ends), trainable, fed
+    ) or _returns_gradients(given, variables)
 
 
-def operations_behind(graph: tf.Graph, fetches: Iterable[str]) -> set[str]:
-    """Names all operations that fetches need, and those of the fetches."""
+def find_needed_operations(graph: tf.Graph, fetches: Iterable[str]) -> set[str]:
+    """Returns the names of all operations that fetches need, including the fetches themselves."""
     fetched = [graph.get_operation_by_name(_operation(name)) for name in fetches]
-    return {operation.name for operation in _behind_what_they_need(fetched)}
+    return {operation.name for operation in _sort_needed_operations(fetched)}
 
 
-def function_trains(graph: Any) -> bool:
+def is_training_function(graph: Any) -> bool:
     """Says whether a traced function is a training step.
 
     Args:
@@ -56,7 +56,7 @@ def function_trains(graph: Any) -> bool:
     variables = graph.trainable_variables
     handles = {id(variable.handle) for variable in variables}
     trainable = {inner.op.name for outer, inner in graph.captures if id(outer) in handles}
-    # Variables that are arguments.
+    # Variables can also be arguments of the function.
     captured = {id(inner) for _, inner in graph.captures}
     trainable |= {
         each.op.name
@@ -64,16 +64,16 @@ def function_trains(graph: Any) -> bool:
         if each.dtype == tf.resource and id(each) not in captured
     }
     ends = [*graph.control_outputs, *(tensor.op for tensor in graph.outputs)]
-    return update_trains(graph, _behind_what_they_need(ends), trainable, set()) or _gives_gradients(
-        graph.outputs, variables
-    )
+    return has_training_update(
+        graph, _sort_needed_operations(ends), trainable, set()
+    ) or _returns_gradients(graph.outputs, variables)
 
 
-def _gives_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -> bool:
-    """Says whether one of these is the gradient of a variable, or of all of them in one vector."""
+def _returns_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -> bool:
+    """Says whether a tensor is the gradient of a variable, or of all variables in one vector."""
     shapes = [variable.shape for variable in variables]
     in_one = tf.TensorShape([sum(shape.num_elements() or 0 for shape in shapes)])
-    # How long a vector is may not be known: tf.dynamic_stitch does not tell.
+    # The length of a vector may be unknown, for example after tf.dynamic_stitch.
     likely = [
         each
         for each in tensors
@@ -81,19 +81,19 @@ def _gives_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -> 
     ]
     if not (variables and likely):
         return False
-    behind = list(_behind_what_they_need(each.op for each in likely))
+    behind = list(_sort_needed_operations(each.op for each in likely))
     if any(_GRADIENTS.match(each.name) for each in behind):
         return True
     calls = [each.node_def for each in behind if each.type.endswith(CALLS)]
-    if not calls:  # To write down the graph takes time.
+    if not calls:  # Avoids converting the graph, which takes time.
         return False
     library = FunctionLibrary(likely[0].graph.as_graph_def())
     called = {name for call in calls for name in library.run_by(call)}
     return any(_GRADIENTS.match(node.name) for name in called for node in library.body(name))
 
 
-def _behind_what_they_need(ends: Iterable[tf.Operation]) -> Iterator[tf.Operation]:
-    """Yields all operations that these need, each behind its inputs, but for those of loops."""
+def _sort_needed_operations(ends: Iterable[tf.Operation]) -> Iterator[tf.Operation]:
+    """Yields the operations that `ends` need in topological order, ignoring the edges of loops."""
     seen: set[str] = set()
     waiting = [(operation, False) for operation in ends]
     while waiting:

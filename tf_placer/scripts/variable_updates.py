@@ -1,4 +1,4 @@
-"""Values on their way to variables, through conditionals, loops and calls of functions."""
+"""Data-flow analysis of variable updates, through conditionals, loops and function calls."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from tensorflow.python.framework import op_def_registry
 
 from graph_passes.functions import FunctionLibrary
 
-__all__ = ["CALLS", "update_trains"]
+__all__ = ["CALLS", "has_training_update"]
 
-#: What the types of operations end in that run functions of their graph.
+#: Suffixes of the types of operations that run functions of their graph.
 CALLS = ("PartitionedCall", "While", "If", "Case", "ReduceDataset", "ScanDataset")
 
 _OPTIMIZERS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 _ASSIGNMENTS = re.compile(r"Assign((Add|Sub)?(VariableOp)?)?$|(Resource)?Scatter[A-Z]")
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 _BRANCHES = ("If", "Case")
-_HANDS_ON = re.compile(r"(Ref)?(Identity|Switch|Merge|Enter)$")
-# Where data comes from, or what is computed of it: a step may train on constants.
+_PASS_THROUGH = re.compile(r"(Ref)?(Identity|Switch|Merge|Enter)$")
+# Sources of data, and computations that imply data, because a step may train on constants.
 _DATA = re.compile(r"Iterator.*GetNext|(Queue|Reader).*|.*(MatMul|Conv|Einsum|RNN|LSTM|GRU).*")
 _READS_VARIABLE, _READS_DATA = 1, 2
 _TRAINS = _READS_VARIABLE | _READS_DATA
 
 
-def update_trains(
+def has_training_update(
     graph: tf.Graph,
     operations: Iterable[tf.Operation],
     trainable: Collection[str],
     fed: Collection[str],
 ) -> bool:
-    """Says whether a trainable variable is given what was computed from variables and from data.
+    """Says whether operations set a trainable variable to a value from both variables and data.
 
     Args:
         graph: the graph.
-        operations: what runs of it, each behind what it needs.
-        trainable: names of the operations that are trainable variables.
-        fed: names of the operations that are fed.
+        operations: the operations that run, in topological order.
+        trainable: names of the operations of trainable variables.
+        fed: names of the fed operations.
     """
     updates = _Updates(graph, trainable)
     values: dict[str, _Value] = {}
@@ -62,12 +62,12 @@ def update_trains(
 
 @dataclasses.dataclass(frozen=True)
 class _Value:
-    """What is known of a tensor.
+    """The analysis result for a tensor.
 
     Attributes:
-        reads: what it was computed from.
-        variable: the variable that the first input of all that made it leads to, if any.
-        is_handle: whether it is this variable.
+        reads: flags of the sources that the tensor depends on.
+        variable: the variable that is reached by following first inputs, if any.
+        is_handle: whether the tensor is the handle of this variable.
     """
 
     reads: int = 0
@@ -92,11 +92,13 @@ class _Node:
 
 
 class _Function:
-    """A function as it is followed: its operations, each behind what it needs."""
+    """A function with its operations in topological order."""
 
     def __init__(self, function: function_pb2.FunctionDef) -> None:
         self.arguments = [each.name for each in function.signature.input_arg]
-        self.results = [_from_body(function.ret[a.name]) for a in function.signature.output_arg]
+        self.results = [
+            _convert_body_name(function.ret[a.name]) for a in function.signature.output_arg
+        ]
         self._nodes = {node.name: node for node in function.node_def}
 
     @functools.cached_property
@@ -108,9 +110,9 @@ class _Function:
             name, is_ready = waiting.pop()
             node = self._nodes.get(name)
             if node is None:
-                continue  # An argument.
+                continue  # It is an argument.
             if is_ready:
-                inputs = [_from_body(each) for each in node.input if each[0] != "^"]
+                inputs = [_convert_body_name(each) for each in node.input if each[0] != "^"]
                 ordered.append(_Node(name, node.op, inputs, node))
             elif name not in seen:
                 seen.add(name)
@@ -120,11 +122,11 @@ class _Function:
 
 
 class _Updates:
-    """Follows what operations do, and remembers what variables were given."""
+    """The state of the analysis: the sources of all values that variables were set to."""
 
     def __init__(self, graph: tf.Graph, trainable: Collection[str]) -> None:
         self._graph, self._trainable = graph, trainable
-        # Optimizers that are written in Python read their slots again behind this.
+        # Optimizers that are written in Python update slot variables and read them again.
         self._given: dict[str, int] = {}
         self._active: set[str] = set()
         self._followed: dict[tuple[str, tuple[_Value, ...]], list[_Value]] = {}
@@ -136,24 +138,24 @@ class _Updates:
         return FunctionLibrary(graph_def), functions
 
     def follow(self, node: _Node, values: dict[str, _Value]) -> bool:
-        """Notes the values of an operation's outputs; says whether it trains a variable."""
+        """Analyzes the outputs of an operation; returns whether it trains a variable."""
         if _OPTIMIZERS.match(node.kind):
             return True
         inputs = [_value(each, values) for each in node.inputs]
         if node.kind.endswith(CALLS) or op_def_registry.get(node.kind) is None:
             return self._follow_call(node, inputs, values)
         first = inputs[0] if inputs else _NONE
-        # A conditional hands on a value, and not what it decides by.
+        # A switch passes its first input through; the predicate is no part of the value.
         reads = self._reads(inputs[:1] if node.kind.endswith("Switch") else inputs)
         if _ASSIGNMENTS.match(node.kind):
             given = self._reads(inputs[1:])
             if first.variable in self._trainable and given == _TRAINS:
                 return True
-            self._give(first.variable, given)
+            self._record_assignment(first.variable, given)
         if node.kind in _VARIABLES:
             value = _Value(_READS_VARIABLE, node.name, True)
         else:
-            is_handle = first.is_handle and bool(_HANDS_ON.match(node.kind))
+            is_handle = first.is_handle and bool(_PASS_THROUGH.match(node.kind))
             value = _Value(reads, first.variable, is_handle)
         values[node.name] = value | _Value(_READS_DATA if _DATA.match(node.kind) else 0)
         return False
@@ -164,7 +166,7 @@ class _Updates:
             reads |= each.reads | (self._given.get(each.variable, 0) if each.is_handle else 0)
         return reads
 
-    def _give(self, variable: str, reads: int) -> None:
+    def _record_assignment(self, variable: str, reads: int) -> None:
         given = self._given.get(variable, 0)
         if reads & ~given:
             self._given[variable] = given | reads
@@ -186,10 +188,10 @@ class _Updates:
             return False
         given = list(inputs[1:] if node.kind.endswith(_BRANCHES) else inputs)
         if node.kind.endswith("Dataset"):
-            # Elements of the data set come between those arguments that are known.
+            # The function also takes elements of the data set, at unknown positions.
             given = [each if each.is_handle else each | _Value(_READS_DATA) for each in given]
         results: list[_Value] = []
-        for name in _called(node_def):
+        for name in _list_callees(node_def):
             while name in functions:
                 found = self._follow_function(name, functions[name], given)
                 if found is None:
@@ -206,7 +208,7 @@ class _Updates:
     def _follow_function(
         self, name: str, function: _Function, given: Sequence[_Value]
     ) -> list[_Value] | None:
-        """Finds the values of a function's results; None if it trains a variable."""
+        """Analyzes the results of a function; None if it trains a variable."""
         missing = len(function.arguments) - len(given)
         arguments = [*[_Value(_READS_DATA)] * missing, *given[max(0, -missing) :]]
         key = (name, tuple(arguments))
@@ -228,8 +230,8 @@ def _value(tensor: str, values: dict[str, _Value]) -> _Value:
     return values.get(tensor) or values.get(_operation(tensor), _NONE)
 
 
-def _called(node: tf.compat.v1.NodeDef) -> list[str]:
-    """Names the functions that an operation calls, but for the condition of a loop."""
+def _list_callees(node: tf.compat.v1.NodeDef) -> list[str]:
+    """Returns the names of the functions that an operation calls, except a loop condition."""
     names = [node.op]
     for key, attr in node.attr.items():
         if key != "cond":
@@ -237,8 +239,8 @@ def _called(node: tf.compat.v1.NodeDef) -> list[str]:
     return names
 
 
-def _from_body(tensor: str) -> str:
-    """Translates how functions name tensors: "operation:output:index", or an argument."""
+def _convert_body_name(tensor: str) -> str:
+    """Converts a tensor name in a function ("operation:output:index") to "operation:index"."""
     operation, _, output = tensor.partition(":")
     return f"{operation}:{output.rpartition(':')[2]}" if output else operation
 

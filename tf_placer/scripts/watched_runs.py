@@ -1,7 +1,7 @@
-"""What a script runs, as it is about to run it: sessions, functions and Keras models.
+"""Instruments TensorFlow and Keras, to report what a script is about to run.
 
-TensorFlow and Keras are wrapped when the script has imported them, and not before: what a script
-sets before is obeyed.
+Methods of sessions, functions and Keras models are wrapped right after the script has imported
+TensorFlow or Keras, so that settings that the script makes before the import take effect.
 """
 
 from __future__ import annotations
@@ -11,68 +11,73 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tf_placer.patches import wrap
-from tf_placer.scripts.after_import import after_import
+from tf_placer.scripts.after_import import run_after_import
 
-__all__ = ["Watcher", "watch_runs"]
+__all__ = ["Watcher", "instrument"]
 
 
 class Watcher(Protocol):
-    """Is told what is about to run."""
+    """The callbacks for events of a script."""
 
     @property
     def is_explained(self) -> bool:
-        """Whether people know what became of the training step."""
+        """True if the user was told the outcome for the training step."""
 
     @property
     def may_have_broken(self) -> bool:
-        """Whether something was placed that has not trained yet, and may be why a script fails."""
+        """True if something was placed that has not trained yet, and may make the script fail."""
 
-    def eager_begins(self) -> None:
-        """Is told when TensorFlow has its devices, before anything runs on them eagerly."""
+    def after_eager_start(self) -> None:
+        """Called when TensorFlow has created its devices, before it runs anything eagerly."""
 
-    def graph_extended(self, session: Any) -> None:
-        """Is told before a session is sent what its graph has more than before; may move it.
+    def before_graph_extension(self, session: Any) -> None:
+        """Called before a session receives new operations of its graph; may move the session.
 
         Args:
             session: a BaseSession.
         """
 
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Is told before a session runs something.
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Called before a run of a session.
 
         Args:
             session: a BaseSession.
-            fetches: what `Session.run` takes.
-            feeds: values as `Session.run` takes them.
+            fetches: the fetches, as for `Session.run`.
+            feeds: the `feed_dict`, as for `Session.run`.
         """
 
-    def session_ran(self) -> None:
-        """Is told when what `session_runs` told of this thread has ended, unless it failed."""
+    def after_session_run(self) -> None:
+        """Called after a successful run of a session, in the same thread."""
 
-    def function_called(
+    def before_function_call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Is told before a tf.function is called eagerly; may name another one to be called."""
+        """Called before an eager call of a tf.function; may return a replacement to call."""
 
-    def model_trains(
+    def before_training(
         self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
     ) -> Callable[[Any], None] | None:
-        """Is told before a Keras model is trained.
+        """Called before a Keras model is trained.
 
         Args:
             model: the model.
-            look: calls a function with the first batch and returns what it returns; the process
-                has to begin anew afterwards. See `look_at_first_batch`.
+            look: calls a function with the first batch and returns its result; the process has to
+                restart afterwards. See `capture_first_batch`.
 
         Returns:
-            What is called with the first batch when the training itself has come to it, if
-            anything.
+            A function that the training calls with its first batch, or None.
         """
 
 
-def watch_runs(watcher: Watcher) -> None:
-    """Tells a watcher what this process runs with the TensorFlow that it imports later."""
-    used: list[Any] = []  # The Keras models that are at work now.
+def instrument(watcher: Watcher) -> None:
+    """Instruments the TensorFlow and Keras that this process imports later.
+
+    Args:
+        watcher: the callbacks.
+    """
+    used: list[Any] = []  # The Keras models with a running method.
 
     def watch_tensorflow(module: Any) -> None:
         del module
@@ -85,23 +90,25 @@ def watch_runs(watcher: Watcher) -> None:
         for name in ("fit", "train_on_batch"):
             wrap(f"{module.__name__}.Model.{name}", train)
         for name in ("evaluate", "predict", "test_on_batch", "predict_on_batch"):
-            wrap(f"{module.__name__}.Model.{name}", functools.partial(_pass_over, used))
+            wrap(f"{module.__name__}.Model.{name}", functools.partial(_hide_calls, used))
 
-    after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
+    run_after_import(
+        {"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras}
+    )
 
 
 def _watch_devices(watcher: Watcher) -> None:
     def initialize(call: Callable[..., None], context: Any, /) -> None:
         call(context)
         if context.executing_eagerly() and undo():
-            watcher.eager_begins()
+            watcher.after_eager_start()
 
     undo = wrap("tensorflow.Context.ensure_initialized", initialize)
 
 
 def _watch_sessions(watcher: Watcher) -> None:
     def extend(call: Callable[..., None], session: Any, /) -> None:
-        watcher.graph_extended(session)
+        watcher.before_graph_extension(session)
         call(session)
 
     def run(
@@ -113,24 +120,24 @@ def _watch_sessions(watcher: Watcher) -> None:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        watcher.session_runs(session, fetches, feed_dict)
+        watcher.before_session_run(session, fetches, feed_dict)
         result = call(session, fetches, feed_dict, *args, **kwargs)
-        watcher.session_ran()
+        watcher.after_session_run()
         return result
 
     def make_callable(call: Callable[..., Any], session: Any, /, callable_options: Any) -> Any:
         function = call(session, callable_options)
         fetches = [*callable_options.fetch, *callable_options.target]
 
-        def watched(*values: Any, **kwargs: Any) -> Any:
-            watcher.session_runs(
+        def observe(*values: Any, **kwargs: Any) -> Any:
+            watcher.before_session_run(
                 session, fetches, dict(zip(callable_options.feed, values, strict=False))
             )
             result = function(*values, **kwargs)
-            watcher.session_ran()
+            watcher.after_session_run()
             return result
 
-        return watched
+        return observe
 
     wrap("tensorflow.BaseSession._extend_graph", extend)
     wrap("tensorflow.BaseSession.run", run)
@@ -141,9 +148,10 @@ def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
     import tensorflow as tf
 
     def call_function(call: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Functions of Keras take whole data sets: of these the model is placed.
+        # Keras's own functions take iterators over data sets; the step of the model is placed
+        # instead.
         if not used and tf.executing_eagerly():
-            other = watcher.function_called(function, args, kwargs)
+            other = watcher.before_function_call(function, args, kwargs)
             if other is not None:
                 return other(*args, **kwargs)
         return call(function, *args, **kwargs)
@@ -160,25 +168,25 @@ def _watch_training(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    # TensorFlow is imported by the script, and not before.
-    from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
+    # Imported here, because the script has to import TensorFlow first.
+    from tf_placer.scripts.first_batches import capture_first_batch, intercept_first_batch
 
-    look = functools.partial(look_at_first_batch, model, train, args, kwargs)
+    look = functools.partial(capture_first_batch, model, train, args, kwargs)
     used.append(model)
     try:
-        take = watcher.model_trains(model, look) if len(used) == 1 else None
+        take = watcher.before_training(model, look) if len(used) == 1 else None
         if take is None:
             return train(model, *args, **kwargs)
-        with hand_over_first_batch(model, take):
+        with intercept_first_batch(model, take):
             return train(model, *args, **kwargs)
     finally:
         used.pop()
 
 
-def _pass_over(
+def _hide_calls(
     used: list[Any], call: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Has the functions that a method of models calls not be taken for the script's own."""
+    """Hides the tf.functions that a method of a Keras model calls from the watcher."""
     used.append(model)
     try:
         return call(model, *args, **kwargs)

@@ -52,7 +52,7 @@ class _Cluster:
         log_path = pathlib.Path(log_dir, "task_0.log")
         settings = {"ends": "server_ends"}
         server = ChildProcess(
-            "task 0", "child_for_test", settings, log_path=log_path, template=template
+            "task 0", "child_for_test", settings, log_path=log_path, fork_server=template
         )
         self.servers = [server]
 
@@ -73,7 +73,7 @@ class LiveProcessesTest(absltest.TestCase):
         (self.directory / "child_for_test.py").write_text(_CHILD)
         sys.path.insert(0, str(self.directory))
         self.addCleanup(sys.path.remove, str(self.directory))
-        self.enter_context(mock.patch.object(processes, "_LOOK_SECS", 0.02))
+        self.enter_context(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.02))
         self.enter_context(mock.patch.object(live_processes, "_TEMPLATE_MODULES", ()))
         self.enter_context(mock.patch.object(live_processes, "LocalCluster", _Cluster))
         self.lines: list[str] = []
@@ -90,7 +90,7 @@ class LiveProcessesTest(absltest.TestCase):
             "child_for_test",
             {"ends": "worker_ends"},
             log_path=self.directory / "worker.log",
-            template=template,
+            fork_server=template,
         )
 
     def ends(self, of_servers: Sequence[str], of_workers: Sequence[str] = ()) -> None:

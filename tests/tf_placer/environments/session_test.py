@@ -182,7 +182,7 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertRegex(self.lines[0], r"task 1 was killed by signal 9.*: trying once more")
 
     def test_a_placement_whose_server_is_stopped_is_measured_once_more(self):
-        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.1))
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.1))
         before = self.environment.process_ids()
         self.send_when_hung("task 1", signal.SIGSTOP)
         self.assertIsNone(self.environment.measure_assignment({}).failure)

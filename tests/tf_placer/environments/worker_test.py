@@ -21,7 +21,7 @@ def start_worker(directory: str, cores=()) -> ChildProcess:
         "tf_placer.environments.worker",
         {"cores": cores},
         log_path=pathlib.Path(directory, "worker.log"),
-        template=shared_template(),
+        fork_server=shared_template(),
     )
 
 

@@ -51,7 +51,7 @@ class ConnectionTest(unittest.TestCase):
         cls.traced = [tf.function(tf.sin).get_concrete_function(tf.TensorSpec([], tf.float32))]
         connect(cls.machine)
 
-    def test_what_is_ready_to_be_sent_does_not_wait_for_the_end_of_a_chain(self):
+    def test_tensors_are_sent_before_other_chains_end(self):
         @tf.function
         def step(x):
             sums = []
@@ -70,7 +70,7 @@ class ConnectionTest(unittest.TestCase):
         x = tf.random.stateless_uniform([_SIZE, _SIZE], [1, 2])
         step(x)  # The first call sets things up.
         shares = []
-        for _ in range(5):  # What else runs here may hold anything up now and then.
+        for _ in range(5):  # Repeated, because other processes may cause a delay.
             start = float(tf.timestamp())
             last_arrival = float(step(x)[0])
             shares.append((last_arrival - start) / (float(tf.timestamp()) - start))
@@ -82,7 +82,7 @@ class ConnectionTest(unittest.TestCase):
         context.async_wait()  # Raises what servers answered.
         self.assertTrue(context.context().has_function(name))
 
-    def test_variables_from_before_take_what_is_assigned_to_them(self):
+    def test_earlier_variables_can_be_assigned(self):
         self.assertEqual(float(self.variable), 12.0)
         self.variable.assign(5.0)
         self.assertEqual(float(self.same), 5.0)
@@ -108,14 +108,14 @@ class ConnectionTest(unittest.TestCase):
             found = [float(variable.read_value()) for variable in variables]
             self.assertEqual({*counted, *found}, {number + 1.0})
 
-    def test_data_sets_that_assign_to_variables_would_count_for_nobody(self):
+    def test_refuses_data_sets_that_assign_to_variables(self):
         self.assertIn("a data set assigns to the variable 'counted:0'", self.refusal)
         counting = tf.data.Dataset.range(3).map(
             lambda _: self.counted.assign(self.counted + 1.0).read_value()
         )
         self.assertEqual([float(each) for each in counting], [1.0, 2.0, 3.0])
 
-    def test_tables_from_before_keep_what_is_in_them(self):
+    def test_earlier_tables_keep_their_content(self):
         self.assertEqual(int(self.table.lookup(tf.constant("one"))), 1)
         self.assertEqual([int(number) for number in self.numbers], [1])
         self.assertEqual(int(self.counts.lookup(tf.constant("a"))), 3)

@@ -22,45 +22,45 @@ class DataSetsTest(tf.test.TestCase):
             self.weight = tf.Variable(1.0, name="weight")
             self.other = tf.Variable(2.0, name="other")
 
-    def scaled(self, number: tf.Tensor) -> tf.Tensor:
+    def scale(self, number: tf.Tensor) -> tf.Tensor:
         return tf.cast(number, tf.float32) * self.weight
 
-    def placed(self, device: str) -> PlacedStep:
+    def place(self, device: str) -> PlacedStep:
         function = tf.function(lambda x: self.weight.assign_add(x[0]), autograph=False)
         step = trace_step(function, X)
         assignment = dict.fromkeys(step.source.op_graph.names, device)
         return PlacedStep(step, MACHINE, Placement("", DEVICES, assignment))
 
-    def test_a_step_is_refused_whose_variable_a_data_set_uses(self):
+    def test_refuses_steps_whose_variables_a_data_set_uses(self):
         def positive(number):
             del number
             return NUMBERS.filter(lambda n: self.weight > 0.0)
 
-        step = self.placed(DEVICES[1])
-        used = NUMBERS.map(self.scaled).batch(2)
+        step = self.place(DEVICES[1])
+        used = NUMBERS.map(self.scale).batch(2)
         with self.assertRaisesRegex(GraphError, "uses the variable 'weight:0' of the step"):
             step.check()
         used = iter(NUMBERS.flat_map(positive))
         with self.assertRaisesRegex(GraphError, "uses the variable 'weight:0' of the step"):
             self.assertIsNone(step.function)
         self.assertEqual(self.weight.device, DEVICES[0])
-        self.assertIsNotNone(self.placed(DEVICES[0]).function, "the variable does not move")
+        self.assertIsNotNone(self.place(DEVICES[0]).function, "the variable does not move")
         del used
 
-    def test_data_sets_from_afterwards_and_those_that_are_gone_are_no_matter(self):
-        gone = [iter(NUMBERS.map(self.scaled))]
+    def test_accepts_later_and_deleted_data_sets(self):
+        gone = [iter(NUMBERS.map(self.scale))]
         gone.append(gone)  # It is there until garbage is collected.
         del gone
         others = NUMBERS.map(lambda n: tf.cast(n, tf.float32) * self.other)
-        step = self.placed(DEVICES[1])
+        step = self.place(DEVICES[1])
         step.check()
         step.function(X)
-        scaled = NUMBERS.map(self.scaled)
+        scaled = NUMBERS.map(self.scale)
         step.function(X)
         self.assertAllEqual([float(each) for each in scaled], [0.0, 3.0, 6.0])
         self.assertAllEqual([float(each) for each in others], [0.0, 2.0, 4.0])
 
-    def test_what_data_sets_assign_must_not_be_lost_by_connecting(self):
+    def test_refuses_to_connect_if_a_data_set_assigns(self):
         check_before_connection()
 
         def count(number):

@@ -51,7 +51,7 @@ def losses(model: Any) -> list[float]:
     return kept.values
 
 
-def placed(model: Any) -> Any:
+def place(model: Any) -> Any:
     traced = trace_step(model, BATCH)
     [placement] = random_placements(traced.source, 1)
     PlacedStep(traced, MACHINE, placement).apply(model)
@@ -61,7 +61,7 @@ def placed(model: Any) -> Any:
 class KerasModelTest(tf.test.TestCase):
     def test_a_placed_model_trains_as_it_would_have(self):
         model = two_towers(recurrent=True)
-        traced = placed(model)
+        traced = place(model)
         self.assertEqual({v.device for v in traced.variables.values()}, set(DEVICES))
         original = two_towers(recurrent=True)
         self.assertAllClose(losses(model), losses(original), rtol=1e-6)
@@ -74,17 +74,17 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_a_model_that_is_compiled_again_trains_as_it_says_now(self):
         model, original = two_towers(), two_towers()
-        placed(model)
+        place(model)
         for each in (model, original):
             losses(each)
             each.compile("sgd", each.loss, jit_compile=False)
         self.assertFalse(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
-        placed(model)
+        place(model)
         self.assertTrue(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
-    def test_nothing_hands_on_all_gradients_at_once(self):
+    def test_no_operation_passes_all_gradients_through(self):
         types = {
             node.op for node in trace_step(two_towers(recurrent=True), BATCH).source.graph_def.node
         }
@@ -94,7 +94,7 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_checkpoints_are_interchangeable(self):
         model, original = two_towers(), two_towers()
-        placed(model)
+        place(model)
         losses(model)
         path = os.path.join(self.create_tempdir().full_path, "checkpoint")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
@@ -109,7 +109,7 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_a_placed_model_is_saved_without_its_step(self):
         models = {"placed": two_towers(), "original": two_towers()}
-        placed(models["placed"])
+        place(models["placed"])
         saved = {}
         for name, model in models.items():
             losses(model)
@@ -119,11 +119,11 @@ class KerasModelTest(tf.test.TestCase):
             saved[name] = {each for each in names if "train" in each}
         self.assertEqual(saved["placed"], saved["original"])
 
-    def test_another_model_that_is_built_alike_can_be_placed_whatever_its_names(self):
+    def test_places_another_model_of_the_same_architecture(self):
         traced = trace_step(two_towers(), BATCH)
         [placement] = random_placements(traced.source, 1)
         step = PlacedStep(traced, MACHINE, placement)
-        for _ in range(9):  # Of names that end in 9 and 10, the latter is sorted first.
+        for _ in range(9):  # The name with 10 sorts before the one with 9.
             two_towers()
         model = two_towers()
         step.apply(model)
@@ -133,8 +133,8 @@ class KerasModelTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(two_towers(optimizer="sgd"))
 
-    def test_autograph_converts_what_keras_2_has_it_convert(self):
-        """Keras 2 has layers converted as its `Layer` does it here, unless that is switched off."""
+    def test_autograph_converts_the_same_as_in_keras_2(self):
+        """Keras 2 converts layers unless AutoGraph is disabled."""
         autograph = tf.__internal__.autograph
 
         class Model:

@@ -7,7 +7,7 @@ from tf_placer.functions.moved_variables import move_variables
 
 
 class MovedVariablesTest(tf.test.TestCase):
-    def test_values_stay_and_so_does_who_holds_them(self):
+    def test_moving_keeps_values_and_references(self):
         with tf.device(DEVICES[0]):
             variable = tf.Variable([1.0, 2.0], name="weights")
         checkpoint = tf.train.Checkpoint(weights=variable)
@@ -67,7 +67,7 @@ class MovedVariablesTest(tf.test.TestCase):
         self.assertAllEqual(loaded.scaled(2.0), 6.0)
         self.assertAllEqual(loaded.signatures["serving_default"](tf.constant(2.0))["output_0"], 6.0)
 
-    def test_whoever_makes_variables_otherwise_is_not_asked(self):
+    def test_ignores_variable_creator_scopes(self):
         with tf.device(DEVICES[0]):
             variable = tf.Variable(1.0)
         strategy = tf.distribute.MirroredStrategy(DEVICES)
@@ -75,14 +75,14 @@ class MovedVariablesTest(tf.test.TestCase):
             move_variables({variable.ref(): DEVICES[1]})
         self.assertEqual((variable.numpy(), variable.device), (1.0, DEVICES[1]))
 
-    def test_it_may_have_any_shape_still(self):
+    def test_keeps_unknown_shapes(self):
         with tf.device(DEVICES[0]):
             variable = tf.Variable([1.0], shape=[None])
         move_variables({variable.ref(): DEVICES[1]})
         variable.assign([1.0, 2.0, 3.0])
         self.assertAllEqual(variable, [1.0, 2.0, 3.0])
 
-    def test_what_does_not_fit_changes_nothing(self):
+    def test_a_value_that_does_not_fit_moves_no_variable(self):
         with tf.device(DEVICES[0]):
             first, second = tf.Variable(1.0), tf.Variable(2.0)
         nowhere = DEVICES[1].replace("CPU:1", "CPU:7")

@@ -25,11 +25,11 @@ tf1 = tf.compat.v1
 WITH_DEVICES = tf.saved_model.LoadOptions(
     experimental_variable_policy=tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
 )
-# What stands for others in a run: arguments, and what constants and identities become.
+# Operations that TensorFlow adds to a graph, or that replace constants and identities.
 _NOT_COMPARED = ("_Arg", "Const", "Identity", "NoOp", "StatelessWhile")
 
 
-def placed(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[PlacedSignature]:
+def place(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[PlacedSignature]:
     given = read_graph(path, name)
     source = read_source(given, feeds=feeds)
     return [
@@ -90,7 +90,7 @@ class PlacedSignatureTest(tf.test.TestCase):
     def test_every_legal_placement_serves_the_same_where_it_should(self):
         original = tf.saved_model.load(self.functions)
         expected = original.signatures["serving_default"](x=tf.constant(REQUEST))["sum"]
-        for number, step in enumerate(placed(self.functions, None, count=2, x=REQUEST)):
+        for number, step in enumerate(place(self.functions, None, count=2, x=REQUEST)):
             path = f"{self.new}_{number}"
             step.save(path)
             values, found = serve(path, "serving_default", {"x": REQUEST})
@@ -110,12 +110,12 @@ class PlacedSignatureTest(tf.test.TestCase):
             self.assertEqual(sorted(variable.device for variable in variables), wanted)
 
     def test_the_function_runs_where_it_should_and_counts_on(self):
-        [step] = placed(self.functions, None, x=REQUEST)
+        [step] = place(self.functions, None, x=REQUEST)
         assignment = step.placement.assignment
         function = step.function
         self.assertIs(step.function, function)
         del step
-        gc.collect()  # of a SavedModel that was loaded only the function is left
+        gc.collect()  # frees the loaded SavedModel, except for the function
         context.enable_run_metadata()
         first = function(x=tf.constant(REQUEST))
         metadata = context.export_run_metadata()
@@ -134,7 +134,7 @@ class PlacedSignatureTest(tf.test.TestCase):
     def test_graphs_of_tensorflow_1(self):
         words, numbers = WORDS
         for use_resource, path in self.graphs.items():
-            [step] = placed(path, "sum", x=REQUEST)
+            [step] = place(path, "sum", x=REQUEST)
             expected, _ = serve(path, "sum", {"x": REQUEST})
             new = f"{self.new}_{use_resource}"
             step.save(new)
@@ -147,10 +147,10 @@ class PlacedSignatureTest(tf.test.TestCase):
             for variable in function.variables:
                 name = variable.name.partition(":")[0]
                 self.assertEqual(variable.device, step.placement.assignment[name])
-            [step] = placed(path, "words", words=words)
+            [step] = place(path, "words", words=words)
             self.assertAllEqual(step.function(words=tf.constant(words))["numbers"], numbers)
 
-    def test_without_a_placement_it_is_as_it_came(self):
+    def test_without_a_placement_nothing_changes(self):
         given = read_graph(self.functions)
         step = PlacedSignature(given.signature, MACHINE)
         step.save(self.new)
@@ -163,7 +163,7 @@ class PlacedSignatureTest(tf.test.TestCase):
         machine = find_machine("local:2")
         given = read_graph(self.functions)
         names = {device.name: own for device, own in zip(machine.devices, DEVICES, strict=True)}
-        [step] = placed(self.functions, None, x=REQUEST)
+        [step] = place(self.functions, None, x=REQUEST)
         there = {own: name for name, own in names.items()}
         assignment = {name: there[own] for name, own in step.placement.assignment.items()}
         placement = Placement("", tuple(names), assignment)

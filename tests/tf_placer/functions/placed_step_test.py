@@ -52,11 +52,11 @@ class PlacedFunctionTest(tf.test.TestCase):
     def check_devices(self, run: Callable[[], Any], placement: Placement) -> Any:
         """Makes sure that what runs for the first time is where it should be."""
         context.enable_run_metadata()
-        context.export_run_metadata()  # of what ran before
+        context.export_run_metadata()  # discards the metadata of earlier runs
         result = run()
         metadata = context.export_run_metadata()
         context.disable_run_metadata()
-        # What hands the results out has no device, and constants go where they are read.
+        # Return operations have no device, and TensorFlow moves constants to their consumers.
         found = max(
             (
                 {
@@ -101,14 +101,14 @@ class PlacedFunctionTest(tf.test.TestCase):
         self.assertAllClose(found, three_steps(original.train, more))
 
     def test_variables_that_are_arguments_move(self):
-        def trained(image, scale):
+        def train_image(image, scale):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(tf.sin(image @ image) * scale)
             image.assign_sub(0.1 * tape.gradient(loss, image))
             image.assign(tf.clip_by_value(image, 0.0, 1.0))
             return {"loss": loss}
 
-        function, start = tf.function(trained), tf.eye(3) * 0.5
+        function, start = tf.function(train_image), tf.eye(3) * 0.5
         original, moved = tf.Variable(start), tf.Variable(start)
         expected = [function(original, 2.0)["loss"] for _ in range(3)]
         step = trace_step(function, (moved, 2.0))
@@ -126,10 +126,10 @@ class PlacedFunctionTest(tf.test.TestCase):
         variable = tf.Variable(2.0)
 
         @tf.function
-        def scaled(x):
+        def scale(x):
             return {"y": x * variable, "z": -x}
 
-        concrete = scaled.get_concrete_function(tf.TensorSpec([None], tf.float32))
+        concrete = scale.get_concrete_function(tf.TensorSpec([None], tf.float32))
         traced = trace_step(concrete, np.ones(2, np.float32))
         placement = Placement("", DEVICES, {"mul": DEVICES[1], "Neg": DEVICES[0]})
         placed = PlacedStep(traced, MACHINE, placement).function

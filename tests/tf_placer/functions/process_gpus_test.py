@@ -48,7 +48,7 @@ class ProcessGpusTest(tf.test.TestCase):
         self.assertEqual(config.gpu_options.visible_device_list, "2,0")
         self.assertEqual(config.device_count["GPU"], 2)
 
-    def test_gpus_are_not_looked_for_where_the_program_has_not(self):
+    def test_does_not_list_gpus_before_the_program(self):
         self.set_up(visible=[1])
         with (
             mock.patch.object(context.context(), "_physical_devices", None),

@@ -67,7 +67,7 @@ class TracedStepTest(tf.test.TestCase):
         types = [node.op for node in called.get_concrete_function(X).graph.as_graph_def().node]
         self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
 
-    def test_what_tensorflow_does_to_functions_that_are_called_is_done(self):
+    def test_inlining_converts_arguments_and_control_flow(self):
         @tf.function
         def positive(x):
             if tf.reduce_sum(x) > 0:  # AutoGraph makes this a conditional
@@ -75,23 +75,23 @@ class TracedStepTest(tf.test.TestCase):
             return -x
 
         @tf.function
-        def doubled(x):
+        def double_array(x):
             x.ref()  # arrays have none
             return x * 2
 
         @tf.function(input_signature=[tf.TensorSpec([], tf.float64)])
-        def halved(x):
+        def halve(x):
             return x / 2
 
         def step(x):
-            return positive(x), doubled(np.ones([2])), halved(3)
+            return positive(x), double_array(np.ones([2])), halve(3)
 
         traced = trace_step(tf.function(step, autograph=False), X)
         self.assertNotIn("Call", " ".join(node.op for node in traced.source.graph_def.node))
         found = run_in_session(traced, 1)[0]
         self.assertEqual([each.tolist() for each in found], [X.tolist(), [2, 2], 1.5])
 
-    def test_one_that_cannot_be_is_one_operation(self):
+    def test_a_function_that_cannot_be_inlined_is_one_operation(self):
         @tf.function
         def alone(x):
             if tf.compat.v1.get_default_graph().name != "alone":
@@ -128,7 +128,7 @@ class TracedStepTest(tf.test.TestCase):
         self.assertFalse(is_traceable(tf.Graph()))
         self.assertFalse(is_traceable(lambda x: x))
 
-    def test_what_is_taken_from_an_iterator_is_fed_and_comes_all_the_same(self):
+    def test_feeds_the_next_elements_of_an_iterator_without_consuming_them(self):
         other = iter(tf.data.Dataset.from_tensors({"b": [2.0], "a": [3.0]}).repeat())
 
         def numbers():
@@ -153,7 +153,7 @@ class TracedStepTest(tf.test.TestCase):
         rest = [[next(each).numpy().tolist() for _ in range(20)] for each in (iterator, expected)]
         self.assertEqual(*rest)
 
-    def test_an_iterator_that_cannot_be_looked_at_is_refused(self):
+    def test_refuses_iterators_that_cannot_be_read_in_advance(self):
         def one(iterator):
             return next(iterator) + 1
 
@@ -228,7 +228,7 @@ class TracedStepTest(tf.test.TestCase):
             self.assertAllEqual(run_in_session(traced, 1)[0][0], step(X % 3))
         self.assertEqual(*graphs)
 
-    def test_variables_that_only_operations_know_are_variables(self):
+    def test_finds_variables_missing_in_the_function(self):
         weights, mean, square = (tf.Variable(tf.fill([3], value)) for value in (1.0, 0.5, 0.25))
 
         @tf.function
@@ -276,7 +276,7 @@ class TracedStepTest(tf.test.TestCase):
                     expected = step(*example)
                     self.assertAllClose(values, [each.numpy() for each in expected], rtol=1e-6)
 
-    def test_nothing_is_bound_to_where_variables_are(self):
+    def test_removes_devices_of_variables_from_operations(self):
         first, second = tf.Variable(1.0), tf.Variable(2.0)
 
         @tf.function
@@ -291,7 +291,7 @@ class TracedStepTest(tf.test.TestCase):
         devices = {node.name: node.device for node in graph.node if node.device}
         self.assertEqual(devices, {"add": "/device:CPU:1", "add/y": "/device:CPU:1"})
 
-    def test_what_cannot_be_placed_is_refused_in_a_sentence(self):
+    def test_refuses_unsupported_functions(self):
         table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0
         )
@@ -312,7 +312,7 @@ class TracedStepTest(tf.test.TestCase):
             with self.assertRaisesRegex(GraphError, message):
                 trace_step(function, example)
 
-    def test_where_a_function_would_become_another_one_the_sentence_says_where_to_go(self):
+    def test_refuses_contexts_that_change_tracing(self):
         one = tf.function(lambda x: x + 1.0)
         for context, message in (
             (tf.Graph().as_default(), r"neither inside of `with graph.as_default\(\)`"),
@@ -321,7 +321,7 @@ class TracedStepTest(tf.test.TestCase):
             with context, self.assertRaisesRegex(GraphError, message):
                 trace_step(one, X)
 
-    def test_devices_and_strategies_around_the_call_are_none_of_the_step(self):
+    def test_ignores_devices_and_strategies_around_the_call(self):
         for context in (
             tf.device("/CPU:0"),
             tf.distribute.OneDeviceStrategy("CPU:0").scope(),

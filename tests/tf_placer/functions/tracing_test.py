@@ -41,7 +41,7 @@ class TracingTest(tf.test.TestCase):
         self.assertEqual(methods(), self.before)
         self.assertIn("PartitionedCall", types_of(lambda x: inner(x) + 1.0))
 
-    def test_readings_that_overlap_leave_tensorflow_as_it_was(self):
+    def test_overlapping_traces_restore_tensorflow(self):
         is_inside, is_first_done = threading.Event(), threading.Event()
         traces = {"first": 0, "second": 0}
 
@@ -72,7 +72,7 @@ class TracingTest(tf.test.TestCase):
         self.assertEqual(found, [{"Placeholder", "Sin", "Identity"}] * 2)
         self.check_methods()
 
-    def test_what_others_trace_meanwhile_is_as_it_would_be(self):
+    def test_does_not_affect_concurrent_traces(self):
         offset = tf.ones([2])
 
         def add(x):
@@ -99,7 +99,7 @@ class TracingTest(tf.test.TestCase):
         self.assertIn("captured", [node.name for node in traced.source.graph_def.node])
         self.check_methods()
 
-    def test_a_failure_leaves_tensorflow_as_it_was(self):
+    def test_a_failure_restores_tensorflow(self):
         def fails(x):
             traces.append(x)
             if len(traces) > 1:
@@ -111,21 +111,21 @@ class TracingTest(tf.test.TestCase):
             trace_step(tf.function(fails, autograph=False), X)
         self.check_methods()
 
-    def test_what_others_put_in_place_of_a_method_stays(self):
+    def test_keeps_methods_that_other_code_replaced(self):
         original = Function.__call__
 
-        def counted(self, *args, **kwargs):
+        def count_call(self, *args, **kwargs):
             calls.append(self)
             return original(self, *args, **kwargs)
 
         def step(x):
-            Function.__call__ = counted
+            Function.__call__ = count_call
             return inner(x)
 
         calls = []
         self.addCleanup(setattr, Function, "__call__", original)
         trace_step(tf.function(step, autograph=False), X)
-        self.assertIs(Function.__call__, counted)
+        self.assertIs(Function.__call__, count_call)
         tf.function(lambda x: x)(X)
         self.assertNotEmpty(calls)
 

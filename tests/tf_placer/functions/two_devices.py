@@ -18,7 +18,7 @@ MACHINE = Machine("attached", "attached", tuple(Device(name, "CPU") for name in 
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
-# What TensorFlow would move is an error.
+# An operation that cannot run on its device is an error.
 tf.config.set_soft_device_placement(False)
 
 

@@ -43,7 +43,7 @@ class ReadFeedsTest(parameterized.TestCase):
         ((1 << 40,), "|O", "'x' holds objects of Python"),
         ((5,), "<f4", "EOF"),
     )
-    def test_array_that_cannot_be_what_it_says_is_named(self, shape, dtype, message):
+    def test_names_an_array_with_an_invalid_header(self, shape, dtype, message):
         self.write(header(shape, dtype) + bytes(16))
         with self.assertRaisesRegex(GraphError, f"the feeds '.*feeds.npz' are not .*{message}"):
             read_feeds(self.path)

@@ -27,7 +27,7 @@ def one_group(operations: list[tf.Operation]) -> tf.Operation:
     return tf.group(*operations)
 
 
-def nested_groups(operations: list[tf.Operation]) -> tf.Operation:
+def nest_groups(operations: list[tf.Operation]) -> tf.Operation:
     return tf.group(tf.group(*operations), tf.group(tf.group(*operations), tf.no_op()))
 
 
@@ -37,7 +37,9 @@ def last_of_tensors(operations: list[tf.Operation]) -> tf.Tensor:
 
 
 class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
-    def begun(self, graph: tf.Graph | tf1.MetaGraphDef, fetch: str, **arguments) -> np.ndarray:
+    def run_first_step(
+        self, graph: tf.Graph | tf1.MetaGraphDef, fetch: str, **arguments
+    ) -> np.ndarray:
         """Initializes as a search does, and runs the step."""
         source = read_source(graph, [fetch], **arguments)
         with tf.Graph().as_default() as copy:
@@ -47,9 +49,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             return session.run(fetch)
 
     @parameterized.product(use_resource=(False, True), is_live=(False, True), parts=(1, 2))
-    def test_init_from_checkpoint_decides_what_variables_begin_with(
-        self, use_resource, is_live, parts
-    ):
+    def test_init_from_checkpoint_sets_initial_values(self, use_resource, is_live, parts):
         path = os.path.join(self.get_temp_dir(), f"checkpoint_{use_resource}_{parts}")
 
         def net(scope: str, value: float) -> None:
@@ -68,9 +68,9 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             tf1.train.init_from_checkpoint(path, {"trained/": "mine/"})
             meta_graph = tf1.train.export_meta_graph()
         y = graph.get_tensor_by_name("mine/y:0").name
-        self.assertAllEqual(self.begun(graph if is_live else meta_graph, y), [3.0] * 4)
+        self.assertAllEqual(self.run_first_step(graph if is_live else meta_graph, y), [3.0] * 4)
 
-    @parameterized.parameters(one_group, nested_groups, last_of_tensors)
+    @parameterized.parameters(one_group, nest_groups, last_of_tensors)
     def test_tables_may_be_initialized_together(self, together):
         for is_live in (False, True):
             with new_graph() as graph:
@@ -78,7 +78,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
                 initializers = table_initializers()
                 initializers[:] = [together(initializers)]
                 meta_graph = tf1.train.export_meta_graph()
-            self.assertEqual(self.begun(graph if is_live else meta_graph, y), 5)
+            self.assertEqual(self.run_first_step(graph if is_live else meta_graph, y), 5)
 
     def test_variables_may_begin_with_a_group_a_tensor_or_a_choice(self):
         def choice(v2: bool, v: tf.Variable) -> tf.Tensor:
@@ -104,7 +104,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
                     v = tf1.get_variable("v", initializer=1.0, use_resource=use_resource)
                     y = tf.identity(v, name="y").name
                     v._initializer_op = make(v)
-                    self.assertEqual(self.begun(graph, y), 7.0)
+                    self.assertEqual(self.run_first_step(graph, y), 7.0)
 
     def test_groups_that_are_given_are_taken_apart(self):
         with new_graph() as graph:
@@ -114,7 +114,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             both = tf.group(tf1.global_variables_initializer(), tf1.tables_initializer())
             scaffold = tf1.train.Scaffold(init_op=both, local_init_op=tf.no_op())
         for initializers in (both, [both.name], scaffold):
-            self.assertEqual(self.begun(graph, y, initializers=initializers), 7.0)
+            self.assertEqual(self.run_first_step(graph, y, initializers=initializers), 7.0)
         given = read_source(graph, [y], initializers=both).step.initializers
         imported = [op.name for op in graph.get_operations() if "TableImport" in op.type]
         self.assertEqual(given, ("v/Assign", *imported))
@@ -131,7 +131,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
                 tf1.assign(v, 4.0, name="v/Assign")
                 tf.identity(same, name="y")
         self.assertEqual(read_source(graph, ["y:0"]).step.initializers, ("v/Assign",))
-        self.assertEqual(self.begun(graph, "y:0"), 4.0)
+        self.assertEqual(self.run_first_step(graph, "y:0"), 4.0)
 
 
 if __name__ == "__main__":

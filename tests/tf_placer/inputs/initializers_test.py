@@ -12,7 +12,7 @@ from tf_placer.inputs.initializers import find_initializers
 tf1 = tf.compat.v1
 
 
-def found(graph: tf.Graph, fetches: list[str], collected: tuple[str, ...] = ()) -> list[str]:
+def find(graph: tf.Graph, fetches: list[str], collected: tuple[str, ...] = ()) -> list[str]:
     return find_initializers(OpGraph.from_graph_def(graph.as_graph_def(), fetches), collected)
 
 
@@ -24,13 +24,13 @@ class FindInitializersTest(tf.test.TestCase):
                 tf1.assign(w, [1.0, 2.0], name="later")
                 tf1.train.Saver([w])
                 tf.identity(w, name="y")
-            self.assertEqual(found(graph, ["y"]), ["w/Assign"])
+            self.assertEqual(find(graph, ["y"]), ["w/Assign"])
 
     def test_variables_that_a_step_does_not_need_are_left_out(self):
         with new_graph() as graph:
             tf1.get_variable("unused", [2])
             tf.identity(tf1.get_variable("w", [2]), name="y")
-        self.assertEqual(found(graph, ["y"]), ["w/Assign"])
+        self.assertEqual(find(graph, ["y"]), ["w/Assign"])
 
     def test_an_assignment_of_another_name_is_found_unless_it_is_part_of_the_step(self):
         with new_graph() as graph:
@@ -39,21 +39,21 @@ class FindInitializersTest(tf.test.TestCase):
             with tf.control_dependencies([graph.get_operation_by_name("step")]):
                 tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
             tf.raw_ops.AssignVariableOp(resource=handle, value=1.0, name="fill")
-        self.assertEqual(found(graph, ["y"]), ["fill"])
+        self.assertEqual(find(graph, ["y"]), ["fill"])
 
     def test_a_variable_that_nothing_initializes_is_named(self):
         with new_graph() as graph:
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="v", name="v")
             tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
         with self.assertRaisesRegex(GraphError, "nothing initializes the variable 'v': pass init"):
-            found(graph, ["y"])
+            find(graph, ["y"])
 
     def test_collected_operations_come_first_and_once(self):
         with new_graph() as graph:
             w = tf1.get_variable("w", [2])
             tf.add(w, tf1.get_variable("v", [2]), name="y")
         self.assertEqual(
-            found(graph, ["y"], ("v/Assign", "v/Assign", "not/there")), ["v/Assign", "w/Assign"]
+            find(graph, ["y"], ("v/Assign", "v/Assign", "not/there")), ["v/Assign", "w/Assign"]
         )
 
     def test_a_static_table_is_initialized(self):
@@ -61,7 +61,7 @@ class FindInitializersTest(tf.test.TestCase):
             initializer = tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64))
             table = tf.lookup.StaticHashTable(initializer, -1)
             tf.identity(table.lookup(tf.constant(["a"])), name="y")
-        (name,) = found(graph, ["y"])
+        (name,) = find(graph, ["y"])
         self.assertIn("LookupTableImport", graph.get_operation_by_name(name).type)
         with tf1.Session(graph=graph) as session:
             session.run(name)
@@ -74,7 +74,7 @@ class FindInitializersTest(tf.test.TestCase):
             tf1.train.Saver([table])
             tf.identity(table.lookup(tf.constant(["a"])), name="y")
         self.assertNotEmpty([op for op in graph.get_operations() if "Import" in op.type])
-        self.assertEqual(found(graph, ["y"]), [])
+        self.assertEqual(find(graph, ["y"]), [])
 
     def test_an_iterator_is_initialized_with_its_first_data_set(self):
         with new_graph() as graph:
@@ -82,28 +82,28 @@ class FindInitializersTest(tf.test.TestCase):
             iterator = tf1.data.Iterator.from_structure(tf.int64, tf.TensorShape([]))
             names = [iterator.make_initializer(d).name for d in data]
             tf.identity(iterator.get_next(), name="y")
-        self.assertEqual(found(graph, ["y"]), names[:1])
-        self.assertEqual(found(graph, ["y"], tuple(names[1:])), names[1:])
+        self.assertEqual(find(graph, ["y"]), names[:1])
+        self.assertEqual(find(graph, ["y"], tuple(names[1:])), names[1:])
 
-    def test_what_a_step_assigns_in_a_v1_conditional_or_loop_is_no_initializer(self):
+    def test_assignments_in_v1_conditionals_and_loops_are_no_initializers(self):
         for use_resource in (False, True):
             for name, build in (("cond", _assigns_in_cond), ("loop", _assigns_in_loop)):
                 with new_graph() as graph, control_flow(v2=False):
                     v = tf1.get_variable("v", [2], use_resource=use_resource)
                     build(v)
-                self.assertEqual(found(graph, ["y"]), ["v/Assign"], name)
-                self.assertEqual(found(graph, ["y"], ("v/Assign",)), ["v/Assign"], name)
+                self.assertEqual(find(graph, ["y"]), ["v/Assign"], name)
+                self.assertEqual(find(graph, ["y"], ("v/Assign",)), ["v/Assign"], name)
 
-    def test_what_an_initializer_reads_is_initialized_too(self):
+    def test_initializes_variables_that_initializers_read(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", [2], use_resource=False)
             second = tf1.get_variable(
                 "second", initializer=first.initialized_value() * 2.0, use_resource=False
             )
             tf.identity(second, name="y")
-        self.assertEqual(found(graph, ["y"]), ["second/Assign", "first/Assign"])
+        self.assertEqual(find(graph, ["y"]), ["second/Assign", "first/Assign"])
 
-    def test_what_initializers_need_is_initialized_too(self):
+    def test_initializes_state_that_initializers_need(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", initializer=1.0, use_resource=True)
             tf1.get_variable("second", initializer=2.0 * first, use_resource=True)
@@ -117,7 +117,7 @@ class FindInitializersTest(tf.test.TestCase):
                 other = tf1.data.make_initializable_iterator(scaled)
             value = tf.cast(iterator.get_next()[0], tf.float32) + other.get_next()
             tf.add(value, graph.get_tensor_by_name("second/Read/ReadVariableOp:0"), name="y")
-        names = found(graph, ["y"])
+        names = find(graph, ["y"])
         (imported,) = [op.name for op in graph.get_operations() if "TableImport" in op.type]
         self.assertCountEqual(
             names,

@@ -43,14 +43,14 @@ class SavedModelFilesTest(tf.test.TestCase):
         self.directory = self.create_tempdir().full_path
         self.new = os.path.join(self.directory, "new")
 
-    def changed(self):
+    def change_device(self):
         saved_model = read_saved_model(self.original)
         saved_model.meta_graphs[0].graph_def.node[0].device = "/device:CPU:0"
         return saved_model
 
-    def test_everything_but_the_graphs_is_as_it_was(self):
+    def test_copies_everything_but_the_graphs(self):
         before = files(self.original)
-        saved_model = self.changed()
+        saved_model = self.change_device()
         write_saved_model(self.new, saved_model, self.original)
         os.mkdir(f"{self.new}_links")
         link_saved_model(f"{self.new}_links", saved_model, self.original)
@@ -68,7 +68,7 @@ class SavedModelFilesTest(tf.test.TestCase):
         self.assertNotEqual(checksum, old, "it says which graphs these are")
         self.assertEqual(sorted(os.listdir(self.directory)), ["new", "new_links"])
 
-    def test_one_as_text_stays_text(self):
+    def test_keeps_the_text_format(self):
         text = os.path.join(self.directory, "text")
         shutil.copytree(self.original, text)
         os.unlink(os.path.join(text, "saved_model.pb"))
@@ -79,7 +79,7 @@ class SavedModelFilesTest(tf.test.TestCase):
         self.assertEqual(read_saved_model(self.new), read_saved_model(self.original))
         self.assertIn("saved_model.pbtxt", os.listdir(self.new))
 
-    def test_a_directory_that_will_not_do_is_named_and_nothing_is_written(self):
+    def test_names_an_unusable_directory_before_writing(self):
         os.makedirs(os.path.join(self.directory, "full", "something"))
         pathlib.Path(self.directory, "file").touch()
         os.symlink(self.original, os.path.join(self.directory, "link"))
@@ -97,22 +97,22 @@ class SavedModelFilesTest(tf.test.TestCase):
             with self.assertRaisesRegex(GraphError, message):
                 check_new_directory(path, self.original)
             with self.assertRaisesRegex(GraphError, message):
-                write_saved_model(path, self.changed(), self.original)
+                write_saved_model(path, self.change_device(), self.original)
         self.assertEqual((files(self.directory), files(self.original)), before)
         os.mkdir(self.new)
-        write_saved_model(self.new, self.changed(), self.original)
+        write_saved_model(self.new, self.change_device(), self.original)
         self.assertTrue(is_saved_model(self.new), "an empty directory is as good as none")
 
-    def test_what_cannot_be_written_whole_is_not_left_behind(self):
+    def test_removes_incomplete_output(self):
         full = OSError(28, "No space left on device")
         with (
             mock.patch.object(os, "rename", side_effect=full),
             self.assertRaisesRegex(GraphError, "cannot write the SavedModel .*new': .*No space"),
         ):
-            write_saved_model(self.new, self.changed(), self.original)
+            write_saved_model(self.new, self.change_device(), self.original)
         self.assertEmpty(os.listdir(self.directory))
 
-    def test_what_is_no_saved_model_is_named(self):
+    def test_names_a_directory_without_saved_model(self):
         self.assertFalse(is_saved_model(self.directory))
         for name, content, message in (
             (None, b"", "is no SavedModel: it has no saved_model.pb"),

@@ -100,10 +100,10 @@ class SavedSignatureTest(tf.test.TestCase):
 
     def test_arguments_go_by_their_names(self):
         signature = read_signature(self.functions)
-        self.assertEqual(signature.by_argument(7), {"x": 7})
-        self.assertEqual(signature.by_argument({"x": 7}), {"x": 7})
+        self.assertEqual(signature.bind_example(7), {"x": 7})
+        self.assertEqual(signature.bind_example({"x": 7}), {"x": 7})
         with self.assertRaisesRegex(GraphError, "no argument 'y': its arguments are x"):
-            signature.feeds({"x": REQUEST, "y": 1})
+            signature.build_feeds({"x": REQUEST, "y": 1})
         with self.assertRaisesRegex(
             GraphError, r"'x' of the signature 'serving_default' has the shape \(None, 3\), so no"
         ):
@@ -139,8 +139,8 @@ class SavedSignatureTest(tf.test.TestCase):
         definition.defaults["x"].CopyFrom(tf.make_tensor_proto(REQUEST))
         pathlib.Path(path, "saved_model.pb").write_bytes(saved_model.SerializeToString())
         signature = read_signature(path, "sum")
-        self.assertAllEqual(signature.feeds(None)["x:0"], REQUEST)
-        self.assertAllEqual(signature.feeds({"x": 2 * REQUEST})["x:0"], 2 * REQUEST)
+        self.assertAllEqual(signature.build_feeds(None)["x:0"], REQUEST)
+        self.assertAllEqual(signature.build_feeds({"x": 2 * REQUEST})["x:0"], 2 * REQUEST)
 
     def test_values_are_made_up_where_shapes_are_known(self):
         model = tf.Module()
@@ -150,9 +150,9 @@ class SavedSignatureTest(tf.test.TestCase):
         tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
         self.assertLen(read_source(path).step.feeds, 2)
         with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
-            read_signature(path).by_argument(np.ones(2))
+            read_signature(path).bind_example(np.ones(2))
 
-    def test_variables_that_are_not_there_are_said(self):
+    def test_reports_missing_variables(self):
         path = os.path.join(self.create_tempdir().full_path, "without")
         shutil.copytree(self.functions, path)
         shutil.rmtree(os.path.join(path, "variables"))
@@ -163,13 +163,13 @@ class SavedSignatureTest(tf.test.TestCase):
         given = read_graph(self.functions)
         names = [node.name for node in given.graph_def.node]
         path = self.create_tempdir().full_path
-        placed = given.signature.placed(dict.fromkeys(names, "/device:CPU:1"))
+        placed = given.signature.build_placed_model(dict.fromkeys(names, "/device:CPU:1"))
         pathlib.Path(path, "saved_model.pb").write_bytes(placed.SerializeToString())
         again = read_graph(path)
         self.assertIn("/device:CPU:1", {node.device for node in again.graph_def.node})
         cleared = without_devices(again)
         self.assertEqual({node.device for node in cleared.graph_def.node}, {""})
-        whole = str(cleared.signature.placed({}))
+        whole = str(cleared.signature.build_placed_model({}))
         self.assertNotIn("CPU:1", whole)
 
 
@@ -210,20 +210,20 @@ class DamagedTest(tf.test.TestCase, parameterized.TestCase):
         self.assert_refused("lacks its file '.*assets/vocabulary.txt'")
 
     @parameterized.parameters("variables.index", "variables.data-00000-of-00001")
-    def test_variables_that_are_cut_short_are_said(self, name):
+    def test_reports_truncated_variables(self, name):
         path = self.directory / "variables" / name
         path.write_bytes(path.read_bytes()[:7])
         self.assert_refused("cannot read the variables of .*: (not an|file is too|Read less)")
 
     @parameterized.parameters([[9999]], [[-1]], [[1] * 50])
-    def test_objects_that_are_not_there_are_said(self, bound):
+    def test_reports_missing_objects(self, bound):
         saved_model = read_saved_model(self.directory)
         for function in saved_model.meta_graphs[0].object_graph_def.concrete_functions.values():
             function.bound_inputs[:] = bound
         (self.directory / "saved_model.pb").write_bytes(saved_model.SerializeToString())
         self.assert_refused("is damaged: its objects do not have what '__inference_signature_wrap")
 
-    def test_tensors_and_functions_that_are_not_there_are_named(self):
+    def test_names_missing_tensors_and_functions(self):
         def lose_result(meta_graph):
             meta_graph.signature_def["serving_default"].outputs["sum"].name = ""
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tests.graph_parts import new_graph
-from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 
 tf1 = tf.compat.v1
 
@@ -21,7 +21,7 @@ class Squared:
 
 
 class SessionArgumentsTest(tf.test.TestCase):
-    def test_what_is_nested_too_deeply_or_large_is_told_in_one_sentence(self):
+    def test_errors_for_deep_or_large_values_are_short(self):
         itself: list = []
         itself.append(itself)
         deep: list = []
@@ -29,11 +29,11 @@ class SessionArgumentsTest(tf.test.TestCase):
             deep = [deep]
         for items in (itself, deep):
             with self.assertRaisesRegex(GraphError, "nested too deeply, or holds itself"):
-                names_of(items)
+                list_names(items)
         with self.assertRaisesRegex(GraphError, "^a value of type set is neither"):
-            names_of([set(range(1000))])
+            list_names([set(range(1000))])
 
-    def test_nothing_is_lost_in_any_nesting(self):
+    def test_flattens_any_nesting(self):
         Pair = collections.namedtuple("Pair", ["first", "second"])
         with new_graph():
             a, b = (tf.constant(1.0, name=name) for name in "ab")
@@ -48,12 +48,12 @@ class SessionArgumentsTest(tf.test.TestCase):
                 (tf.IndexedSlices(a, b), ["a:0", "b:0"]),
                 (tf.IndexedSlices(a, b, a), ["a:0", "b:0", "a:0"]),
             ):
-                self.assertEqual(names_of(items), names)
+                self.assertEqual(list_names(items), names)
         for items in (None, [None], {"x": 1.5}, [["a"], 2]):
             with self.assertRaisesRegex(GraphError, "is neither an operation, a tensor nor"):
-                names_of(items)
+                list_names(items)
 
-    def test_what_users_have_registered_is_taken_apart(self):
+    def test_splits_registered_types(self):
         from tensorflow.python.client import session
 
         session.register_session_run_conversion_functions(
@@ -64,29 +64,29 @@ class SessionArgumentsTest(tf.test.TestCase):
         self.addCleanup(session._REGISTERED_EXPANSIONS.pop, 0)
         with new_graph():
             squared = Squared(tf1.placeholder(tf.float32, [], name="x"))
-        self.assertEqual(names_of([squared]), ["x:0"])
-        self.assertEqual(feeds_by_name({squared: 4.0}), {"x:0": 2.0})
+        self.assertEqual(list_names([squared]), ["x:0"])
+        self.assertEqual(flatten_feeds({squared: 4.0}), {"x:0": 2.0})
 
     def test_a_variable_stands_for_its_value(self):
         with new_graph():
             for use_resource, name in ((True, "r/Read/ReadVariableOp:0"), (False, "v:0")):
                 variable = tf1.get_variable(name[0], [2], use_resource=use_resource)
-                self.assertEqual(names_of(variable), [name])
-                self.assertEqual(feeds_by_name({variable: 1}), {name: 1})
+                self.assertEqual(list_names(variable), [name])
+                self.assertEqual(flatten_feeds({variable: 1}), {name: 1})
 
     def test_feeds_may_be_names_without_a_port(self):
         self.assertEqual(
-            feeds_by_name({"x": 1, "y:1": 2, ("a", "b"): (3, 4)}),
+            flatten_feeds({"x": 1, "y:1": 2, ("a", "b"): (3, 4)}),
             {"x:0": 1, "y:1": 2, "a:0": 3, "b:0": 4},
         )
-        self.assertEqual(feeds_by_name(None), {})
+        self.assertEqual(flatten_feeds(None), {})
 
     def test_a_tensor_that_is_fed_twice_and_bytes_for_a_name_are_refused(self):
         for feeds in ({"x": 1, "x:0": 1}, {"x": 1, ("y", "x"): (2, 3)}):
             with self.assertRaisesRegex(GraphError, "'x:0' is fed twice"):
-                feeds_by_name(feeds)
+                flatten_feeds(feeds)
         with self.assertRaisesRegex(GraphError, "^b'x' is neither"):
-            names_of(b"x")
+            list_names(b"x")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class PlacementHookTest(tf.test.TestCase):
         self.path = self.create_tempfile("placement.json").full_path
         write_placement(spread(), self.path)
 
-    def test_a_session_without_a_master_is_told_where_the_placement_runs(self):
+    def test_refuses_sessions_without_a_master(self):
         devices = tuple(device.replace("localhost", "worker") for device in _CPUS)
         names = spread().assignment
         elsewhere = Placement("", devices, dict.fromkeys(names, devices[0]), provenance={})
@@ -168,7 +168,7 @@ class ApplyPlacementTest(tf.test.TestCase):
         placed = {op.name: op.device for op in graph.get_operations() if op.device}
         self.assertEqual(placed, placement.assignment)
 
-    def test_what_does_not_match_is_a_warning(self):
+    def test_warns_about_mismatches(self):
         placement = spread()
         graph, _ = build()
         changed = Placement("f", _CPUS, {**placement.assignment, "gone": _CPUS[0]})
@@ -189,7 +189,7 @@ class ApplyPlacementTest(tf.test.TestCase):
 
 
 class ArgumentTest(tf.test.TestCase):
-    def test_what_is_neither_a_placement_nor_a_path_is_refused_before_anything_runs(self):
+    def test_refuses_other_types_as_placements(self):
         for placement in (None, 7, {"a": "/cpu:0"}, [b"x"]):
             with self.assertRaisesRegex(GraphError, "a hook takes a placement or the path of its"):
                 PlacementHook(placement)

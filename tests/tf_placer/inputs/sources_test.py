@@ -19,7 +19,7 @@ from tf_placer.inputs.sources import read_graph, read_source, without_devices
 tf1 = tf.compat.v1
 
 
-def trained() -> tuple[tf.Graph, tf.Operation]:
+def build_training() -> tuple[tf.Graph, tf.Operation]:
     """A graph with its training operation in the collection, and state of three kinds."""
     with new_graph() as graph:
         x = tf1.placeholder(tf.float32, [4, 3], name="x")
@@ -45,7 +45,7 @@ def meta_graph(graph: tf.Graph) -> tf1.MetaGraphDef:
 
 class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_a_step_of_any_graph_runs_with_what_was_found(self, factory):
+    def test_runs_steps_of_all_kinds_of_graphs(self, factory):
         given = graphs.FACTORIES[factory]()
         for form in (given.graph, given.graph.as_graph_def()):
             # An empty sentence, which would be made up, has no words.
@@ -61,7 +61,7 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             self.assertTrue(np.isfinite(fetched[-1]))
 
     def test_all_forms_of_a_graph_give_the_same_step(self):
-        graph, train = trained()
+        graph, train = build_training()
         meta = meta_graph(graph)
         directory = pathlib.Path(self.get_temp_dir())
         write_graph(directory / "g.meta", meta.graph_def, meta)
@@ -82,7 +82,7 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             self.assertSameElements(source.step.initializers, expected.step.initializers)
 
     def test_fetches_feeds_and_initializers_may_be_objects_or_names(self):
-        graph, train = trained()
+        graph, train = build_training()
         x, w = graph.get_tensor_by_name("x:0"), graph.get_operation_by_name("w/Assign")
         value = np.ones([4, 3], np.float32)
         for fetches, feeds, initializers in (
@@ -117,25 +117,25 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
                 session.run(list(source.step.initializers))
                 self.assertAllEqual(session.run(source.step.fetches[0]), [1.0, 1.0])
 
-    def test_any_tensor_can_be_fed_and_cuts_off_what_makes_it(self):
-        graph, _ = trained()
+    def test_feeding_a_tensor_excludes_its_producers(self):
+        graph, _ = build_training()
         self.assertIn("x:0", read_source(graph, "loss").step.feeds)
         source = read_source(graph, "loss", {"MatMul:0": np.ones([4, 2])})
         self.assertNotIn("x:0", source.step.feeds)
 
     def test_empty_initializers_mean_none(self):
-        self.assertEqual(read_source(trained()[0], initializers=[]).step.initializers, ())
+        self.assertEqual(read_source(build_training()[0], initializers=[]).step.initializers, ())
 
     def test_a_colocation_with_an_operation_that_is_gone_is_dropped(self):
-        graph_def = trained()[0].as_graph_def()
+        graph_def = build_training()[0].as_graph_def()
         node = next(node for node in graph_def.node if node.name == "x")
         node.attr["_class"].list.s.append(b"loc:@gone")
         source = read_source(graph_def, "train")
         self.assertNotIn("_class", source.graph_def.node[source.op_graph.index["x"]].attr)
         self.assertIn("_class", node.attr)
 
-    def test_what_cannot_be_used_is_named(self):
-        graph, _ = trained()
+    def test_names_invalid_arguments(self):
+        graph, _ = build_training()
         graph_def = graph.as_graph_def()
         for arguments, message in (
             ((graph_def,), "nothing to fetch: pass fetches"),
@@ -161,7 +161,7 @@ class FilesTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
-        self.meta = meta_graph(trained()[0])
+        self.meta = meta_graph(build_training()[0])
 
     def assert_unreadable(self, name: str, content: bytes, message: str):
         path = self.directory / name

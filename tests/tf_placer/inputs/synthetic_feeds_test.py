@@ -55,7 +55,7 @@ class MadeUpFeedsTest(tf.test.TestCase):
             with self.assertRaisesRegex(GraphError, "'p0:0' has the shape .* pass one in feeds"):
                 complete_feeds(graph, {})
 
-    def test_a_seed_makes_the_same_values_again_whatever_else_is_fed(self):
+    def test_values_depend_on_the_seed_and_not_on_other_feeds(self):
         one, two = placeholders((tf.float32, [4])), placeholders(*[(tf.float32, [4])] * 2)
         feeds = complete_feeds(two, {}, seed=1)
         self.assertAllEqual(feeds["p0:0"], complete_feeds(one, {}, seed=1)["p0:0"])
@@ -89,7 +89,7 @@ class MadeUpFeedsTest(tf.test.TestCase):
 
 
 class GivenFeedsTest(tf.test.TestCase):
-    def test_they_are_converted_and_the_others_are_made_up(self):
+    def test_converts_given_feeds_and_makes_up_the_others(self):
         graph = placeholders((tf.float32, [None]), (tf.int32, [1]))
         feeds = complete_feeds(graph, {"p0:0": [1, 2]})
         self.assertAllEqual(feeds["p0:0"], np.float32([1, 2]))
@@ -131,7 +131,7 @@ class GivenFeedsTest(tf.test.TestCase):
                 ):
                     complete_feeds(placeholders((dtype, None)), {"p0:0": value})
 
-    def test_numpy_does_not_warn_of_what_is_refused(self):
+    def test_refused_values_cause_no_numpy_warnings(self):
         with warnings.catch_warnings(), self.assertRaisesRegex(GraphError, r"it has 1j, which"):
             warnings.simplefilter("error")
             complete_feeds(placeholders((tf.float32, None)), {"p0:0": 1j})

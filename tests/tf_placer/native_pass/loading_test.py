@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement, write_placement
 from tests.tf_placer.native_pass.built import in_cache_of_tests, skip_unless_built
-from tf_placer.native_pass.loading import place, place_as_environment_says
+from tf_placer.native_pass.loading import place, place_by_environment
 
 tf1 = tf.compat.v1
 _CPU = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
@@ -75,7 +75,7 @@ class PlacingTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.enter_context(in_cache_of_tests())
-        # What C++ writes goes past sys.stderr.
+        # C++ writes to the file descriptor, not to sys.stderr.
         self.written = tempfile.TemporaryFile()  # noqa: SIM115
         self.addCleanup(self.written.close)
         before = os.dup(2)
@@ -89,7 +89,7 @@ class PlacingTest(tf.test.TestCase):
         lines = self.written.read().decode().splitlines()
         return [line for line in lines if line.startswith("tf_placer: ")]
 
-    def assertPlaced(self, devices: Mapping[str, str], wanted: Mapping[str, str] = _PRODUCTS):
+    def assertDevices(self, devices: Mapping[str, str], wanted: Mapping[str, str] = _PRODUCTS):
         self.assertEqual({name: devices.get(name) for name in wanted}, dict(wanted))
 
     def test_a_session_is_placed_by_names(self):
@@ -98,7 +98,7 @@ class PlacingTest(tf.test.TestCase):
             value = fed()
             result = products(value)
             with session() as opened:
-                self.assertPlaced(devices_in_session(opened, result, {value: _EYE}))
+                self.assertDevices(devices_in_session(opened, result, {value: _EYE}))
                 self.assertAllEqual(opened.run(result, {value: 2 * _EYE}), 32 * _EYE)
         (line,) = self.lines()
         self.assertEqual(line, "tf_placer: the graph of a session: placed 3 of 4 operations")
@@ -110,7 +110,7 @@ class PlacingTest(tf.test.TestCase):
             graph.get_operation_by_name("first")._set_device("/device:CPU:0")
             with session() as opened:
                 devices = devices_in_session(opened, result, {"fed:0": _EYE})
-        self.assertPlaced(devices, {**_PRODUCTS, "first": _CPU[0]})
+        self.assertDevices(devices, {**_PRODUCTS, "first": _CPU[0]})
         (line,) = self.lines()
         self.assertEndsWith(line, ": placed 2 of 3 operations")
 
@@ -120,7 +120,7 @@ class PlacingTest(tf.test.TestCase):
             result = products(fed())
             with session() as opened:
                 devices = devices_in_session(opened, result, {"fed:0": _EYE})
-        self.assertPlaced(devices, dict.fromkeys(_PRODUCTS, _CPU[0]))
+        self.assertDevices(devices, dict.fromkeys(_PRODUCTS, _CPU[0]))
         self.assertEmpty(self.lines())
 
     def test_a_session_that_grows_stays_placed(self):
@@ -129,13 +129,13 @@ class PlacingTest(tf.test.TestCase):
             variable = tf1.get_variable("variable", initializer=_EYE, use_resource=True)
             result = products(variable)
             opened.run(variable.initializer)
-            self.assertPlaced(devices_in_session(opened, result))
+            self.assertDevices(devices_in_session(opened, result))
             devices = devices_in_session(opened, tf.add(result, 1.0, name="more"))
-            self.assertPlaced(devices)
+            self.assertDevices(devices)
             self.assertEqual(devices["more"], _CPU[0])
         self.assertLen(self.lines(), 1)
 
-    def test_tensorflow_refuses_what_cannot_be(self):
+    def test_tensorflow_refuses_impossible_placements(self):
         nowhere = "/job:localhost/replica:0/task:0/device:CPU:7"
         for assignment, error in (
             ({**_PRODUCTS, "first": nowhere}, "Cannot assign a device for operation first.*CPU:7"),
@@ -162,7 +162,7 @@ class PlacingTest(tf.test.TestCase):
     def test_a_function_is_placed_by_names(self):
         place(_PRODUCTS)
         function = tf.function(products)
-        self.assertPlaced(devices_in_function(function, tf.constant(_EYE)))
+        self.assertDevices(devices_in_function(function, tf.constant(_EYE)))
         (line,) = self.lines()
         self.assertRegex(
             line, "^tf_placer: function '__inference_products_.*': placed 3 of 3 operations$"
@@ -172,7 +172,7 @@ class PlacingTest(tf.test.TestCase):
         place(_PRODUCTS)
         function = tf.function(products)
         outer = tf.function(lambda value: function(value) + 1.0)
-        self.assertPlaced(devices_in_function(outer, tf.constant(_EYE)))
+        self.assertDevices(devices_in_function(outer, tf.constant(_EYE)))
         self.assertLen(self.lines(), 1)
 
         @tf.function
@@ -181,7 +181,7 @@ class PlacingTest(tf.test.TestCase):
                 value = function(value)
             return value
 
-        self.assertPlaced(devices_in_function(loop, tf.constant(_EYE), tf.constant(2)))
+        self.assertDevices(devices_in_function(loop, tf.constant(_EYE), tf.constant(2)))
         self.assertAllEqual(loop(tf.constant(_EYE * 2), tf.constant(1)), 32 * _EYE)
 
     def test_functions_called_by_sessions_are_placed_by_names(self):
@@ -216,7 +216,7 @@ class PlacingTest(tf.test.TestCase):
         for device in _CPU:
             place(dict.fromkeys(names, device))
             again = tf.function(step.python_function)
-            self.assertPlaced(
+            self.assertDevices(
                 devices_in_function(again, tf.constant(_EYE)), dict.fromkeys(names, device)
             )
 
@@ -224,8 +224,8 @@ class PlacingTest(tf.test.TestCase):
         path = self.create_tempfile("placement.json").full_path
         write_placement(Placement("", _CPU, _PRODUCTS), path)
         with mock.patch.dict(os.environ, {"TF_PLACER_PLACEMENT": path}):
-            place_as_environment_says()
-        self.assertPlaced(devices_in_function(tf.function(products), tf.constant(_EYE)))
+            place_by_environment()
+        self.assertDevices(devices_in_function(tf.function(products), tf.constant(_EYE)))
 
     def test_a_placement_that_cannot_be_read_is_named(self):
         for text in ("", '{"format": 1}'):
@@ -234,7 +234,7 @@ class PlacingTest(tf.test.TestCase):
                 mock.patch.dict(os.environ, {"TF_PLACER_PLACEMENT": path}),
                 self.assertRaisesRegex(GraphError, f"^cannot read the placement '{path}': "),
             ):
-                place_as_environment_says()
+                place_by_environment()
 
     def test_without_the_variable_the_import_does_nothing(self):
         code = (

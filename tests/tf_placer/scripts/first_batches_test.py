@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tf_placer.scripts.first_batches import (
+    capture_first_batch,
     check_train_function,
-    hand_over_first_batch,
-    look_at_first_batch,
+    intercept_first_batch,
 )
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -77,7 +77,7 @@ class Batches(keras.utils.Sequence):
         self.taken.append("end")
 
 
-def generated(taken: list[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def generate(taken: list[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for i in range(9):  # Keras asks early, and for all.
         taken.append(i)
         noise = np.float32(np.random.normal() + random.random())
@@ -100,7 +100,7 @@ DATA: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
         "x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(8),
         "steps_per_epoch": 2,
     },
-    "a generator": lambda taken: {"x": generated(taken), "steps_per_epoch": 3},
+    "a generator": lambda taken: {"x": generate(taken), "steps_per_epoch": 3},
     "a sequence": lambda taken: {"x": Batches(taken), "shuffle": False},
 }
 
@@ -125,28 +125,28 @@ class FirstBatchTest(tf.test.TestCase):
         if take is None:
             history = fit()
         else:
-            with hand_over_first_batch(model, take):
+            with intercept_first_batch(model, take):
                 history = fit()
         self.assertNotIn("make_train_function", vars(model))
         states = random.random(), np.random.normal()
         weights = [each.tolist() for each in model.get_weights()]
         return [history, notes.told, taken, model.traced, states, weights]
 
-    def test_a_training_that_hands_over_its_first_batch_goes_on_as_if_it_had_not(self):
+    def test_intercepting_the_first_batch_does_not_change_training(self):
         for kind in DATA:
             with self.subTest(kind):
                 batches: list[Any] = []
                 self.assertEqual(self.fit(kind, batches.append), self.fit(kind))
                 self.assertLen(batches, 1)
 
-    def test_several_steps_of_one_execution_are_handed_back(self):
+    def test_intercepting_keeps_all_steps_of_an_execution(self):
         batches: list[Any] = []
         kind = "a data set that ends in the midst of an epoch"
         seen = self.fit(kind, batches.append, steps_per_execution=2)
         self.assertEqual(seen, self.fit(kind, steps_per_execution=2))
         self.assertLen(batches, 1)
 
-    def test_a_training_on_one_batch_hands_it_over(self):
+    def test_intercepts_train_on_batch(self):
         results, batches = [], []
         for take in (batches.append, None):
             model = self.make()
@@ -154,12 +154,12 @@ class FirstBatchTest(tf.test.TestCase):
                 if take is None:
                     results.append(model.train_on_batch(X, Y))
                 else:
-                    with hand_over_first_batch(model, take):
+                    with intercept_first_batch(model, take):
                         results.append(model.train_on_batch(X, Y))
         self.assertEqual(results[:2], results[2:])
         self.assertAllEqual(batches[1][0], X)
 
-    def test_the_step_may_be_exchanged_as_the_first_batch_comes(self):
+    def test_the_callback_can_replace_the_step(self):
         model, notes = self.make(), Notes()
 
         def exchange(batch: Any) -> None:
@@ -167,7 +167,7 @@ class FirstBatchTest(tf.test.TestCase):
             model.train_step = lambda data: {"loss": tf.reduce_max(data[0])}
             model.make_train_function(force=True)
 
-        with hand_over_first_batch(model, exchange):
+        with intercept_first_batch(model, exchange):
             model.fit(X, Y, batch_size=20, epochs=2, verbose=0, callbacks=[notes])
         self.assertEqual([each[1] for each in notes.told if each[0] == 0], [float(X.max())] * 2)
 
@@ -175,29 +175,29 @@ class FirstBatchTest(tf.test.TestCase):
         model = self.make()
         with (
             self.assertRaisesRegex(ValueError, "cardinality"),
-            hand_over_first_batch(model, self.fail),
+            intercept_first_batch(model, self.fail),
         ):
             model.fit(X, Y[:3])
         self.assertNotIn("make_train_function", vars(model))
 
-    def test_to_look_calls_no_callback_and_trains_nothing(self):
+    def test_capturing_calls_no_callback_and_trains_nothing(self):
         for kind in ("arrays that are shuffled", "a generator"):
             model, notes = self.make(), Notes()
             model.build((None, 3))
             weights = model.get_weights()
             data = {**DATA[kind]([]), "callbacks": [notes], "epochs": 3}
-            x, y = look_at_first_batch(model, keras.Model.fit, (), data, lambda batch: batch)
+            x, y = capture_first_batch(model, keras.Model.fit, (), data, lambda batch: batch)
             self.assertEqual((x.shape[1:], y.shape[1:]), ((3,), (1,)))
             self.assertEqual((notes.told, model.traced), ([], []))
             self.assertAllEqual(model.get_weights(), weights)
 
-    def test_a_file_of_a_cache_is_free_again(self):
+    def test_capturing_releases_cache_files(self):
         path = os.path.join(self.create_tempdir().full_path, "cache")
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).cache(path)
-        look_at_first_batch(self.make(), keras.Model.fit, (data,), {}, lambda batch: None)
+        capture_first_batch(self.make(), keras.Model.fit, (data,), {}, lambda batch: None)
         self.make().fit(data, verbose=0)
 
-    def test_what_goes_wrong_is_named(self):
+    def test_reports_errors(self):
         def wrong() -> Iterator[Any]:
             raise KeyError("no such file")
             yield X, Y
@@ -207,7 +207,7 @@ class FirstBatchTest(tf.test.TestCase):
             (tf.data.Dataset.from_tensor_slices((X[:0], Y[:0])), "the data is empty"),
         ):
             with self.assertRaisesRegex(GraphError, message):
-                look_at_first_batch(self.make(), keras.Model.fit, (data,), {}, self.fail)
+                capture_first_batch(self.make(), keras.Model.fit, (data,), {}, self.fail)
 
         class Own(Watched):
             def make_train_function(self, force: bool = False) -> Any:

@@ -17,9 +17,9 @@ from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_place
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts import step_seeker
 from tf_placer.scripts.fresh_start import Stage
-from tf_placer.scripts.kept_step import kept_source, read_kept_step, step_fingerprint
+from tf_placer.scripts.kept_step import read_cached_step, read_cached_workload, step_fingerprint
 from tf_placer.scripts.step_placer import StepPlacer
-from tf_placer.scripts.step_seeker import StepSeeker
+from tf_placer.scripts.step_seeker import TrainingStepDetector
 
 tf1 = tf.compat.v1
 
@@ -32,7 +32,7 @@ class BeginPlainlyError(Exception):
     """The script would begin again with nobody watching it."""
 
 
-def begin_again(stage: Stage) -> None:
+def restart(stage: Stage) -> None:
     raise BeginPlainlyError if stage is Stage.ORIGINAL else BeginAgainError
 
 
@@ -45,7 +45,7 @@ def no_look(look: Any) -> None:
     raise AssertionError("the data is the script's")
 
 
-def compiled(model_class: type[tf.keras.Model]) -> tf.keras.Model:
+def make_model(model_class: type[tf.keras.Model]) -> tf.keras.Model:
     """Makes a model with a training step of its own, the same each time."""
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
@@ -60,24 +60,24 @@ class KeptStepsTest(tf.test.TestCase):
         self.path = pathlib.Path(self.create_tempdir().full_path)
         self.directory = RunDirectory(self.path)
         self.said: list[str] = []
-        self.seeker = StepSeeker(
+        self.seeker = TrainingStepDetector(
             self.directory,
             MACHINE,
             60.0,
             say=self.said.append,
-            begin_again=begin_again,
+            restart=restart,
         )
 
     def place(self) -> Placement:
         """Keeps a placement of the step that was found, without a search."""
-        source, request = kept_source(self.directory)
+        source, request = read_cached_workload(self.directory)
         self.assertEqual(request.max_secs, 60.0)
         placement = next(random_placements(source, 1))
         write_placement(placement, self.directory.placement)
         return placement
 
     def placer(self, path: pathlib.Path | None = None) -> StepPlacer:
-        step = read_kept_step(path or self.path)
+        step = read_cached_step(path or self.path)
         return StepPlacer(step, step.placement, MACHINE, say=self.said.append)
 
     def test_a_function_is_searched_for_on_the_gpus_that_the_script_sees(self):
@@ -94,8 +94,8 @@ class KeptStepsTest(tf.test.TestCase):
             mock.patch.object(step_seeker, "session_config_of_process", return_value=config),
             self.assertRaises(BeginAgainError),
         ):
-            self.seeker.function_called(train, (tf.ones([2, 2]),), {})
-        self.assertEqual(kept_source(self.directory)[1].session_config, config)
+            self.seeker.before_function_call(train, (tf.ones([2, 2]),), {})
+        self.assertEqual(read_cached_workload(self.directory)[1].session_config, config)
 
     def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
         def build(width: int = 2) -> dict[str, Any]:
@@ -113,19 +113,21 @@ class KeptStepsTest(tf.test.TestCase):
             model = build()
             initialize = tf1.global_variables_initializer()
             feeds = {model["first"]: np.ones([3, 2])}
-            self.seeker.session_runs(session, initialize, feeds)
+            self.seeker.before_session_run(session, initialize, feeds)
             session.run(initialize, feeds)
             # Looks at the model, but is no step of the training.
-            self.seeker.session_runs(session, model["loss"], {model["x"]: values, model["keep"]: 0})
+            self.seeker.before_session_run(
+                session, model["loss"], {model["x"]: values, model["keep"]: 0}
+            )
             self.assertFalse(self.directory.has_request)
             with self.assertRaises(BeginAgainError):
-                self.seeker.session_runs(
+                self.seeker.before_session_run(
                     session, [model["train"], model["loss"]], {model["x"]: 2 * values}
                 )
         self.assertRegex(
             self.said[0], "found the training step: the session that runs 'Adam' and 1 more"
         )
-        source, _ = kept_source(self.directory)
+        source, _ = read_cached_workload(self.directory)
         self.assertEqual(list(source.step.feeds), ["x:0"])
         self.assertAllEqual(source.step.feeds["x:0"], 2 * values)
         self.assertAllEqual(source.step.restored["weights"], np.ones([3, 2]))
@@ -140,13 +142,13 @@ class KeptStepsTest(tf.test.TestCase):
                 initialize = tf1.global_variables_initializer()
                 if is_placed:
                     # The graph grows afterwards, as scripts do it.
-                    placer.graph_extended(session)
+                    placer.before_graph_extension(session)
                 session.run(initialize, {model["first"]: np.ones([3, 2])})
                 tf1.train.Saver()
                 for _ in range(3):
                     if is_placed:
-                        placer.graph_extended(session)
-                        placer.session_runs(session, model["train"], {model["x"]: values})
+                        placer.before_graph_extension(session)
+                        placer.before_session_run(session, model["train"], {model["x"]: values})
                     losses.append(
                         session.run([model["train"], model["loss"]], {model["x"]: values})[1]
                     )
@@ -160,8 +162,8 @@ class KeptStepsTest(tf.test.TestCase):
         placer = self.placer()
         with tf.Graph().as_default() as graph, tf1.Session() as session:
             model = build(width=5)
-            placer.graph_extended(session)
-            placer.session_runs(session, model["train"], {model["x"]: values})
+            placer.before_graph_extension(session)
+            placer.before_session_run(session, model["train"], {model["x"]: values})
             self.assertEqual({op.device for op in graph.get_operations()}, {""})
         self.assertIn("it has changed since", self.said[2])
         self.assertFalse(placer.has_met_step)
@@ -185,14 +187,14 @@ class KeptStepsTest(tf.test.TestCase):
             _, train = build([0, 1, 2, 3])
             session.run(tf1.global_variables_initializer())
             with self.assertRaises(BeginAgainError):
-                self.seeker.session_runs(session, train, None)
+                self.seeker.before_session_run(session, train, None)
         placement = self.place()
         placer = self.placer()
         with tf.Graph().as_default(), tf1.Session() as session:
             variables, _ = build([3, 2, 1, 0])
-            placer.graph_extended(session)
+            placer.before_graph_extension(session)
             tf.no_op("later")
-            placer.graph_extended(session)
+            placer.before_graph_extension(session)
         self.assertEqual(
             {each.op.name: each.op.device for each in variables},
             {f"v{i}": placement.assignment[f"v{i}"] for i in range(4)},
@@ -200,7 +202,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertLen({each.op.device for each in variables}, 2)
         self.assertLen(self.said, 2)
 
-    def test_a_placement_that_fits_no_more_leaves_what_is_new_as_it_came(self):
+    def test_a_placement_that_no_longer_fits_is_not_applied_to_new_operations(self):
         path = self.path / "elsewhere.json"
         first, second = DEVICES
         assignment = {"x": first, "y": second, "weights": second, "weights/Assign": first}
@@ -209,17 +211,17 @@ class KeptStepsTest(tf.test.TestCase):
         with tf.Graph().as_default() as graph, tf1.Session() as session:
             x = tf.constant(1.0, name="x")
             tf.exp(x, name="y")
-            placer.graph_extended(session)
+            placer.before_graph_extension(session)
             tf1.get_variable("weights", initializer=1.0)
             for _ in range(2):
-                placer.graph_extended(session)
+                placer.before_graph_extension(session)
             devices = {each.name: each.device for each in graph.get_operations()}
         self.assertEqual((devices["x"], devices["y"], devices["weights"]), (first, second, ""))
         self.assertRegex(self.said[0], "^placed 2 operations of the graph")
-        self.assertRegex(self.said[1], "^what is new in the graph stays as it came: .*'weights/")
+        self.assertRegex(self.said[1], "^the new operations .* are not placed: .*'weights/")
         self.assertLen(self.said, 2)
 
-    def test_what_a_step_fetches_may_come_after_the_initializers_but_not_what_trains(self):
+    def test_only_non_training_fetches_may_be_added_after_the_initializers(self):
         config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         values = {"x:0": np.ones([4, 3], np.float32)}
 
@@ -232,7 +234,7 @@ class KeptStepsTest(tf.test.TestCase):
                 loss = tf.reduce_sum(tf.matmul(x, weights)) ** 2
 
                 def initialize() -> None:
-                    steps.graph_extended(session)
+                    steps.before_graph_extension(session)
                     session.run(tf1.global_variables_initializer())
 
                 if late == "step":
@@ -243,8 +245,8 @@ class KeptStepsTest(tf.test.TestCase):
                 norm = tf.norm(weights, name="norm")
                 losses = []
                 for _ in range(3):
-                    steps.graph_extended(session)
-                    steps.session_runs(session, [step, loss, norm], values)
+                    steps.before_graph_extension(session)
+                    steps.before_session_run(session, [step, loss, norm], values)
                     losses.append(session.run([step, loss, norm], values)[1])
                 return losses, {each.name: each.device for each in graph.get_operations()}
 
@@ -276,7 +278,7 @@ class KeptStepsTest(tf.test.TestCase):
             placed, devices = train(steps, "step")
             self.assertAllEqual(placed, losses)
             self.assertEqual({*devices.values()}, {""})
-            self.assertRegex(self.said[-1], "the graph stays as it came: a session ran 'x' before")
+            self.assertRegex(self.said[-1], "the graph is not placed: a session ran 'x' before")
 
     def test_a_function_is_found_and_replaced(self):
         def make() -> tuple[tf.Variable, Any]:
@@ -294,24 +296,24 @@ class KeptStepsTest(tf.test.TestCase):
         x = tf.ones([4, 3])
         weights, train = make()
         predict = tf.function(lambda x: x @ weights)
-        self.assertIsNone(self.seeker.function_called(predict, (x,), {}))
+        self.assertIsNone(self.seeker.before_function_call(predict, (x,), {}))
         with self.assertRaises(BeginAgainError):
-            self.seeker.function_called(train, (x,), {"rate": 0.2})
+            self.seeker.before_function_call(train, (x,), {"rate": 0.2})
         self.assertAllEqual(weights, np.ones([3, 2]))
         self.place()
         placer = self.placer()
-        self.assertIsNone(placer.function_called(predict, (x,), {}))
+        self.assertIsNone(placer.before_function_call(predict, (x,), {}))
         (plain_weights, plain), (weights, train) = make(), make()
-        placed = placer.function_called(train, (x,), {"rate": 0.2})
-        self.assertIs(placer.function_called(train, (x,), {"rate": 0.2}), placed)
-        self.assertIsNone(placer.function_called(placed, (x,), {"rate": 0.2}), "it is placed")
+        placed = placer.before_function_call(train, (x,), {"rate": 0.2})
+        self.assertIs(placer.before_function_call(train, (x,), {"rate": 0.2}), placed)
+        self.assertIsNone(placer.before_function_call(placed, (x,), {"rate": 0.2}), "it is placed")
         for _ in range(3):
             self.assertAllClose(placed(x, rate=0.2), plain(x, rate=0.2))
         self.assertAllClose(weights, plain_weights)
         self.assertTrue(placer.has_met_step)
         # Other shapes are another step.
         placer = self.placer()
-        self.assertIsNone(placer.function_called(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
+        self.assertIsNone(placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
         self.assertIn("it has changed since", self.said[-1])
 
     def test_a_model_is_found_and_placed_without_its_data(self):
@@ -326,7 +328,7 @@ class KeptStepsTest(tf.test.TestCase):
         tf.keras.backend.clear_session()
         model = make()
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(model, look_at((tf.constant(x), tf.constant(y))))
+            self.seeker.before_training(model, look_at((tf.constant(x), tf.constant(y))))
         self.place()
 
         losses = []
@@ -334,7 +336,7 @@ class KeptStepsTest(tf.test.TestCase):
             tf.keras.backend.clear_session()
             model = make()
             if is_placed:
-                self.placer().model_trains(model, no_look)((x, y))
+                self.placer().before_training(model, no_look)((x, y))
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
@@ -352,21 +354,21 @@ class KeptStepsTest(tf.test.TestCase):
 
         x, y = np.ones([4, 3], np.float32), np.zeros([4, 2], np.float32)
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), look_at((tf.constant(x), tf.constant(y))))
+            self.seeker.before_training(make(), look_at((tf.constant(x), tf.constant(y))))
         self.place()
         placer, losses = self.placer(), []
         for i in range(3):
             model = make()
             if i < 2:
-                placer.model_trains(model, no_look)((x, y))
+                placer.before_training(model, no_look)((x, y))
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[:2], [losses[2]] * 2)
-        placer.model_trains(make("relu"), no_look)((x, y))
+        placer.before_training(make("relu"), no_look)((x, y))
         self.assertLen(self.said, 3)
         for line in self.said[1:]:
             self.assertRegex(line, r"^placed \d+ operations of the training step")
 
-    def test_models_that_are_built_by_their_data_are_built_by_no_other(self):
+    def test_builds_models_from_their_first_batch(self):
         def make() -> tf.keras.Model:
             tf.keras.backend.clear_session()
             tf.keras.utils.set_random_seed(1)
@@ -378,12 +380,12 @@ class KeptStepsTest(tf.test.TestCase):
             return tf.ones([4, width]), tf.zeros([4, 2])
 
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), look_at(batch(3)))
+            self.seeker.before_training(make(), look_at(batch(3)))
         self.place()
         placer = self.placer()
         for width in (5, 3):
             model = make()
-            take = placer.model_trains(model, no_look)
+            take = placer.before_training(model, no_look)
             self.assertFalse(model.built)
             take(batch(width))
             self.assertEqual(model.input_shape, (4, width))
@@ -404,9 +406,9 @@ class KeptStepsTest(tf.test.TestCase):
         names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
         batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Ordered), look_at(batch))
+            self.seeker.before_training(make_model(Ordered), look_at(batch))
         self.place()
-        self.placer().model_trains(compiled(Ordered), no_look)(batch)
+        self.placer().before_training(make_model(Ordered), no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
     def test_a_batch_may_have_sparse_and_ragged_tensors(self):
@@ -427,10 +429,10 @@ class KeptStepsTest(tf.test.TestCase):
             tf.constant([["a"], ["b"]]),
         )
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Sums), look_at(batch))
+            self.seeker.before_training(make_model(Sums), look_at(batch))
         self.place()
-        model = compiled(Sums)
-        self.placer().model_trains(model, no_look)(batch)
+        model = make_model(Sums)
+        self.placer().before_training(model, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
 
@@ -454,10 +456,10 @@ class KeptStepsTest(tf.test.TestCase):
         for batch in (diagonal, Pair([2.0, 1.0], 9.0)):
             self.setUp()
             with self.assertRaises(BeginAgainError):
-                self.seeker.model_trains(compiled(Sums), look_at(batch))
+                self.seeker.before_training(make_model(Sums), look_at(batch))
             self.place()
-            model = compiled(Sums)
-            self.placer().model_trains(model, no_look)(batch)
+            model = make_model(Sums)
+            self.placer().before_training(model, no_look)(batch)
             self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
             expected = sum(float(np.sum(p)) for p in tf.nest.flatten(batch, expand_composites=True))
             self.assertAllEqual(model.train_step(batch)["total"], expected)
@@ -484,18 +486,18 @@ class KeptStepsTest(tf.test.TestCase):
         data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
         batch = tf.ones([4, 3])
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Pair), look_at(batch))
+            self.seeker.before_training(make_model(Pair), look_at(batch))
         self.place()
-        plain, placed, placer = compiled(Pair), compiled(Pair), self.placer()
-        placer.model_trains(placed, no_look)(batch)
+        plain, placed, placer = make_model(Pair), make_model(Pair), self.placer()
+        placer.before_training(placed, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         said = len(self.said)
-        self.assertIsNone(placer.model_trains(tf.keras.Sequential(), no_look))
+        self.assertIsNone(placer.before_training(tf.keras.Sequential(), no_look))
         self.assertLen(self.said, said, "models after it are others")
         histories = [model.fit(data, verbose=0, epochs=2).history for model in (plain, placed)]
         self.assertAllClose(*histories)
 
-    def test_what_cannot_be_placed_is_said_once_and_runs_as_it_came(self):
+    def test_reports_once_a_step_that_cannot_be_placed(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
 
         @tf.function(jit_compile=True)
@@ -503,22 +505,22 @@ class KeptStepsTest(tf.test.TestCase):
             return weights.assign_sub(tf.matmul(x, x @ weights, transpose_a=True))
 
         for _ in range(2):
-            self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
+            self.assertIsNone(self.seeker.before_function_call(train, (tf.ones([4, 3]),), {}))
         [line] = self.said
-        self.assertRegex(line, "^the training step cannot be placed, and runs as it came: .*XLA")
+        self.assertRegex(line, "^the training step cannot be placed, and runs unchanged: .*XLA")
         self.assertFalse(self.directory.has_request)
 
-    def test_a_model_is_looked_at_only_if_that_may_find_a_step(self):
-        def compiled_model(**options: Any) -> tf.keras.Model:
+    def test_captures_no_batch_for_models_that_cannot_be_placed(self):
+        def compile_model(**options: Any) -> tf.keras.Model:
             model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2)])
             model.compile("sgd", "mse", **options)
             return model
 
         for options in ({"jit_compile": True}, {"run_eagerly": True}):
             self.setUp()
-            model = compiled_model(**options)
-            self.assertIsNone(self.seeker.model_trains(model, no_look))
-            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs as it")
+            model = compile_model(**options)
+            self.assertIsNone(self.seeker.before_training(model, no_look))
+            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs")
             self.assertTrue(self.seeker.is_explained)
         self.setUp()
 
@@ -526,11 +528,11 @@ class KeptStepsTest(tf.test.TestCase):
             raise GraphError("no first batch could be taken: the data is empty")
 
         with self.assertRaises(BeginPlainlyError):
-            self.seeker.model_trains(compiled_model(jit_compile=False), look_in_vain)
-        self.assertRegex(self.said[-1], "runs as it came: no first batch could be taken")
+            self.seeker.before_training(compile_model(jit_compile=False), look_in_vain)
+        self.assertRegex(self.said[-1], "runs unchanged: no first batch could be taken")
         self.assertFalse(self.directory.has_request)
 
-    def test_a_step_on_devices_that_the_machine_has_not_runs_as_it_came(self):
+    def test_does_not_place_steps_with_unknown_devices(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
 
         @tf.function
@@ -539,7 +541,7 @@ class KeptStepsTest(tf.test.TestCase):
                 product = tf.matmul(x, x @ weights, transpose_a=True)
             return weights.assign_sub(product)
 
-        self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
+        self.assertIsNone(self.seeker.before_function_call(train, (tf.ones([4, 3]),), {}))
         [line] = self.said
         self.assertRegex(line, "^the training step cannot be placed, .*: the graph has 'matmul' on")
         self.assertFalse(self.directory.has_request)
@@ -566,14 +568,14 @@ class KeptStepsTest(tf.test.TestCase):
     def test_a_placement_without_its_search_fits_graphs_that_have_its_names(self):
         path = self.path / "mine.json"
         write_placement(Placement("", DEVICES, {"a": DEVICES[0], "b": DEVICES[1]}), path)
-        step = read_kept_step(path)
+        step = read_cached_step(path)
         for names, fits in ((["a", "b"], True), (["b", "c"], True), (["c", "d"], False)):
             nodes = [tf1.NodeDef(name=name) for name in names]
             self.assertEqual(step.is_in(tf1.GraphDef(node=nodes)), fits)
 
     def test_damaged_files_are_named(self):
         with self.assertRaisesRegex(GraphError, "holds no search that can be read"):
-            read_kept_step(self.path)
+            read_cached_step(self.path)
         (self.path / "request.json").write_text("{")
         with self.assertRaisesRegex(ValueError, "request.json is not a JSON file"):
             self.directory.read_machine()

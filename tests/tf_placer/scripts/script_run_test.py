@@ -81,7 +81,7 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertEqual(
             (code, output), (7, "__main__ ['train.py', '--machine=none', 'x'] 3 train.py\n")
         )
-        self.assertRegex(errors, "^tf_placer: train.py ran as it came: no training step was met")
+        self.assertRegex(errors, "^tf_placer: train.py ran unchanged: no training step was found")
         self.assertEqual({*os.listdir(self.directory)} - {"__pycache__"}, {"beside.py", "train.py"})
 
     def test_a_model_that_is_fitted_is_searched_for_once(self):
@@ -177,7 +177,7 @@ class ScriptRunTest(tf.test.TestCase):
         # Products are 4, 2.4 and 2.08.
         self.assertAllClose(eval(losses), [4.0, 0.16, 0.0064])
         self.assertEqual(eval(devices), ["/job:localhost/replica:0/task:0/device:CPU:0"])
-        self.assertIn("runs as it came: 'PyFunc' calls a Python function", errors)
+        self.assertIn("runs unchanged: 'PyFunc' calls a Python function", errors)
         self.assertNotIn("train.tf_placer", os.listdir(self.directory))
 
     def test_sessions_go_to_the_machine_only_if_their_graph_is_placed(self):
@@ -238,9 +238,9 @@ class ScriptRunTest(tf.test.TestCase):
         for options in ((), ("--search_secs=20",), ("--placement=train.tf_placer",)):
             code, output, errors = self.run_script(script, options=options)
             self.assertEqual((code, output), (0, expected), errors)
-            self.assertIn("found nothing faster; a --search_secs of more than 25 goes on", errors)
+            self.assertIn("nothing faster; a --search_secs of more than 25 resumes it", errors)
 
-    def test_callbacks_act_as_without_us(self):
+    def test_callbacks_act_as_without_tf_placer(self):
         script = """
             import sys
             import keras
@@ -271,7 +271,7 @@ class ScriptRunTest(tf.test.TestCase):
         )
         local = ("--machine=local:2",)
         for kind, options, line in (
-            ("eager", local, "cannot be placed, and runs as it came: .* runs eagerly"),
+            ("eager", local, "cannot be placed, and runs unchanged: .* runs eagerly"),
             ("placed", (*local, "--placement=placement.json"), "placed 2 operations"),
         ):
             code, _, errors = self.run_script(script, kind, f"{kind}.csv", options=options)
@@ -288,7 +288,7 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertAllClose([rate for _, rate, _ in as_it_came], [0.05, 0.025, 0.0125])
         self.assertAllClose(placed, as_it_came, rtol=1e-5)
 
-    def test_what_is_not_there_is_named(self):
+    def test_names_missing_files(self):
         script = self.directory / "train.py"
         script.write_text("print(1)")
         for option, message in (

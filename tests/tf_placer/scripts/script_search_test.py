@@ -30,7 +30,7 @@ class ScriptSearchTest(absltest.TestCase):
         self.directory = RunDirectory(self.create_tempdir().full_path)
         self.said = []
 
-    def test_a_search_goes_on_with_more_time_than_it_had(self):
+    def test_a_longer_time_limit_resumes_a_search(self):
         self.assertTrue(is_search_wanted(self.directory, None))
         self.directory.write_result(_ENDED)
         for secs, is_wanted in ((None, False), (10.0, False), (25.0, False), (26.0, True)):
@@ -38,11 +38,11 @@ class ScriptSearchTest(absltest.TestCase):
         self.directory.write_result(dataclasses.replace(_ENDED, max_secs=None))
         self.assertFalse(is_search_wanted(self.directory, 1e9))
 
-    def test_an_interrupted_search_goes_on_as_its_verdict_says(self):
+    def test_an_interrupted_search_is_resumed(self):
         self.directory.write_result(dataclasses.replace(_ENDED, outcome=Outcome.INTERRUPTED))
         self.assertTrue(is_search_wanted(self.directory, None))
 
-    def test_what_no_search_can_read_is_said_once(self):
+    def test_reports_an_unreadable_step_once(self):
         (self.directory.path / "request.json").write_text("{}")
         search_for_step(self.directory, 5.0, self.said.append)
         self.assertRegex(self.said[0], "cannot be searched for: .*holds no step that can be read")
@@ -55,12 +55,12 @@ class ScriptSearchTest(absltest.TestCase):
         (self.directory.path / "refusal.json").write_text(json.dumps([1]))
         self.assertIsNone(read_refusal(self.directory))
 
-    def test_the_machine_is_found_again_as_sessions_of_the_script_see_it(self):
+    def test_looks_the_machine_up_again(self):
         session_config, source = tf.compat.v1.ConfigProto(), object()
         kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=session_config)
         kept.found_machine.spec = "attached"
         with (
-            mock.patch.object(kept_step, "kept_source", return_value=(source, kept)),
+            mock.patch.object(kept_step, "read_cached_workload", return_value=(source, kept)),
             mock.patch.object(entry_points, "optimize", side_effect=OSError("full")) as optimize,
         ):
             search_for_step(self.directory, None, self.said.append)

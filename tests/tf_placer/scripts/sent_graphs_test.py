@@ -10,7 +10,7 @@ from tf_placer.machines.machine import Device, Machine
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
-    check_sent_whole,
+    check_sent_at_once,
     is_session_of,
     move_session,
 )
@@ -21,7 +21,7 @@ _HERE, _LOCAL = Machine("attached", "attached", _DEVICES), Machine("local:2", "l
 
 
 class SentGraphsTest(tf.test.TestCase):
-    def test_open_sessions_count_as_often_as_something_is_new(self):
+    def test_counts_every_extension_of_open_sessions(self):
         sent = SentGraphs()
         with new_graph() as graph:
             tf.constant(1.0)
@@ -44,13 +44,13 @@ class SentGraphsTest(tf.test.TestCase):
             y = tf.square(x, name="y")
         names = [operation.name for operation in graph.get_operations()]
         first, whole = names.index("kept"), len(names)
-        check_sent_whole(graph, [y.name], [2, whole], _LOCAL)
+        check_sent_at_once(graph, [y.name], [2, whole], _LOCAL)
         with self.assertRaisesRegex(GraphError, "ran 'x' before 'y' was in the graph"):
-            check_sent_whole(graph, [y.name], [2], _HERE)
+            check_sent_at_once(graph, [y.name], [2], _HERE)
         with self.assertRaisesRegex(GraphError, "ran 'kept.*' before 'y' was in the graph"):
-            check_sent_whole(graph, [y.name], [first + 2], _LOCAL)
+            check_sent_at_once(graph, [y.name], [first + 2], _LOCAL)
 
-    def test_a_graph_that_calls_python_anywhere_stays(self):
+    def test_refuses_graphs_with_python_calls(self):
         with new_graph() as graph:
             data = tf.data.Dataset.range(3)
             data.map(lambda i: tf.numpy_function(lambda v: v, [i], tf.int64))

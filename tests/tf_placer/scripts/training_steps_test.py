@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+from tf_placer.scripts.training_steps import (
+    find_needed_operations,
+    is_training_function,
+    is_training_step,
+)
 
 tf1 = tf.compat.v1
 
@@ -25,7 +29,7 @@ class SessionStepTest(tf.test.TestCase):
         self.variables = [self.weights, self.old]
 
     def trains(self, *fetches: Any) -> bool:
-        return step_trains(self.graph, [each.name for each in fetches], ["x:0"])
+        return is_training_step(self.graph, [each.name for each in fetches], ["x:0"])
 
     def test_optimizers_train(self):
         for optimizer in (tf1.train.GradientDescentOptimizer(0.1), tf1.train.AdamOptimizer()):
@@ -33,7 +37,7 @@ class SessionStepTest(tf.test.TestCase):
             self.assertTrue(self.trains(self.loss, train))
         self.assertFalse(self.trains(self.loss))
 
-    def test_assignments_of_ones_own_train(self):
+    def test_plain_assignments_train(self):
         gradients = tf.gradients(self.loss, self.variables)
         for variable, gradient in zip(self.variables, gradients, strict=True):
             self.assertTrue(self.trains(tf1.assign(variable, variable - 0.1 * gradient)))
@@ -99,14 +103,14 @@ class SessionStepTest(tf.test.TestCase):
         _, update = tf1.metrics.mean(tf.matmul(self.x, self.weights))
         self.assertFalse(self.trains(update))
         saver = tf1.train.Saver()
-        self.assertFalse(step_trains(self.graph, [saver.saver_def.restore_op_name], []))
+        self.assertFalse(is_training_step(self.graph, [saver.saver_def.restore_op_name], []))
 
     def test_operations_behind_fetches_are_found_in_loops_too(self):
         [total] = tf.while_loop(lambda i, _: i < 3, lambda i, s: (i + 1, s + 2), [0, 0])[1:]
-        behind = operations_behind(self.graph, [total.name])
+        behind = find_needed_operations(self.graph, [total.name])
         self.assertNotIn("x", behind)
         self.assertIn(total.op.name, behind)
-        self.assertIn("x", operations_behind(self.graph, [self.loss.name]))
+        self.assertIn("x", find_needed_operations(self.graph, [self.loss.name]))
 
 
 class FunctionStepTest(tf.test.TestCase):
@@ -116,7 +120,7 @@ class FunctionStepTest(tf.test.TestCase):
         self.x = tf.ones([4, 3])
 
     def trains(self, function: Callable[..., Any]) -> bool:
-        return function_trains(tf.function(function).get_concrete_function(self.x).graph)
+        return is_training_function(tf.function(function).get_concrete_function(self.x).graph)
 
     def gradient(self, x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -141,7 +145,7 @@ class FunctionStepTest(tf.test.TestCase):
                 self.weights.assign_sub(total)
                 total.assign(tf.zeros([3, 2]))
 
-        def nested(x: tf.Tensor) -> None:
+        def nest_conditionals(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             if count > 1:
                 if count > 2:
@@ -150,7 +154,7 @@ class FunctionStepTest(tf.test.TestCase):
 
         update = tf.function(lambda gradient: self.weights.assign_sub(gradient))
 
-        def called(x: tf.Tensor) -> None:
+        def call_update(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             if count > 1:
                 update(gradient)
@@ -160,12 +164,12 @@ class FunctionStepTest(tf.test.TestCase):
             update = [lambda: 0.0, lambda: self.weights.assign_sub(gradient)[0, 0], lambda: 1.0]
             return tf.switch_case(count.value(), update)
 
-        def repeated(x: tf.Tensor) -> None:
+        def repeat_update(x: tf.Tensor) -> None:
             gradient = self.gradient(x)
             for _ in tf.range(3):
                 self.weights.assign_sub(gradient)
 
-        for step in (accumulate, nested, called, one_of_three, repeated):
+        for step in (accumulate, nest_conditionals, call_update, one_of_three, repeat_update):
             self.assertTrue(self.trains(step), step.__name__)
 
     @unittest.skipIf(tf.keras.__version__ < "3", "Keras 2 updates by operations of optimizers")
@@ -191,7 +195,7 @@ class FunctionStepTest(tf.test.TestCase):
         for function, trains in ((step, True), (copy, False)):
             function = tf.function(function)
             graph = function.get_concrete_function(self.weights, self.x).graph
-            self.assertEqual(function_trains(graph), trains)
+            self.assertEqual(is_training_function(graph), trains)
 
     def test_functions_that_give_back_gradients_train(self):
         self.assertTrue(self.trains(self.gradient))
@@ -225,7 +229,7 @@ class FunctionStepTest(tf.test.TestCase):
         self.assertFalse(self.trains(lambda x: count.assign_add(1.0)))
         self.assertFalse(self.trains(lambda x: total.assign_add(tf.reduce_sum(x @ self.weights))))
 
-    def test_what_is_no_training_is_none_in_a_conditional_or_a_called_function(self):
+    def test_conditionals_and_calls_without_training_do_not_train(self):
         count = tf.Variable(0, trainable=False)
         total = tf.Variable(0.0, trainable=False)
         average, seen = (tf.Variable(tf.ones([3, 2])) for _ in range(2))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from graph_passes.util.json_records import read_record
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory, read_json
-from tf_placer.interpreter import interpreter, python_environment
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,
@@ -129,14 +129,14 @@ def _start(
     count: int, port: int, private: str, directory: str, cluster: OwnCluster
 ) -> subprocess.Popen[bytes]:
     command = [
-        *(interpreter(), "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
+        *(find_interpreter(), "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
         *("--port=0", f"--node-ip-address={LOOPBACK}", f"--ray-client-server-port={port}"),
         *("--include-dashboard=false", "--num-gpus=0", "--log-style=record", "--log-color=false"),
         f"--object-store-memory={OBJECT_STORE_BYTES}",
         f"--resources={json.dumps({RESOURCE: count})}",
         f"--temp-dir={directory}",
     ]
-    environ = {**python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
+    environ = {**build_python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
     environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = (
         "0"  # It serves nobody who could go elsewhere.
     )
