@@ -94,7 +94,6 @@ def _find_transfer_wait(
     transfers: Transfers, transfer: int, before: int, num_operations: int
 ) -> Wait:
     """Finds the reason that a transfer was not requested before the end of the job `before`."""
-
     if before < num_operations:
         # A stream may reach the transfer only after operations that the transfer does not need.
         return "input" if before == transfers.producers[transfer] else "device"

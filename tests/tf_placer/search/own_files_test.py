@@ -8,7 +8,7 @@ import pathlib
 from absl.testing import absltest
 
 from tf_placer.search.log_header import LogError
-from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
+from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
 
 _HEADER = '{"format": 1, "placer": "random", "seed": 0, "versions": {}}\n'
 _TESTDATA = pathlib.Path(__file__).parent / "testdata"
@@ -24,7 +24,7 @@ class CheckOwnFilesTest(absltest.TestCase):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
     def check(self) -> None:
-        readers = {"log": read_log_header, "number": _number, "weights": read_of_training}
+        readers = {"log": read_log_header, "number": _number, "weights": check_policy_file}
         check_own_files(self.directory, readers, records=("log",))
 
     def assert_refused(self, name: str) -> None:
