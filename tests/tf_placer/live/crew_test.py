@@ -216,7 +216,7 @@ class CrewTest(tf.test.TestCase):
         self.assertGreater(len(updates), 5)
         said = "\n".join(self.lines)
         self.assertIn("starting 2 controllers", said)
-        self.assertRegex(said, r"going on with weights that have had \d+ updates")
+        self.assertRegex(said, r"resuming with weights that have had \d+ updates")
         self.assertRegex(said, r"\d+ updates of the weights; staleness [\d.]+ updates in the mean")
         self.assertTrue((self.directory.path / "policy.weights.h5").exists())
         tags = {
