@@ -448,8 +448,8 @@ class ResumeTest(SearchTestCase):
                 self.run_search([stages[i] for i in order])
 
     @parameterized.parameters(
-        (0, {"placer": "first"}, "trial 0 is not the graph"),
-        (0, {"assignment": [0, 0, 0, 0]}, "trial 0 is not the graph"),
+        (0, {"placer": "first"}, "trial 0 is not the original graph"),
+        (0, {"assignment": [0, 0, 0, 0]}, "trial 0 is not the original graph"),
         (2, {"batch": 5}, "trial 2 is of batch 5"),
         (3, {"assignment": None}, "trial 3 and its batch lack"),
     )

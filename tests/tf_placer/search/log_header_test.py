@@ -6,7 +6,7 @@ from tf_placer.search.log_header import (
     LogMismatchError,
     check_header,
     package_versions,
-    up_to_date,
+    upgrade_header,
 )
 
 HEADER = {
@@ -88,7 +88,7 @@ class CheckHeaderTest(parameterized.TestCase):
         logged = {"grouping": former, "configuration": {"grouper": former, "rate": 1}}
         given = {"granularity": today, "configuration": {"grouper": today, "rate": 1}}
         check_header("log", logged, given)
-        self.assertEqual(up_to_date(logged), given)
+        self.assertEqual(upgrade_header(logged), given)
 
     def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})

@@ -127,7 +127,7 @@ class TrainingRecorderTest(absltest.TestCase):
                 self.lines,
                 [
                     "policy.weights.h5: No space left on device: further updates of the placer "
-                    "on is not written"
+                    "will not be saved"
                 ],
             )
             self.placer = learning_placer()

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 from unittest import mock
@@ -102,9 +103,9 @@ class LowerBoundsTest(parameterized.TestCase):
         sizes = rng.lognormal(0, 1, [5000, 1])
         for speeds in (np.ones([5000, 3]), rng.lognormal(0, 1, [5000, 3])):
             secs = (sizes * speeds).tolist()
-            exactly = mock.patch.object(lower_bounds_module, "_MANY_GROUPS", 10**6)
+            unmerged = dataclasses.replace(lower_bounds_module._MERGING, max_groups=10**6)
             work_secs = lower_bounds(make_problem(secs)).work_secs
-            with exactly:
+            with mock.patch.object(lower_bounds_module, "_MERGING", unmerged):
                 exact = lower_bounds(make_problem(secs)).work_secs
             self.assertLessEqual(work_secs, exact * (1 + 1e-3))
             self.assertGreater(work_secs, exact * 0.999)
@@ -113,7 +114,7 @@ class LowerBoundsTest(parameterized.TestCase):
         # Measured times make all groups slightly different.
         rng = np.random.default_rng(3)
         secs = rng.lognormal(0, 1, [20_000, 5])
-        kinds = lower_bounds_module._put_together(secs)
+        kinds = lower_bounds_module._merge_similar(secs)
         self.assertLessEqual(len(kinds), 4096)
         np.testing.assert_allclose(kinds.sum(axis=0), secs.sum(axis=0))
 

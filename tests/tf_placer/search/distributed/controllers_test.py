@@ -26,7 +26,7 @@ from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_che
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.worker_pool import WorkerPool
-from tf_placer.search.replay import by_position
+from tf_placer.search.replay import index_by_position
 from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import TrialLog
 
@@ -267,7 +267,7 @@ class ControllersTest(absltest.TestCase):
             SequentialRunner(OneMachine()), lambda: original, f"{self.directory}/alone"
         )
         for first in range(1, 121, 12):
-            batches = [by_position(each[first : first + 12]) for each in (trials, expected)]
+            batches = [index_by_position(each[first : first + 12]) for each in (trials, expected)]
             rows = [[trial.assignment for trial in batch.values()] for batch in batches]
             self.assertEqual(*rows)
         self.assertEqual(
@@ -284,7 +284,7 @@ class ControllersTest(absltest.TestCase):
         path = os.path.join(self.directory, CONTROLLERS_FILE)
         with open(path, "w") as file:
             file.write("nothing")
-        with self.assertRaisesRegex(SearchError, "controllers.npz' does not hold weights"):
+        with self.assertRaisesRegex(SearchError, "controllers.npz' is no checkpoint"):
             read_checkpoint(path)
 
 

@@ -270,7 +270,9 @@ class LossTest(PoolTestCase):
 
         backend = Broken(2)
         self.measure_rows(self.pool(backend), 12)
-        self.assertTrue(any("worker 2 on host1 is lost: the graph" in each for each in self.lines))
+        self.assertTrue(
+            any("worker 2 on host1 is lost: the original" in each for each in self.lines)
+        )
         self.assertEmpty(backend.workers[1].measured)
 
     def test_failed_starts_on_one_machine_do_not_end_the_search_when_another_worker_dies(self):
