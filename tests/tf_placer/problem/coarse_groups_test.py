@@ -8,7 +8,7 @@ from tf_placer.problem.coarse_groups import clusters_of, coarse_assignment, coar
 from tf_placer.simulation.simulator import Simulator
 
 
-class ClustersOfTest(absltest.TestCase):
+class FindClustersTest(absltest.TestCase):
     def test_finds_the_coarse_group_of_each_group(self):
         groups, coarse_groups = np.array([2, 0, 1, 2, 3, 0]), np.array([1, 0, 1, 1, 0, 0])
         clusters = clusters_of(groups, coarse_groups)

@@ -313,18 +313,18 @@ class WorkerPool:
         elif doing == "ask":
             worker.answer = value
 
-    def _add_ready(self, worker: WorkerState, greeting: Any) -> None:
+    def _add_ready(self, worker: WorkerState, info: Any) -> None:
         """Adds a worker that has measured the original graph to those that can measure.
 
         Raises:
             WorkerLostError: the original graph fails on its machine but ran in trial 0.
         """
-        original = greeting.original
+        original = info.original
         if self._original is None:
             self._original = original
             if self._reference_secs is None:
                 self._reference_secs = original.median_secs
-        worker.statistics.place = greeting.host
+        worker.statistics.place = info.host
         worker.reference_secs = original.median_secs
         if original.failure is not None and self._reference_secs is not None:
             raise WorkerLostError(f"the original graph fails there: {original.failure.message}")
@@ -333,7 +333,7 @@ class WorkerPool:
         if worker.reference_secs is not None:
             worker.relative_step_time.add(self._compute_slowdown(worker))
         self._report(
-            f"{worker.name} on {greeting.host} is ready"
+            f"{worker.name} on {info.host} is ready"
             + (
                 f": a step takes {worker.relative_step_time.now:.2f}x as long there as in trial 0"
                 if worker.relative_step_time.now is not None
