@@ -52,7 +52,7 @@ class _Call:
 
 
 class WaitingFleet:
-    """Workers that simulate a step, and wait as long as its trial would take; see `Fleet`."""
+    """Workers that simulate a step and wait as long as its trial takes; see `Fleet`."""
 
     def __init__(
         self,

@@ -151,7 +151,7 @@ class SearchConfigTest(parameterized.TestCase):
         for value in (10**5000, "x" * 10**6, b"x" * 10**6):
             for check in (check_seed, check_machine, lambda value: SearchConfig(max_secs=value)):
                 if check is check_machine and isinstance(value, str):
-                    continue  # A name that nothing has.
+                    continue  # No option has this name.
                 with self.assertRaises(ValueError) as caught:
                     check(value)
                 self.assertLess(len(str(caught.exception)), 200)

@@ -166,11 +166,11 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
     held_until = [0.0] * len(names)
     sends_until = [-math.inf] * len(names)
     running = []  # operations of devices that are not asynchronous
-    queues = collections.defaultdict(list)  # channel: requests, of which the first is under way
+    queues = collections.defaultdict(list)  # channel -> requests; the first is under way
     transfers, now = [], 0.0
     has_stream = [d.is_asynchronous for d in problem.devices]
     stream_end = [0.0] * len(names)
-    lanes = collections.defaultdict(list)  # requests, of which the first may begin or has begun
+    lanes = collections.defaultdict(list)  # lane -> requests; the first may begin or has begun
     waiting = []  # requests that wait for streams
     arrivals = collections.deque()  # Events of this instant, first come first served.
     memory = StreamMemory(problem, device, tensors, readers)
@@ -264,7 +264,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         waits_for[i] = 1
     receive(receive_nothing)
     while True:
-        while True:  # (1) what ends at this instant, (2) what comes of it
+        while True:  # (1) ends at this instant, and (2) their effects
             ended = [i for i in running if end_secs[i] == now]
             arrived = [q for q in queues if queues[q] and queues[q][0].get("end") == now]
             for i in sorted(ended):
@@ -302,7 +302,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
                 running.append(i)
                 started = True
         if started:
-            continue  # some may have ended already
+            continue  # Some may have ended already.
         under_way = [queue[0]["end"] for queue in queues.values() if queue]
         under_way += [request["request"] for request in waiting]
         if not running and not under_way:
@@ -336,7 +336,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         levels = {-1.0: level}
         for when, _, size in sorted(changes[d]):
             level += size
-            levels[when] = level  # the last at an instant counts
+            levels[when] = level  # The last level at an instant counts.
         peak_bytes.append(memory.peak_bytes(d) if has_stream[d] else max(levels.values()))
     records = [(*r["what"], r["request"], r["start"], r["end"]) for r in transfers]
     return types.SimpleNamespace(
