@@ -52,7 +52,7 @@ class _Call:
 
 
 class WaitingFleet:
-    """Workers that simulate a step, and wait as long as a trial of it would take; see `Fleet`."""
+    """Workers that simulate a step and wait as long as its trial takes; see `Fleet`."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class WaitingFleet:
         share = _FAILED_TRIAL_SHARE if secs is None else secs / original_secs
         return self._trial_secs * share
 
-    def wanted(self) -> int:
-        """Counts how many workers there should be; see `Fleet.wanted`."""
+    def count_wanted(self) -> int:
+        """Counts how many workers there should be; see `Fleet.count_wanted`."""
         return self._count
 
     def start(self) -> object:
@@ -109,8 +109,8 @@ class WaitingFleet:
         end_secs = now_secs + self.trial_secs(measurement)
         return _Call((measurement, self.original.median_secs), end_secs)
 
-    def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
-        """Waits for calls to end; see `Fleet.ended`."""
+    def wait(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
+        """Waits for calls to end; see `Fleet.wait`."""
         first_secs = min((call.end_secs for call in calls), default=math.inf)
         wait_secs = min(first_secs - self._clock(), timeout_secs)
         if wait_secs > 0:

@@ -18,7 +18,7 @@ from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import propose_checked
 
 __all__ = [
     "CurvePoint",
@@ -168,8 +168,8 @@ def time_search(
         if left <= 0 or clock() - start_secs >= budget.max_secs:
             ended = "samples" if left <= 0 else "secs"
             break
-        with measure_phase("propose"):
-            placements = proposed(placer, int(min(placer.batch_size, left)))
+        with timed("propose"):
+            placements = propose_checked(placer, int(min(placer.batch_size, left)))
         if not len(placements):
             break
         with measure_phase("simulate"):

@@ -16,7 +16,7 @@ from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.runs.header import of_costs
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
-from tf_placer.search.log_header import noun_of, up_to_date
+from tf_placer.search.log_header import find_subject, upgrade_header
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration
 
@@ -64,13 +64,13 @@ def read_costs(
         return None, f"the costs in {directory.problem} are not used: {reason}"
 
     try:
-        profile = up_to_date(read_json(directory.profile))
+        profile = upgrade_header(read_json(directory.profile))
         if profile["format"] != _FORMAT:
             return unusable(f"{directory.profile} has format {profile['format']!r}, not {_FORMAT}")
         asked, known = of_costs(header), of_costs(profile)
         for field in asked | known:
             if known.get(field) != asked.get(field):
-                return unusable(f"they are of another {noun_of(field)}")
+                return unusable(f"they are of another {find_subject(field)}")
         if profile["problem_sha256"] != _digest(directory):
             return unusable("the file has been changed")
         costs = LiveCosts(read_problem(directory.problem), float(profile["secs"]))

@@ -35,7 +35,7 @@ from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.workers import Workers
 from tf_placer.search.driver import Stage, drive
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import propose_checked
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
@@ -82,9 +82,9 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             log,
             Budget(config.max_trials, config.max_secs),
             original=measurer.measure_original,
-            ask=stages.ask,
+            propose=stages.ask,
             report=told.on_trial,
-            observed=recorder.observed,
+            observed=recorder.record,
             should_stop=context.is_over,
         )
         recorder.finish()
@@ -155,7 +155,7 @@ class _Stages:
         try:
             self._context.stages.enter("choosing what to measure next")
             with self._context.breakable():
-                placements = proposed(placer, count)
+                placements = propose_checked(placer, count)
             self._context.stages.enter("measuring placements")
             return placements
         except KeyboardInterrupt:

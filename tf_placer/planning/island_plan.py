@@ -36,7 +36,7 @@ def search_on_islands(
         fleet = RayFleet(workers, IslandWorker, problem, config, threads)
         return island_search(
             fleet,
-            fleet.wanted(),
+            fleet.count_wanted(),
             max_secs=max(1.0, max_secs - (time.monotonic() - start_secs)),
             max_simulated=max_simulated,
             seed=seed,

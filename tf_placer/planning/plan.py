@@ -263,7 +263,7 @@ def _plan_by_placer(
             seed=config.seed,
             log=trials,
             report=lambda outcome, eta_secs: report(expand(outcome), eta_secs),
-            observed=None if recorder is None else recorder.observed,
+            observed=None if recorder is None else recorder.record,
             sampled=log.sampled.add,
         )
         if recorder is not None and not (config.wanted_workers and outcome.interrupted):

@@ -22,16 +22,16 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
     """Reads the device index of every group.
 
     Args:
-        path: JSON file with a list `assignment`, whatever else it has.
-        problem: what is placed.
-        problem_path: its file, for messages.
+        path: JSON file with a list `assignment`; its other entries are ignored.
+        problem: the problem that the assignment belongs to.
+        problem_path: the file of the problem, for messages.
 
     Returns:
         int32 [num_groups].
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it has no such list, or the list does not fit the problem.
+        ValueError: the file has no such list, or the list does not fit the problem.
     """
     with reading(path, "a placement of a problem"):
         assignment = read_record(_File, read_json(path)).assignment

@@ -1,4 +1,4 @@
-"""A placement problem with fewer things to decide: coarse groups in place of groups."""
+"""Conversion between a placement problem and its smaller form, which places coarse groups."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndar
     """Makes the problem of placing coarse groups.
 
     Args:
-        problem: what is placed.
+        problem: the problem of placing groups.
 
     Returns:
-        The same problem with its coarse groups as groups, itself if it has none; and int32
-        [num_groups], the coarse group of each group: a placement `coarse` is `coarse[clusters]` of
-        the groups.
+        The same problem with its coarse groups as groups, or `problem` itself if it has none; and
+        `clusters`, int32 [num_groups], the coarse group of each group. A placement `coarse` of the
+        smaller problem becomes `coarse[clusters]`, a placement of the groups.
     """
     if problem.coarse_groups is None:
         return problem, np.arange(problem.num_groups, dtype=np.int32)
@@ -31,13 +31,13 @@ def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndar
 def coarse_assignment(
     assignment: np.ndarray, clusters: np.ndarray, num_clusters: int, num_devices: int
 ) -> np.ndarray:
-    """Finds the device that most groups of each coarse group are on, the first of equals.
+    """Finds the device with most groups of each coarse group; ties go to the lowest index.
 
     Args:
         assignment: int [num_groups], the device of each group.
         clusters: int [num_groups], the coarse group of each group.
-        num_clusters: how many coarse groups there are.
-        num_devices: how many devices there are.
+        num_clusters: the number of coarse groups.
+        num_devices: the number of devices.
 
     Returns:
         int32 [num_clusters].
@@ -48,15 +48,15 @@ def coarse_assignment(
 
 
 def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
-    """Finds the coarse group that each group is in.
+    """Finds the coarse group of each group.
 
     Args:
         groups: int [num_operations], the group of every operation.
-        coarse_groups: int [num_operations], its coarse group, the same for all of a group.
+        coarse_groups: int [num_operations], the coarse group of every operation, the same within a
+            group.
 
     Returns:
-        int32 [num_groups]. A group without operations goes with others: it is in the coarse group
-        of the first operation.
+        int32 [num_groups]. A group without operations gets the coarse group of operation 0.
     """
     clusters = np.full(int(groups.max(initial=-1)) + 1, coarse_groups[:1], np.int32)
     clusters[groups] = coarse_groups

@@ -1,4 +1,4 @@
-"""What it costs to send what passes between groups."""
+"""Estimates of the time that the edges between groups cost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def edge_secs(problem: PlacementProblem, groups: GroupGraph) -> np.ndarray:
     """Estimates the time to send each edge's tensors from device to device, on an average link.
 
     Args:
-        problem: what is placed.
-        groups: its groups.
+        problem: the problem, which has the links.
+        groups: the groups of the problem, which have the edges.
 
     Returns:
-        float64 [num_edges], in seconds; 0 where there is only one device.
+        float64 [num_edges], in seconds; 0 if there is only one device.
     """
     if not problem.links:
         return np.zeros(len(groups.edges))

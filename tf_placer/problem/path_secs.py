@@ -1,4 +1,4 @@
-"""How long the longest chains of operations are that wait for each other."""
+"""Durations of the longest chains of dependent operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["least_secs", "longest_after", "longest_before"]
 
 
 def least_secs(problem: PlacementProblem) -> np.ndarray:
-    """Finds what each operation takes at least where its whole group may go.
+    """Finds the compute time of each operation on the fastest device that its group may go to.
 
     Returns:
         float64 [num_operations], seconds.
@@ -23,11 +23,11 @@ def least_secs(problem: PlacementProblem) -> np.ndarray:
 
 
 def longest_before(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
-    """Adds up the longest chain of operations that each operation has to wait for.
+    """Adds up the longest chain of operations before each operation.
 
     Args:
-        problem: has the operations.
-        secs: float64 [num_operations], what they take.
+        problem: the problem, which has the operations.
+        secs: float64 [num_operations], the durations of the operations.
 
     Returns:
         float64 [num_operations], seconds, without the operation itself.
@@ -36,11 +36,11 @@ def longest_before(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
 
 
 def longest_after(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
-    """Adds up the longest chain of operations that have to wait for each operation.
+    """Adds up the longest chain of operations after each operation.
 
     Args:
-        problem: has the operations.
-        secs: float64 [num_operations], what they take.
+        problem: the problem, which has the operations.
+        secs: float64 [num_operations], the durations of the operations.
 
     Returns:
         float64 [num_operations], seconds, without the operation itself.

@@ -1,4 +1,4 @@
-"""The placement problem: what there is to place, on what, and what everything costs."""
+"""The placement problem: operations to place, devices to place them on, and all costs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _WHOLE_NUMBERS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacementProblem(ProblemColumns):
-    """Columns that are sound; see `ProblemColumns` for what each is.
+    """A valid placement problem; `ProblemColumns` describes the fields.
 
-    Everything is checked and brought to the types that are said there. Arrays are copies, and
-    read-only.
+    The constructor checks all values and converts them to the types of `ProblemColumns`. Arrays are
+    copies, and read-only.
 
     Raises:
-        ProblemError: something is wrong; the message names it as the file format does.
+        ProblemError: a value is invalid; the message names its entry in the file format.
     """
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class PlacementProblem(ProblemColumns):
         for name in ("coarse_groups", "layers"):
             if getattr(self, name) is not None:
                 whole_numbers[name] = np.int32
-        # Checked while they are wide, so that an index beyond int32 is named as it was given.
+        # Convert to int64 first, so that a message about an index beyond int32 shows its value.
         for name in whole_numbers:
             object.__setattr__(self, name, int_array(name, getattr(self, name)))
         object.__setattr__(self, "compute_secs", float_array("compute_secs", self.compute_secs))

@@ -1,4 +1,4 @@
-"""What a placement problem must keep to, said in the words of the file format."""
+"""Checks of a placement problem, whose messages name entries of the file format."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tf_placer.problem.problem_columns import ProblemColumns
 from tf_placer.problem.problem_device import check_devices, check_links, check_text
 from tf_placer.problem.problem_error import ProblemError
 
-__all__ = ["check_problem", "float_array", "int_array", "may_go"]
+__all__ = ["check_problem", "find_legal_devices", "float_array", "int_array"]
 
-# Beyond the number of operations, so that a slip of the pen does not fill the memory.
-_MAX_GROUPS = 2**20
-_SHOWN_ON_CYCLE = 8
+# A typing error in a group number must not allocate all memory.
+_MAX_GROUPS_BEYOND_OPERATIONS = 2**20
+_MAX_CYCLE_OPERATIONS_IN_MESSAGE = 8
 
 
 def int_array(name: str, values: object) -> np.ndarray:
-    """Makes a new int64 array of the same whole numbers.
+    """Copies integers into a new int64 array.
 
     Raises:
-        ProblemError: they are of another kind; the message says so of `name`.
+        ProblemError: the values are not integers; the message names the entry `name`.
     """
     array = _array(name, values)
     if array.size and not np.issubdtype(array.dtype, np.integer):
@@ -35,10 +35,10 @@ def int_array(name: str, values: object) -> np.ndarray:
 
 
 def float_array(name: str, values: object) -> np.ndarray:
-    """Makes a new float64 array of the same numbers.
+    """Copies numbers into a new float64 array.
 
     Raises:
-        ProblemError: they are of another kind; the message says so of `name`.
+        ProblemError: the values are not numbers; the message names the entry `name`.
     """
     array = _array(name, values)
     if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
@@ -46,13 +46,13 @@ def float_array(name: str, values: object) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def may_go(compute_secs: np.ndarray, groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Finds where groups may go: where all their operations may.
+def find_legal_devices(compute_secs: np.ndarray, groups: np.ndarray, num_groups: int) -> np.ndarray:
+    """Finds the devices on which all operations of a group may run.
 
     Args:
-        compute_secs: float64 [num_operations, num_devices], infinite where one may not go.
-        groups: int [num_operations], the group of each.
-        num_groups: how many groups there are.
+        compute_secs: float64 [num_operations, num_devices], infinite where an operation may not go.
+        groups: int [num_operations], the group of each operation.
+        num_groups: the number of groups.
 
     Returns:
         bool [num_groups, num_devices]; a group without operations may go anywhere.
@@ -64,10 +64,10 @@ def may_go(compute_secs: np.ndarray, groups: np.ndarray, num_groups: int) -> np.
 
 
 def check_problem(problem: ProblemColumns) -> None:
-    """Checks a problem whose arrays may still be wider than they end up.
+    """Checks a problem, whose arrays may still be wider than their final types.
 
     Raises:
-        ProblemError: something is wrong with it.
+        ProblemError: the problem is invalid.
     """
     _check_shapes(problem)
     check_devices(problem.devices)
@@ -164,7 +164,7 @@ def _check_operations(problem: ProblemColumns) -> None:
 
 
 def _check_groups(problem: ProblemColumns, entry: str, groups: np.ndarray) -> None:
-    limit = max(problem.num_operations, _MAX_GROUPS)
+    limit = max(problem.num_operations, _MAX_GROUPS_BEYOND_OPERATIONS)
     _refuse(
         groups,
         (groups < 0) | (groups >= limit),
@@ -173,7 +173,7 @@ def _check_groups(problem: ProblemColumns, entry: str, groups: np.ndarray) -> No
         f"a number from 0 to {limit - 1}",
     )
     count = int(groups.max(initial=-1)) + 1
-    stuck = np.flatnonzero(~may_go(problem.compute_secs, groups, count).any(axis=1))
+    stuck = np.flatnonzero(~find_legal_devices(problem.compute_secs, groups, count).any(axis=1))
     if stuck.size:
         members = np.flatnonzero(groups == stuck[0])
         barred = [
@@ -187,7 +187,7 @@ def _check_groups(problem: ProblemColumns, entry: str, groups: np.ndarray) -> No
 
 
 def _check_shared(entry: str, values: np.ndarray, kind: str, groups: np.ndarray) -> None:
-    """Refuses a value that is not that of the other operations of its group."""
+    """Checks that all operations of a group have the same value."""
     of_group = np.zeros(int(groups.max()) + 1, np.int64)
     of_group[groups] = values
     wrong = np.flatnonzero(of_group[groups] != values)
@@ -258,14 +258,14 @@ def _check_order(problem: ProblemColumns) -> None:
     if len(problem.order) == problem.num_operations:
         return
     cycle = find_cycle(problem.num_operations, problem.edges)
-    steps = [_operation(problem, index) for index in cycle[:_SHOWN_ON_CYCLE]]
-    if len(cycle) > _SHOWN_ON_CYCLE:
-        steps.append(f"{len(cycle) - _SHOWN_ON_CYCLE} more")
+    steps = [_operation(problem, index) for index in cycle[:_MAX_CYCLE_OPERATIONS_IN_MESSAGE]]
+    if len(cycle) > _MAX_CYCLE_OPERATIONS_IN_MESSAGE:
+        steps.append(f"{len(cycle) - _MAX_CYCLE_OPERATIONS_IN_MESSAGE} more")
     raise ProblemError(f"the operations form a cycle: {' -> '.join([*steps, steps[0]])}")
 
 
 def _check_sums(problem: ProblemColumns) -> None:
-    """Checks that no sum that a simulation forms can leave its type."""
+    """Checks that no sum in a simulation can overflow its type."""
     held = sum(
         float(values.sum(dtype=np.float64))
         for values in (problem.resident_bytes, problem.temp_bytes, problem.tensor_bytes)
@@ -291,7 +291,7 @@ def _refuse(
     about: Callable[..., str] | None,
     wanted: str,
 ) -> None:
-    """Raises a `ProblemError` about the first bad value, if there is one."""
+    """Raises a `ProblemError` about the first bad value, if any is bad."""
     if not bad.any():
         return
     index = np.argwhere(bad)[0].tolist()

@@ -1,4 +1,4 @@
-"""What a placement problem consists of, whether or not it is sound."""
+"""The columns of a placement problem, unchecked."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ class ProblemColumns:
         devices: the devices.
         links: one for each ordered pair of devices.
         operation_names: the name of each operation, for people.
-        compute_secs: float64 [num_operations, num_devices], what each operation takes on each
-            device, in seconds; infinite where it may not go.
-        resident_bytes: int64 [num_operations], what each holds on its device for the whole step.
-        temp_bytes: int64 [num_operations], what each holds beside that while it runs.
-        groups: int32 [num_operations], the group of each operation. A placer decides on one device
-            per group.
+        compute_secs: float64 [num_operations, num_devices], the compute time of each operation on
+            each device, in seconds; infinite where it may not go.
+        resident_bytes: int64 [num_operations], the memory that each operation holds on its device
+            for the whole step.
+        temp_bytes: int64 [num_operations], the additional memory that each operation holds while it
+            runs.
+        groups: int32 [num_operations], the group of each operation. A placer chooses one device per
+            group.
         tensor_producers: int32 [num_tensors], the operation that makes each tensor.
-        tensor_bytes: int64 [num_tensors], its size where it is sent to.
+        tensor_bytes: int64 [num_tensors], the size of each tensor on devices that receive it.
         consumer_start: int32 [num_tensors + 1]: tensor t is read by the operations
             `consumers[consumer_start[t] : consumer_start[t + 1]]`.
-        consumers: int32 [num_reads], see above.
+        consumers: int32 [num_reads], the readers of tensor 0, then those of tensor 1, and so on.
         control_edges: int32 [num_control_edges, 2], (operation before, operation after).
-        local_bytes: int64 [num_tensors], what each tensor holds where it was made, at most its
-            size; less where it shares the memory of something else, as what was read from a
-            variable does. The sizes if not given.
-        coarse_groups: int32 [num_operations], the coarse group of each operation, or None. Groups
-            of one coarse group belong together: placers that decide about few things place them as
-            one, others may do so at first.
-        layers: int32 [num_operations], the layer of the model that each operation is of, from the
-            inputs to the outputs, or None. All of a group, and of a coarse group, is of one layer.
+        local_bytes: int64 [num_tensors], the memory of each tensor on the device that makes it, at
+            most its size; less if it shares memory, as the value of a variable does. Default:
+            `tensor_bytes`.
+        coarse_groups: int32 [num_operations], the coarse group of each operation, or None. A coarse
+            group consists of groups that belong together: some placers place it as one, others do
+            so at first.
+        layers: int32 [num_operations], the model layer of each operation, from the inputs to the
+            outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
     """
 
@@ -64,22 +66,22 @@ class ProblemColumns:
 
     @property
     def num_operations(self) -> int:
-        """How many operations there are."""
+        """The number of operations."""
         return len(self.operation_names)
 
     @property
     def num_devices(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return len(self.devices)
 
     @property
     def num_tensors(self) -> int:
-        """How many tensors there are."""
+        """The number of tensors."""
         return len(self.tensor_producers)
 
     @functools.cached_property
     def num_groups(self) -> int:
-        """How many groups there are: one more than the highest number."""
+        """The number of groups, which is one more than the highest group number."""
         return int(self.groups.max(initial=-1)) + 1
 
     @functools.cached_property
@@ -91,5 +93,5 @@ class ProblemColumns:
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """int32 [num_operations], a topological order; of what can come next, the lowest index."""
+        """int32 [num_operations], a topological order; ties go to the lowest index."""
         return topological_order(self.num_operations, self.edges)

@@ -1,4 +1,4 @@
-"""The devices and links of a placement problem, and what they must keep to."""
+"""The devices of a placement problem, and checks of devices and links."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["ProblemDevice", "check_devices", "check_links", "check_text"]
 
 @dataclasses.dataclass(frozen=True)
 class ProblemDevice:
-    """Something that runs operations.
+    """A device that runs operations.
 
     Attributes:
-        name: unique.
-        kind: what it is, such as "CPU", "GPU" or "K80".
-        memory_bytes: what its operations may hold at once.
-        slots: how many operations it runs at a time.
-        transfer_share: share of the time of the bytes of every transfer from or to it that its
-            operations lose, as on a CPU that copies with the core that it computes on.
-        transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
-            had no other transfer for 10 ms; less if it had one.
-        is_asynchronous: whether it is handed operations before their inputs are computed, as a GPU
-            is, and runs them in that order. It has one slot and loses nothing to transfers.
+        name: the name, unique in the problem.
+        kind: the kind of hardware, such as "CPU", "GPU" or "K80".
+        memory_bytes: the memory that operations on the device may hold at once.
+        slots: the number of operations that run at a time.
+        transfer_share: the share of the time for the bytes of every transfer from or to the device
+            that its operations lose, as on a CPU that copies with the core that it computes on.
+        transfer_overhead_secs: the additional time that they lose to a transfer of any size, if the
+            device had no other transfer for 10 ms; they lose less if it had one.
+        is_asynchronous: whether the device gets operations before their inputs are computed, as a
+            GPU does, and runs them in that order. It then has one slot and loses nothing to
+            transfers.
     """
 
     name: str
@@ -42,10 +43,10 @@ class ProblemDevice:
 
 
 def check_devices(devices: Sequence[ProblemDevice]) -> None:
-    """Checks each device and that their names differ.
+    """Checks each device, and that all names differ.
 
     Raises:
-        ProblemError: something is wrong with one.
+        ProblemError: a device is invalid.
     """
     seen: dict[str, int] = {}
     for index, device in enumerate(devices):
@@ -96,10 +97,10 @@ def _check_asynchronous(entry: str, device: ProblemDevice) -> None:
 
 
 def check_links(devices: Sequence[ProblemDevice], links: Sequence[Link]) -> None:
-    """Checks each link and that every ordered pair of devices has one.
+    """Checks each link, and that every ordered pair of devices has one.
 
     Raises:
-        ProblemError: something is wrong with one, or one is missing.
+        ProblemError: a link is invalid or missing.
     """
     names = [device.name for device in devices]
     seen: dict[tuple[str, str], int] = {}
@@ -143,7 +144,7 @@ def check_text(entry: str, value: object) -> None:
     """Checks that an entry is text.
 
     Raises:
-        ProblemError: it is something else.
+        ProblemError: the entry is something else.
     """
     if not isinstance(value, str):
         raise ProblemError(f"{entry} is {shown(value)}: it must be text")
@@ -163,5 +164,5 @@ def _is_finite(value: object) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # An integer of hundreds of digits.
+    except OverflowError:  # An integer with hundreds of digits does not fit into a float.
         return False

@@ -1,4 +1,4 @@
-"""What is said of something that is no placement problem."""
+"""The error for an invalid placement problem."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["ProblemError"]
 
 
 class ProblemError(ValueError):
-    """This is no placement problem; one sentence names the entry that is wrong."""
+    """An invalid placement problem; one sentence names the wrong entry."""

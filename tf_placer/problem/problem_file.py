@@ -29,16 +29,15 @@ from tf_placer.problem.problem_error import ProblemError
 __all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_problem"]
 
 _FORMAT = 1
-# Entries that all operations have or none has, and what they are called in a problem.
-_NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
-_OPTIONAL = {"type": "operation_types", **_NUMBERS}
-# What operations of a device lose to transfers; nothing if left out.
-_LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
+# Entries that all operations have or none has, with their names in `PlacementProblem`.
+_OPTIONAL_NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
+_OPTIONAL = {"type": "operation_types", **_OPTIONAL_NUMBERS}
+_TRANSFER_LOSSES = ("transfer_share", "transfer_overhead_secs")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Device:
-    """What stands in a file of a `ProblemDevice`, which checks the values itself."""
+    """The file entries of a `ProblemDevice`, which checks the values itself."""
 
     name: Any
     kind: Any
@@ -51,7 +50,7 @@ class _Device:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """What stands in a file."""
+    """The entries of a problem file."""
 
     format: Any
     devices: tuple[_Device, ...]
@@ -62,11 +61,11 @@ class _File:
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
-    """Reads a problem file, or standard input, which is called "-".
+    """Reads a problem file, or standard input if the path is "-".
 
     Raises:
-        ProblemError: the file cannot be read or holds no problem; the message names it, and the
-            entry that is wrong.
+        ProblemError: the file cannot be read or holds no problem; the message names the file and
+            the wrong entry.
     """
     path = os.fspath(path)
     try:
@@ -79,7 +78,7 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
         raise ProblemError(
             f"{path}: line {error.lineno}, column {error.colno} is not JSON: {error.msg}"
         ) from None
-    except ValueError as error:  # Such as other than UTF-8, or nested too deep.
+    except ValueError as error:  # For example, bad UTF-8 or too deep nesting.
         raise ProblemError(f"{path}: this is not JSON: {error}") from None
     try:
         return problem_from_json(value)
@@ -88,10 +87,10 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
 
 
 def write_problem(problem: PlacementProblem, path: str | os.PathLike[str]) -> None:
-    """Writes a problem file, whole or not at all.
+    """Writes a problem file atomically.
 
     Raises:
-        ProblemError: the file cannot be written; the message names it.
+        ProblemError: the file cannot be written; the message names the file.
     """
     try:
         write_json(path, problem_to_json(problem))
@@ -120,7 +119,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "slots": device.slots,
                 **{
                     entry: getattr(device, entry)
-                    for entry in _LOST_TO_TRANSFERS
+                    for entry in _TRANSFER_LOSSES
                     if getattr(device, entry)
                 },
                 **({"asynchronous": True} if device.is_asynchronous else {}),
@@ -177,10 +176,10 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
 
 
 def problem_from_json(value: object) -> PlacementProblem:
-    """Reads what `problem_to_json` wrote, or anything else in that form.
+    """Makes a problem from its JSON form, the inverse of `problem_to_json`.
 
     Raises:
-        ProblemError: the value is not a problem; the message names the entry that is wrong.
+        ProblemError: the value is not a problem; the message names the wrong entry.
     """
     try:
         check_format(value, _FORMAT, "the problem")
@@ -237,7 +236,7 @@ def _problem(file: _File) -> PlacementProblem:
         ),
         **{
             name: _column(operations, "operations", entry)
-            for entry, name in _NUMBERS.items()
+            for entry, name in _OPTIONAL_NUMBERS.items()
             if entry in optional
         },
     )
@@ -253,7 +252,7 @@ def _check_all_entries(
 
 
 def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.ndarray:
-    """Reads the seconds, float64 [num_operations, num_devices], null as infinity."""
+    """Reads compute times, float64 [num_operations, num_devices], with null as infinity."""
     rows = _lists(
         [operation["compute_secs"] for operation in operations],
         lambda row: f"operations[{row}].compute_secs",
@@ -269,7 +268,7 @@ def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.
         _refuse_first(flat, _is_secs, num_devices, "a number of seconds or null")
     try:
         numbers = np.array([math.inf if each is None else each for each in flat], np.float64)
-    except OverflowError:  # Integers of hundreds of digits.
+    except OverflowError:  # Integers with hundreds of digits do not fit into a float.
         _refuse_first(flat, _fits_float, num_devices, "a number that fits into float64")
         raise
     return numbers.reshape(len(rows), num_devices)
@@ -295,7 +294,7 @@ def _fits_float(value: object) -> bool:
 
 
 def _column(items: Sequence[dict[str, Any]], where: str, name: str) -> np.ndarray:
-    """Reads an entry of each item, int64 [len(items)]; 0 where it is left out."""
+    """Reads an entry of each item, int64 [len(items)]; 0 if an item lacks the entry."""
     values = [item.get(name, 0) for item in items]
     return _wholes(values, lambda index: f"{where}[{index}].{name}")
 
@@ -311,7 +310,7 @@ def _pairs(rows: Sequence[Any]) -> Sequence[list[Any]]:
 
 
 def _whole_rows(rows: Sequence[Sequence[Any]], entry: Callable[[int], str]) -> np.ndarray:
-    """Joins the rows one after the other, int64."""
+    """Concatenates rows of integers into an int64 array."""
 
     def place(index: int) -> str:
         row = 0
@@ -324,7 +323,7 @@ def _whole_rows(rows: Sequence[Sequence[Any]], entry: Callable[[int], str]) -> n
 
 
 def _lists(rows: Sequence[Any], entry: Callable[[int], str]) -> Sequence[list[Any]]:
-    """Checks that each row is a list; `entry` names one."""
+    """Checks that each row is a list; `entry` makes the name of a row for messages."""
     for index, row in enumerate(rows):
         if type(row) is not list:
             read_value(list[Any], row, entry(index))
@@ -332,7 +331,7 @@ def _lists(rows: Sequence[Any], entry: Callable[[int], str]) -> Sequence[list[An
 
 
 def _wholes(values: Sequence[Any], entry: Callable[[int], str]) -> np.ndarray:
-    """Reads whole numbers, int64; `entry` names one."""
+    """Reads integers into an int64 array; `entry` makes the name of a value for messages."""
     if {int}.issuperset(map(type, values)):
         with contextlib.suppress(OverflowError):
             return np.array(values, np.int64)

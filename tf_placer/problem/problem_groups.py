@@ -1,4 +1,4 @@
-"""What a placer sees of a placement problem."""
+"""Views of a placement problem by group, for placers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph, find_crossings
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_checks import may_go
+from tf_placer.problem.problem_checks import find_legal_devices
 
 __all__ = [
     "device_fill",
@@ -18,24 +18,24 @@ __all__ = [
     "topological_groups",
 ]
 
-# Sizes of tensors are told as numbers of float32.
+# A group graph counts elements, whose type a problem does not have: assume float32.
 _ELEMENT_BYTES = 4
 
 
 def legal_devices(problem: PlacementProblem) -> np.ndarray:
-    """Finds where groups may go: where all their operations may.
+    """Finds the devices on which all operations of a group may run.
 
     Returns:
         bool [num_groups, num_devices]; every row has a true entry.
     """
-    return may_go(problem.compute_secs, problem.groups, problem.num_groups)
+    return find_legal_devices(problem.compute_secs, problem.groups, problem.num_groups)
 
 
 def device_secs(problem: PlacementProblem) -> np.ndarray:
-    """Adds up what the operations of each group take on each device.
+    """Adds up the compute times of each group's operations on each device.
 
     Returns:
-        float64 [num_groups, num_devices], seconds; infinite where one of them may not go.
+        float64 [num_groups, num_devices], seconds; infinite where an operation may not go.
     """
     secs = np.zeros((problem.num_groups, problem.num_devices))
     np.add.at(secs, problem.groups, problem.compute_secs)
@@ -43,11 +43,11 @@ def device_secs(problem: PlacementProblem) -> np.ndarray:
 
 
 def device_fill(problem: PlacementProblem) -> np.ndarray:
-    """Adds up what each group would hold of the memory of each device.
+    """Computes the share of each device's memory that each group would hold.
 
     Returns:
-        float64 [num_groups, num_devices, 2], shares of the memory: what is held for the whole step,
-        and that with all that the group makes, as if nothing of it were ever freed.
+        float64 [num_groups, num_devices, 2], shares of the memory: first of resident memory alone,
+        then of resident memory and all tensors of the group, as if none were ever freed.
     """
     resident = np.bincount(problem.groups, problem.resident_bytes, problem.num_groups)
     makers = problem.groups[problem.tensor_producers]
@@ -58,16 +58,16 @@ def device_fill(problem: PlacementProblem) -> np.ndarray:
 
 
 def running_bytes(problem: PlacementProblem) -> np.ndarray:
-    """Finds what the device of each group holds at least once, beside what is resident there.
+    """Finds the least peak memory that each group needs on its device beside resident memory.
 
     Returns:
-        int64 [num_groups], the most that one of its operations reads, makes and needs while it
-        runs, wherever what it reads comes from. Operations that take no time do not count.
+        int64 [num_groups], the largest sum of inputs, outputs and temporary memory of one operation
+        of the group, wherever its inputs come from. Operations that take no time do not count.
     """
     held = problem.temp_bytes.copy()
     np.add.at(held, problem.tensor_producers, problem.local_bytes)
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
-    # A tensor that is read twice by one operation is there once.
+    # An operation that reads a tensor twice needs it in memory once.
     reads = np.unique(tensors * problem.num_operations + problem.consumers)
     tensors, readers = np.divmod(reads, problem.num_operations)
     np.add.at(held, readers, problem.local_bytes[tensors])
@@ -80,8 +80,8 @@ def running_bytes(problem: PlacementProblem) -> np.ndarray:
 def group_graph(problem: PlacementProblem) -> GroupGraph:
     """Sums up the operations of each group and the tensors between groups.
 
-    Where the problem knows no layers, they are in the order of `topological_groups`; a group
-    without operations is of the last layer.
+    If the problem has no layers, each group is a layer, in the order of `topological_groups`. A
+    group without operations belongs to the last layer.
     """
     count = problem.num_groups
     firsts, sizes = _earliest_operations(problem)
@@ -124,10 +124,11 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
 
 
 def group_layers(problem: PlacementProblem) -> np.ndarray | None:
-    """Finds the layer of the model that each group is of, if the problem knows.
+    """Finds the model layer of each group.
 
     Returns:
-        int32 [num_groups]; a group without operations goes with the last layer.
+        int32 [num_groups], where a group without operations belongs to the last layer; None if the
+        problem has no layers.
     """
     if problem.layers is None:
         return None
@@ -145,9 +146,9 @@ def topological_groups(problem: PlacementProblem) -> np.ndarray:
 
 
 def _earliest_operations(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the place of each group's earliest operation in the order, and how many each has.
+    """Finds the topological position of each group's earliest operation, and the group sizes.
 
-    A group without operations is behind all others.
+    A group without operations comes after all others.
     """
     groups = problem.groups[problem.order]
     firsts = np.full(problem.num_groups, problem.num_operations)

@@ -18,7 +18,7 @@ from graph_passes.util.json_records import check_format, read_record
 from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header
-from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
+from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
 from tf_placer.search.sampled_steps import Sample
 from tf_placer.search.training_log import TRAINING
 
@@ -120,7 +120,7 @@ class PlanDirectory:
             self.record.name: lambda path: record,
             **dict.fromkeys(_LOGS, read_log_header),
             self.result.name: lambda path: read_json(path)["assignment"],
-            **dict.fromkeys(_WEIGHTS, read_of_training),
+            **dict.fromkeys(_WEIGHTS, check_policy_file),
         }
         if not self.has_problem(problem):
             readers[self.problem.name] = _refuse

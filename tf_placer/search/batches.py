@@ -1,4 +1,4 @@
-"""The batches that the driver gets from one placer, or from several controllers."""
+"""The interface of batches of placements, from one placer or from several controllers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 
 from tf_placer.environments.environment import Measurement
 
-__all__ = ["Batches", "SampledBatch"]
+__all__ = ["BatchSource", "SampledBatch"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledBatch:
-    """Placements that are to be measured, and then observed together.
+    """Placements that are measured one by one and then observed together.
 
     Attributes:
-        controller: number of the controller that proposed them, from 1; 0 of a placer without.
+        controller: number of the controller that proposed the batch, from 1; 0 without controllers.
         batch: number of the batch, from 0 for each controller.
-        version: how many updates the weights had that a controller sampled it under.
+        version: version of the weights that the controller sampled the batch under: the number of
+            updates before it.
         placements: int32 [num_placements, num_groups].
     """
 
@@ -30,34 +31,34 @@ class SampledBatch:
     placements: np.ndarray
 
 
-class Batches(Protocol):
-    """The batches of one stage: what comes next, and what came of it.
+class BatchSource(Protocol):
+    """A source of batches for one stage, which also observes their measurements.
 
     Attributes:
-        look_secs: how long to wait for measurements, before asking for further batches.
+        poll_secs: the longest wait for measurements between two calls of `sample`.
     """
 
-    look_secs: float
+    poll_secs: float
 
     def sample(self, is_busy: bool) -> list[SampledBatch] | None:
-        """Gives the batches that can be measured now.
+        """Returns new batches to measure.
 
         Args:
-            is_busy: whether placements are being measured, so that nobody waits for a batch.
+            is_busy: whether placements are being measured, so that the call should not wait.
 
         Returns:
             The batches since the last call; None if no more will come.
         """
         ...
 
-    def known(self, batch: SampledBatch) -> Mapping[int, Measurement]:
-        """Says what the log has of a batch, by the place in it."""
+    def find_logged(self, batch: SampledBatch) -> Mapping[int, Measurement]:
+        """Finds the measurements of a batch that the log has, by position in the batch."""
         ...
 
     def observe(self, batch: SampledBatch, measurements: Sequence[Measurement]) -> None:
-        """Takes in what came of a batch, one measurement per placement."""
+        """Takes the measurements of a batch, one per placement, to learn from them."""
         ...
 
     def settle(self) -> None:
-        """Waits until everything has been learned that was observed."""
+        """Waits until the placer has learned from all observed batches."""
         ...

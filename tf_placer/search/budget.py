@@ -1,4 +1,4 @@
-"""The time and the trials that a search has, and how far it is."""
+"""The budget of a search in time and trials, and its progress."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Budget", "Progress"]
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """When a search ends: whichever comes first.
+    """Limits of a search, which ends at the first one it reaches.
 
     Attributes:
-        max_trials: trials, counting trial 0 (the graph as it came) and repeats.
-        max_secs: seconds of searching. No trial starts after them; the one that runs is finished.
+        max_trials: the number of trials, including trial 0 (the original graph) and repeats.
+        max_secs: seconds of searching. No trial starts later; a running trial is completed.
     """
 
     max_trials: int
@@ -29,7 +29,7 @@ class Budget:
             raise ValueError(f"max_secs must be positive, not {self.max_secs}")
 
     def eta_secs(self, num_trials: int, elapsed_secs: float) -> float:
-        """Estimates the time until the end, from the pace of so many trials in so many seconds."""
+        """Estimates the time until the end, from the number of trials per second so far."""
         by_trials_secs = (self.max_trials - num_trials) * elapsed_secs / num_trials
         return max(0.0, min(by_trials_secs, self.max_secs - elapsed_secs))
 
@@ -39,11 +39,11 @@ class Progress:
     """The state of a search after a trial.
 
     Attributes:
-        trial_count: trials so far.
-        budget: when the search ends.
+        trial_count: the number of trials so far.
+        budget: the limits of the search.
         best: the fastest trial so far; None while all have failed.
         elapsed_secs: time spent searching.
-        eta_secs: expected time until the budget ends, from the pace so far.
+        eta_secs: estimated time until the budget ends.
     """
 
     trial_count: int

@@ -1,4 +1,4 @@
-"""Callbacks of a live search: programs follow it by them, and may end it."""
+"""Callbacks, through which programs follow a live search and may end it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Callback", "Callbacks", "report_trial"]
 
 
 class Callback:
-    """A listener to a live search; derive from it what listens. By itself it does nothing.
+    """A listener to a live search, to derive from; its own methods do nothing.
 
-    All methods are called in the process that asked for the search, one after the other, while the
-    search goes on in its own process. An error that one of them raises ends the search without a
-    result; its log keeps all trials, and the same call resumes there.
+    All methods are called in the process that started the search, one after the other, while the
+    search continues in its own process. An error raised in one of them ends the search without a
+    result; its log keeps all trials, and the same call resumes it.
 
     Example:
         class Enough(tf_placer.Callback):
@@ -27,59 +27,59 @@ class Callback:
     """
 
     def on_trial(self, trial: Trial, progress: Progress) -> bool | None:
-        """Hears of a new trial; not of those that a resumed search finds in its log.
+        """Receives each new trial, but not those that a resumed search finds in its log.
 
         Args:
-            trial: as the log has it. Trial 0 is the graph as it came.
-            progress: where the search stands after it.
+            trial: the trial as logged. Trial 0 is the original graph.
+            progress: the state of the search after the trial.
 
         Returns:
-            True to end the search as an interrupt from the keyboard does: with the best so far,
-            after a short confirmation. What is returned afterwards changes nothing.
+            True to end the search as Ctrl-C does: with the best placement so far, after a short
+            confirmation. Later return values have no effect.
         """
 
     def on_best(self, trial: Trial) -> None:
-        """Hears of a trial that is the fastest so far, after `on_trial`."""
+        """Receives each trial that is the fastest so far, after `on_trial`."""
 
     def on_stage(self, name: str) -> None:
-        """Hears that another part of the work begins, such as "measuring placements"."""
+        """Receives the name of a part of the work when it begins: "measuring placements"."""
 
     def on_note(self, line: str) -> None:
-        """Hears a line for people that is not about one trial."""
+        """Receives a message for people that is not about one trial."""
 
 
 class Callbacks(Callback):
-    """Several callbacks as one; each method calls that of all, in their order."""
+    """A callback that passes each call on to several callbacks, in order."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
-        """Takes over the callbacks."""
+        """Takes the callbacks to call."""
         self._callbacks = tuple(callbacks)
 
     def on_trial(self, trial: Trial, progress: Progress) -> bool:
-        """Returns true if one of them does."""
+        """Calls `on_trial` of all, and returns true if one of them does."""
         return any([bool(each.on_trial(trial, progress)) for each in self._callbacks])
 
     def on_best(self, trial: Trial) -> None:
-        """Calls all."""
+        """Calls `on_best` of all."""
         for each in self._callbacks:
             each.on_best(trial)
 
     def on_stage(self, name: str) -> None:
-        """Calls all."""
+        """Calls `on_stage` of all."""
         for each in self._callbacks:
             each.on_stage(name)
 
     def on_note(self, line: str) -> None:
-        """Calls all."""
+        """Calls `on_note` of all."""
         for each in self._callbacks:
             each.on_note(line)
 
 
 def report_trial(callback: Callback, trial: Trial, progress: Progress) -> bool:
-    """Tells a callback of a trial, also that it is the fastest so far.
+    """Passes a trial to a callback, also to `on_best` if it is the fastest so far.
 
     Returns:
-        Whether the callback wants the search to end.
+        Whether the callback requests the end of the search.
     """
     wants_end = bool(callback.on_trial(trial, progress))
     if progress.best is not None and progress.best.index == trial.index:

@@ -1,4 +1,4 @@
-"""Several controllers that propose at the same time, and the batches of all of them."""
+"""The interface of several controllers that propose at the same time, and their batches."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.batches import SampledBatch
-from tf_placer.search.replay import by_position
+from tf_placer.search.replay import index_by_position
 from tf_placer.search.trial_log import LogError, Trial
 
 __all__ = ["ConcurrentPlacer", "ControllerBatches"]
 
-# How long to wait for controllers where no placement is being measured.
-_WAIT_SECS = 0.2
+_IDLE_WAIT_SECS = 0.2
 
 
 class ConcurrentPlacer(abc.ABC):
     """Several controllers, each of which proposes a batch, waits for it, and learns from it.
 
     Attributes:
-        name: what the log calls them.
+        name: the name of the placer in the log.
     """
 
     name: str
@@ -31,15 +30,15 @@ class ConcurrentPlacer(abc.ABC):
     @property
     @abc.abstractmethod
     def updates(self) -> Sequence[UpdateRecord]:
-        """What each update so far saw and did; see `Placer.updates`."""
+        """The records of all updates so far; see `Placer.updates`."""
 
     @abc.abstractmethod
     def begin(self, last_batches: Mapping[int, int]) -> None:
-        """Begins, or goes on with what was saved.
+        """Begins, or resumes from a checkpoint.
 
         Args:
-            last_batches: the number of the last batch in the log, by controller: the next one of
-                each has a number of its own.
+            last_batches: the number of the last batch in the log, by controller; new batches get
+                higher numbers.
         """
 
     @abc.abstractmethod
@@ -47,22 +46,23 @@ class ConcurrentPlacer(abc.ABC):
         """Lets controllers sample and learn.
 
         Args:
-            timeout_secs: how long to wait for something to happen.
+            timeout_secs: the longest wait for a controller to finish something.
 
         Returns:
-            What was sampled since, and after `begin` what is to be measured to its end.
+            The batches sampled since the last call; after `begin`, also those of the checkpoint
+            that were not completely measured.
 
         Raises:
-            SearchError: controllers die again and again.
+            SearchError: controllers die repeatedly.
         """
 
     @abc.abstractmethod
     def learn(self, batch: SampledBatch, measurements: Sequence[Measurement]) -> None:
-        """Begins to learn from a batch, whose controller samples the next one afterwards."""
+        """Starts to learn from a batch, after which its controller samples the next one."""
 
     @abc.abstractmethod
     def settle(self) -> None:
-        """Waits until everything has been learned that was measured, and samples no more."""
+        """Waits until the controllers have learned from all measured batches; samples no more."""
 
     @abc.abstractmethod
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -74,13 +74,12 @@ class ConcurrentPlacer(abc.ABC):
 
 
 class ControllerBatches:
-    """The batches of controllers, each of which waits for its own only; see `Batches`.
+    """The batches of controllers, each of which waits for its own only; see `BatchSource`.
 
-    A batch that the log has a part of is measured to its end, and what it has is not measured
-    again.
+    Of a batch that the log has a part of, only the rest is measured.
     """
 
-    look_secs = 0.05
+    poll_secs = 0.05
 
     def __init__(
         self,
@@ -91,9 +90,9 @@ class ControllerBatches:
         """Lets the controllers begin.
 
         Args:
-            placer: the controllers, not begun.
-            logged: their trials in the log.
-            observed: called after they may have learned.
+            placer: the controllers, whose `begin` was not called yet.
+            logged: the trials of the controllers in the log.
+            observed: called whenever the controllers may have learned.
 
         Raises:
             LogError: the log has trials of these controllers that no controller proposed.
@@ -110,15 +109,15 @@ class ControllerBatches:
         placer.begin(last)
 
     def sample(self, is_busy: bool) -> list[SampledBatch]:
-        """Lets controllers sample and learn; see `Batches.sample`."""
-        batches = self._placer.advance(0.0 if is_busy else _WAIT_SECS)
+        """Lets controllers sample and learn; see `BatchSource.sample`."""
+        batches = self._placer.advance(0.0 if is_busy else _IDLE_WAIT_SECS)
         self._observed(self._placer)
         return batches
 
-    def known(self, batch: SampledBatch) -> Mapping[int, Measurement]:
-        """Says what the log has of a batch; see `Batches.known`."""
+    def find_logged(self, batch: SampledBatch) -> Mapping[int, Measurement]:
+        """Finds the measurements of a batch in the log; see `BatchSource.find_logged`."""
         rows = batch.placements.tolist()
-        logged = by_position(self._logged.get((batch.controller, batch.batch), []))
+        logged = index_by_position(self._logged.get((batch.controller, batch.batch), []))
         return {
             place: trial.measurement
             for place, trial in logged.items()
@@ -126,10 +125,10 @@ class ControllerBatches:
         }
 
     def observe(self, batch: SampledBatch, measurements: Sequence[Measurement]) -> None:
-        """Lets a controller begin to learn from its batch; see `Batches.observe`."""
+        """Lets a controller start to learn from its batch; see `BatchSource.observe`."""
         self._placer.learn(batch, measurements)
 
     def settle(self) -> None:
-        """Waits until everything has been learned; see `Batches.settle`."""
+        """Waits until all batches have been learned from; see `BatchSource.settle`."""
         self._placer.settle()
         self._observed(self._placer)

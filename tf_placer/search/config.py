@@ -1,4 +1,4 @@
-"""The settings of a search, live or planned, which check themselves once."""
+"""The settings of a search, live or planned, which are checked when they are made."""
 
 from __future__ import annotations
 
@@ -24,49 +24,50 @@ if TYPE_CHECKING:
 
 __all__ = ["SearchConfig", "check_machine", "check_seed", "read_settings", "starting_options"]
 
-# The limit of the generators of NumPy, of TensorFlow and of the native core.
-_MOST = 2**63
+# The random generators of NumPy, of TensorFlow and of the native core take seeds below this.
+_SEED_LIMIT = 2**63
 _CONFIG_PROTO = "tensorflow.ConfigProto"
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """The settings of a search; a plan has no use for those of the machine.
+    """The settings of a search; a plan ignores those of the machine.
 
-    Numbers become Python's own, and the values of options those of their settings.
+    Numbers are converted to Python's own types, and options to the types of their settings.
 
     Attributes:
-        machine: where to place: a name such as "local:2", a Machine, or None for "attached".
-        placer: who searches; see `tf_placer.placers.PLACERS`.
+        machine: the machine to place on: a name such as "local:2", a Machine, or None for
+            "attached".
+        placer: the name of the placer; see `tf_placer.placers.PLACERS`.
         placer_options: settings of the placer that differ from its defaults.
-        max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, from the call to its end.
-        seed: of everything random.
+        max_trials: the maximum number of trials, including the original graph.
+        max_secs: the maximum number of seconds, from the call to its return.
+        seed: the seed of all random numbers.
         log_dir: directory for the log; None for a new temporary one.
-        report: a file (.html) for the page about the search, which is written if something was
+        report: a file (.html) for the page about the search, which is written if anything was
             measured; None for none. Needs `tf_placer[report]`.
         tensorboard: a directory for runs of TensorBoard, `original` and `found`: the graph by
-            device and computing time, scalars, and pictures, where it is known what operations
-            cost; None for none.
+            device and computing time, scalars, and pictures if the costs of operations are known;
+            None for none.
         session_config: the configuration of the user's sessions; None for that of the machine.
-        restore_from: values that the variables of a graph begin with: a checkpoint, a directory
-            whose latest checkpoint is taken, or a session that has run; None for those of the
-            initializers.
-        workers: who measures trials in parallel, each on a machine of its own with devices like
-            those of `machine`: "ray" for workers that are started on this computer, "auto" for the
-            Ray cluster that runs here, "ray://HOST:PORT" for one elsewhere; None for this computer,
-            one trial at a time. Needs `tf_placer[ray]`.
-        num_workers: how many workers at most; None for one on this computer, and for as many as a
-            cluster has.
-        controllers: how many processes of a placer that learns sample placements and share one set
-            of weights, each of which waits for its own placements only; None for the search itself.
-            Needs workers.
+        restore_from: initial values for the variables of a graph: a checkpoint, a directory whose
+            latest checkpoint is used, or a session that has run; None to run the initializers.
+        workers: address of the workers, which measure trials in parallel, each on a machine of its
+            own with devices like those of `machine`: "ray" for workers that are started on this
+            computer, "auto" for the Ray cluster that runs here, "ray://HOST:PORT" for one
+            elsewhere; None for this computer, one trial at a time. Needs `tf_placer[ray]`.
+        num_workers: the maximum number of workers; None for one on this computer, and for as many
+            as a cluster has room for.
+        controllers: the number of processes of a learned placer that sample placements and share
+            one set of weights, each of which waits for its own placements only; None for the search
+            process itself. Needs workers.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
-            are wanted and Ray is not.
-        MachineError: the machine is none that there can be.
-        ValueError: one is of another type or out of range, or there is no such placer or option.
+            are requested and Ray is not installed.
+        MachineError: the machine is invalid.
+        ValueError: a setting has the wrong type or is out of range, or the placer or option does
+            not exist.
     """
 
     machine: str | Machine | None = None
@@ -87,9 +88,9 @@ class SearchConfig:
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
         check_machine(self.machine)
-        options = _checked_options(self.placer, self.placer_options)
+        options = _convert_options(self.placer, self.placer_options)
         check_is_for_controllers(workers, self.placer, options)
-        max_trials, max_secs = _checked_budget(self.max_trials, self.max_secs)
+        max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)
         seed = check_seed(self.seed)
         kind = getattr(getattr(self.session_config, "DESCRIPTOR", None), "full_name", None)
         if self.session_config is not None and kind != _CONFIG_PROTO:
@@ -115,27 +116,28 @@ class SearchConfig:
 
     @property
     def found_machine(self) -> Machine:
-        """The machine, of a config whose machine was looked up."""
+        """The machine of a config whose machine was looked up."""
         assert isinstance(self.machine, Machine)
         return self.machine
 
     @property
     def found_session_config(self) -> tf.compat.v1.ConfigProto:
-        """The configuration of sessions, of a config in which it is decided."""
+        """The configuration of sessions of a config in which it is set."""
         assert self.session_config is not None
         return self.session_config
 
     @property
     def wanted_workers(self) -> Workers | None:
-        """The workers and controllers; None where this process measures by itself."""
+        """The workers and controllers; None if this process measures by itself."""
         if self.workers is None:
             return None
         return Workers(self.workers, self.num_workers, self.controllers or 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form of what decides how a search goes, the sessions' configuration apart.
+        """Makes the JSON form of the settings that a resumed search must share.
 
-        Where a search is kept, and what is written about it, may be another place the next time.
+        The configuration of sessions is stored elsewhere. Paths of the log and of reports are left
+        out, because they may change between calls.
         """
         machine, workers = self.machine, self.wanted_workers
         return {
@@ -150,27 +152,27 @@ class SearchConfig:
 
     @classmethod
     def from_json(cls, value: Any) -> SearchConfig:
-        """Reads what `to_json` wrote, in this version or an earlier one, which knew no workers.
+        """Makes a config from its JSON form; earlier versions wrote no workers.
 
         Raises:
-            ImportError, ValueError: the value is none, or there is no such search; see the class.
+            ImportError, ValueError: the value is no config, or a setting is invalid; see the class.
         """
         return cls(**read_settings(value))
 
 
 def read_settings(value: Any) -> dict[str, Any]:
-    """Reads what `SearchConfig.to_json` wrote by its types, whether there is such a search or not.
+    """Reads the JSON form of a `SearchConfig`, and checks only the types of its entries.
 
-    What was searched once need not be what can be searched here and now.
+    A search of the past may use a placer or workers that are not available here and now.
 
     Args:
-        value: as `parse_json` gives it; other entries are left out.
+        value: the value from `parse_json`; unknown entries are ignored.
 
     Returns:
-        What `SearchConfig` takes.
+        The arguments of `SearchConfig`.
 
     Raises:
-        ValueError: an entry is missing, or of another type.
+        ValueError: an entry is missing or has the wrong type.
     """
     required = ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed")
     check_entries(value, required)
@@ -196,11 +198,11 @@ def read_settings(value: Any) -> dict[str, Any]:
 def starting_options(
     placer: str, options: Mapping[str, Any], *, is_simulated: bool
 ) -> Mapping[str, Any]:
-    """Decides where a placer that learns begins, unless it has a start or is told otherwise.
+    """Adds a start to the options of a learned placer that has none.
 
-    Live, samples are few, and from nothing no placer learns a split by layer in as many: it begins
-    at `expert`. In simulation it has thousands, and begins as in its paper: what it finds is then
-    its own.
+    A live search has few samples, too few to learn even a split by layer from a random policy: it
+    starts at `expert`. A simulated search has thousands, and starts as in the placer's paper, so
+    that its result is its own.
 
     Args:
         placer: one of `PLACERS`.
@@ -208,7 +210,7 @@ def starting_options(
         is_simulated: whether trials are simulated.
 
     Returns:
-        The options, with a start where one is decided.
+        The options, with a start if one was added.
     """
     if is_simulated or not is_learned(placer) or "start" in options:
         return options
@@ -216,17 +218,17 @@ def starting_options(
 
 
 def check_machine(machine: object) -> None:
-    """Makes sure that this can be a machine.
+    """Checks that a value is a valid machine.
 
     Raises:
-        MachineError: it is none of what `find_machine` takes, and no machine.
+        MachineError: the value is neither an argument of `find_machine` nor a valid `Machine`.
     """
     if machine is None or isinstance(machine, str):
         return
     if not isinstance(machine, Machine):
         raise MachineError(
             "machine is a name such as 'local:2', a tf_placer.Machine or None, not "
-            f"{_described(machine)}"
+            f"{_describe(machine)}"
         )
     devices = machine.devices
     if machine.kind not in get_args(Kind):
@@ -241,60 +243,60 @@ def check_machine(machine: object) -> None:
         raise MachineError(f"machine {shown(machine.spec)} has no devices")
 
 
-def _checked_options(placer: object, options: object) -> dict[str, Any]:
-    """Makes sure that there is a placer with such settings, and converts these.
+def _convert_options(placer: object, options: object) -> dict[str, Any]:
+    """Checks the name and the options of a placer, and converts the options.
 
     Raises:
         ImportError: there are options and TensorFlow is not installed.
-        ValueError: there is no such placer or setting.
+        ValueError: the placer or option does not exist.
     """
     if not isinstance(placer, str):
-        raise ValueError(f"placer is a name such as 'auto', not {_described(placer)}")
+        raise ValueError(f"placer is a name such as 'auto', not {_describe(placer)}")
     if not isinstance(options, Mapping):
-        raise ValueError(f"placer_options map names to values, unlike {_described(options)}")
+        raise ValueError(f"placer_options map names to values, unlike {_describe(options)}")
     for name in options:
         if not isinstance(name, str):
-            raise ValueError(f"a name in placer_options is a text, not {_described(name)}")
+            raise ValueError(f"a name in placer_options is a text, not {_describe(name)}")
     return check_options(placer, options)
 
 
-def _checked_budget(max_trials: object, max_secs: object) -> tuple[int, float]:
-    """Makes sure that a search can have this budget, and makes it of Python's own numbers.
+def _convert_budget(max_trials: object, max_secs: object) -> tuple[int, float]:
+    """Checks a budget, and converts it to Python's own numbers.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the budget is invalid.
     """
     if isinstance(max_trials, bool) or not isinstance(max_trials, numbers.Integral):
-        raise ValueError(f"max_trials is a whole number, not {_described(max_trials)}")
+        raise ValueError(f"max_trials is a whole number, not {_describe(max_trials)}")
     if isinstance(max_secs, bool) or not isinstance(max_secs, numbers.Real):
-        raise ValueError(f"max_secs is a number, not {_described(max_secs)}")
+        raise ValueError(f"max_secs is a number, not {_describe(max_secs)}")
     try:
         secs = float(max_secs)
-    except OverflowError:  # A number of hundreds of digits.
-        raise ValueError(f"max_secs is a number, not {_described(max_secs)}") from None
+    except OverflowError:  # An integer with hundreds of digits does not fit into a float.
+        raise ValueError(f"max_secs is a number, not {_describe(max_secs)}") from None
     budget = Budget(int(max_trials), secs)
     return budget.max_trials, budget.max_secs
 
 
 def check_seed(seed: object) -> int:
-    """Makes sure that random generators can take a seed, and makes it a number of Python's own.
+    """Checks that random generators accept a seed, and converts it to an `int`.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: the seed is invalid.
     """
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise ValueError(f"seed is a whole number, not {_described(seed)}")
+        raise ValueError(f"seed is a whole number, not {_describe(seed)}")
     number = int(seed)
-    if not 0 <= number < _MOST:
+    if not 0 <= number < _SEED_LIMIT:
         wrong = "negative" if number < 0 else "2**63 or more"
         raise ValueError(f"seed must not be {wrong}, but is {shown(number)}")
     return number
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     try:
         text = repr(value) if isinstance(value, str | int | float | bytes | None) else ""
-    except ValueError:  # A number of thousands of digits.
+    except ValueError:  # Python does not print integers with thousands of digits.
         text = ""
     kind = type(value).__name__
     return text if text and len(text) <= 60 else f"a value of type {kind}"

@@ -1,8 +1,8 @@
-"""The loop of every search: ask for placements, measure them, log that, and let placers learn.
+"""The loop of every search: propose placements, measure them, log them, and let placers learn.
 
-`drive` is all of it: live and in simulation, for one placer and for several controllers. `Batches`
-(`batches.py`) are what comes from a placer, a `Runner` (`runner.py`) measures them, `StageTrials`
-(`trial_recorder.py`) knows what of them is under way and logs what ended.
+`drive` runs it, live and in simulation, for one placer and for several controllers. A `BatchSource`
+(`batches.py`) proposes batches, a `Runner` (`runner.py`) measures their placements, and
+`StageTrials` (`trial_recorder.py`) tracks the placements under way and logs those that ended.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from absl import logging
 
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
-from tf_placer.search.batches import Batches
+from tf_placer.search.batches import BatchSource
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.concurrent import ConcurrentPlacer, ControllerBatches
-from tf_placer.search.proposals import PlacerBatches, proposed
-from tf_placer.search.replay import logged_batches
+from tf_placer.search.proposals import PlacerBatches, propose_checked
+from tf_placer.search.replay import find_logged_batches
 from tf_placer.search.runner import UNLIMITED, Runner
 from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
 from tf_placer.search.trial_recorder import StageTrials, TrialRecorder
 
 __all__ = ["GraphDoesNotRunError", "Stage", "drive"]
 
-# The graph itself is broken, so no placement can help; other failures another placement may cure.
+# These failures mean that the graph itself is broken; another placement may cure all others.
 _FATAL = (FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
 _ADVICE = {
     FailureKind.INVALID_PLACEMENT: "; clear the devices that it came with (--clear_devices), or "
@@ -36,16 +36,16 @@ _ADVICE = {
 
 
 class GraphDoesNotRunError(RuntimeError):
-    """The graph fails as it came, in a way that every placement of it would."""
+    """The original graph fails in a way that no placement can cure."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A part of a search, whose placer is made when its turn comes.
+    """A part of a search, whose placer is made when the stage begins.
 
     Attributes:
-        name: of the placer.
-        make: makes it, not yet used; None where that is not possible, and the stage is left out.
+        name: the name of the placer.
+        make: makes the placer, unused; returns None to skip the stage.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Stage:
 
     @classmethod
     def of(cls, placer: Placer | ConcurrentPlacer) -> Stage:
-        """Makes the stage of a placer that there is already."""
+        """Makes a stage from an existing placer."""
         return cls(placer.name, lambda: placer)
 
 
@@ -64,52 +64,52 @@ def drive(
     budget: Budget,
     *,
     original: Callable[[], Measurement] | None = None,
-    ask: Callable[[Placer, int], np.ndarray] = proposed,
+    propose: Callable[[Placer, int], np.ndarray] = propose_checked,
     report: Callable[[Trial, Progress], None] | None = None,
     observed: Callable[[Placer | ConcurrentPlacer], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> None:
-    """Measures what placers propose, and lets them learn from it.
+    """Measures the placements that placers propose, and lets the placers learn from them.
 
-    Trial 0 is the graph as it came. Then each stage in turn proposes batches of `batch_size`
-    placements and observes their measurements, until it proposes nothing; the last one usually
-    goes on until the budget ends. A stage observes its own batches only. Of a batch as many
-    placements are measured at once as can be, each goes to the log when it ends, and the placer
-    observes the batch, in its own order, when all have ended. Where several can be measured at
-    once, a placer whose batches are smaller is asked for so many. Of a stage of several controllers
-    each proposes, waits for its own batch, and observes it.
+    Trial 0 is the original graph. Then each stage in turn proposes batches of `batch_size`
+    placements and observes their measurements, until it proposes nothing; the last stage usually
+    continues until the budget ends. A stage observes its own batches only. The runner measures as
+    many placements of a batch at once as it has room for. Each goes to the log when it ends, and
+    the placer observes the batch, in its own order, when all have ended. A placer whose batches are
+    smaller than the capacity of the runner is asked for as many placements as fit. In a stage of
+    several controllers, each proposes, waits for its own batch, and observes it.
 
-    A placement that any stage has had measured is not measured again: its trial takes over the
-    measurement and says which trial it `repeats`. Such a trial counts towards `max_trials` like
-    any other, so a placer that has settled on one placement does not search for ever.
+    A placement that any stage has had measured is not measured again: its trial copies the
+    measurement and names the trial that it `repeats`. Such a trial counts towards `max_trials` like
+    any other, so that a placer that has converged to one placement does not search forever.
 
-    With a log that has trials, the search goes on where it was: the placers observe the logged
-    batches again, and a batch that was cut short is completed. Nothing that is in the log is
-    measured again, and the time that it took counts towards `max_secs`.
+    If the log has trials, the search resumes: the placers observe the logged batches again, and an
+    incomplete batch is completed. No logged placement is measured again, and the logged time counts
+    towards `max_secs`.
 
     Args:
         stages: placers with different names.
         runner: measures placements.
-        log: a new log, or that of the search to go on with. It has no trial if the search is
-            stopped before trial 0. Without one, what was measured before is measured again.
-        budget: when to end. It may be larger than the budget that the log was written under.
-        original: measures the graph as it came, for the log; None to have no such trial.
-        ask: asks a placer for so many placements.
+        log: a new log, or the log of the search to resume. It stays empty if the search is stopped
+            before trial 0. None to log nothing, and to measure repeated placements again.
+        budget: the limits of the search, possibly larger than when the log was written.
+        original: measures the original graph for the log; None to have no such trial.
+        propose: asks a placer for at most the given number of placements.
         report: called after each new trial (not for those already in the log).
-        observed: called with a stage whenever it has observed a batch, those of the log included.
-        should_stop: asked before each trial; true ends the search as the budget would. A failure
-            measured while it became true is not recorded, because what stops the search (such as
-            an interrupt from the terminal) may have hit the measurement, too.
+        observed: called with a placer whenever it has observed a batch, logged ones included.
+        should_stop: called before each trial; true ends the search as the budget would. A failure
+            measured while it became true is not recorded, because the cause of the stop (such as an
+            interrupt from the terminal) may have hit the measurement, too.
 
     Raises:
-        GraphDoesNotRunError: the graph as it came fails with RUNTIME_ERROR or INVALID_PLACEMENT.
+        GraphDoesNotRunError: the original graph fails with RUNTIME_ERROR or INVALID_PLACEMENT.
         LogError: the log has trials that these stages did not propose.
-        SearchError: controllers die again and again.
-        ValueError: two stages have one name, or a placer broke its contract.
+        SearchError: controllers die repeatedly.
+        ValueError: two stages have the same name, or a placer broke its contract.
     """
     history = _History(log, [stage.name for stage in stages])
     recorder = TrialRecorder(log, budget, report, should_stop)
-    if log is not None and original is not None and not _has_original(log, recorder, original):
+    if log is not None and original is not None and not _ensure_original(log, recorder, original):
         return
     for stage in stages:
         if recorder.is_over():
@@ -117,8 +117,7 @@ def drive(
         placer = stage.make()
         if placer is None:
             continue
-        # Those of the log come first, and nothing of them is measured again.
-        batches = history.batches(placer, runner, ask, observed or (lambda placer: None))
+        batches = history.make_batches(placer, runner, propose, observed or (lambda placer: None))
         trials = StageTrials(stage.name, recorder)
         while True:
             is_over = recorder.is_over(trials.num_under_way)
@@ -126,36 +125,36 @@ def drive(
             if sampled is None and not trials.num_under_way:
                 break
             for batch in sampled or ():
-                trials.add(batch, batches.known(batch))
-            for batch, place in trials.next_ones(runner.capacity):
-                runner.submit((batch, place), batch.placements[place])
+                trials.add(batch, batches.find_logged(batch))
+            for batch, position in trials.take_next(runner.capacity):
+                runner.submit((batch, position), batch.placements[position])
             if trials.num_under_way:
-                trials.record(runner.wait(math.inf if is_over else batches.look_secs))
-            for batch, measurements in trials.whole_batches():
+                trials.record(runner.wait(math.inf if is_over else batches.poll_secs))
+            for batch, measurements in trials.pop_complete_batches():
                 batches.observe(batch, measurements)
         batches.settle()
 
 
 class _History:
-    """The trials of a log, by the stages of a search that resumes."""
+    """The trials of the log of a resumed search, by stage."""
 
     def __init__(self, log: TrialLog | None, names: Sequence[str]) -> None:
         if len({ORIGINAL, *names}) <= len(names):
             raise ValueError(f"stages need names of their own, other than {ORIGINAL!r}: {names}")
         self._trials = () if log is None else log.trials
-        self._batches = {} if log is None else logged_batches(log, names)
-        # The last batch of the log may lack placements, and its stage may go on after it.
+        self._batches = {} if log is None else find_logged_batches(log, names)
+        # The last stage in the log may continue; those before it are complete.
         last = self._trials[-1].placer if self._batches else ORIGINAL
         self._past = names[: names.index(last)] if last in names else []
 
-    def batches(
+    def make_batches(
         self,
         placer: Placer | ConcurrentPlacer,
         runner: Runner,
-        ask: Callable[[Placer, int], np.ndarray],
+        propose: Callable[[Placer, int], np.ndarray],
         observed: Callable[[Placer | ConcurrentPlacer], None],
-    ) -> Batches:
-        """Makes the batches of a placer, those of the log first."""
+    ) -> BatchSource:
+        """Makes the source of a placer's batches, which begins with those of the log."""
         if isinstance(placer, ConcurrentPlacer):
             own = [trial for trial in self._trials if trial.placer == placer.name]
             return ControllerBatches(placer, own, observed)
@@ -163,24 +162,27 @@ class _History:
             placer,
             self._batches.get(placer.name, []),
             is_past=placer.name in self._past,
-            least=lambda: 1 if runner.capacity == UNLIMITED else runner.capacity,
-            ask=ask,
+            min_count=lambda: 1 if runner.capacity == UNLIMITED else runner.capacity,
+            propose=propose,
             observed=observed,
         )
 
 
-def _has_original(
+def _ensure_original(
     log: TrialLog, recorder: TrialRecorder, measure: Callable[[], Measurement]
 ) -> bool:
-    """Measures the graph as it came, if the log lacks it; false if the search was stopped.
+    """Measures the original graph if the log lacks it.
+
+    Returns:
+        False if the search was stopped before it was measured.
 
     Raises:
-        GraphDoesNotRunError: no placement of it will run.
+        GraphDoesNotRunError: no placement of the graph can run.
     """
     resumed = ""
     if log.trials:
         resumed = f" (measured earlier: {log.path} has it; use another log to try again)"
-        logging.info("going on after %d trials of %s", len(log.trials), log.path)
+        logging.info("resuming after %d trials of %s", len(log.trials), log.path)
     else:
         if recorder.was_stopped():
             return False
@@ -191,7 +193,7 @@ def _has_original(
     failure = log.trials[0].measurement.failure
     if failure is not None and failure.kind in _FATAL:
         raise GraphDoesNotRunError(
-            f"the graph does not run as it came, so no placement of it will: "
+            f"the original graph does not run, so no placement of it can: "
             f"{failure.message}{_ADVICE.get(failure.kind, '')}{resumed}"
         )
     return True

@@ -1,7 +1,7 @@
-"""JSON Lines files: a header, then a line per record; they are only ever appended to.
+"""Append-only JSON Lines files: a header, then a line per record.
 
-A file has one writer. A record that `extend` has returned from is on disk; one that a crash tore
-off at the end of the file is dropped when the file is read.
+A file has one writer. Records are on disk when `extend` returns; a last line that a crash cut off
+is dropped when the file is read.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 
 _Record = TypeVar("_Record")
 
-# How every header line begins: tells a torn header from a file that is something else.
+# Distinguishes an incomplete header from another kind of file.
 _HEADER_START = b'{"format": '
-# Whoever looks whether a log is locked has a lock for an instant.
-_LOCK_TRIES, _LOCK_WAIT_SECS = 5, 0.05
+# `is_being_written` locks a log for an instant, so try more than once.
+_LOCK_TRIES, _LOCK_RETRY_SECS = 5, 0.05
 
 
 class LogLockedError(LogError):
@@ -44,16 +44,15 @@ class LogLockedError(LogError):
 
 @dataclasses.dataclass(frozen=True)
 class LogKind(Generic[_Record]):
-    """What is in the files of one kind.
+    """A kind of log file.
 
     Attributes:
-        name: what messages call such a file: "search log".
-        record: what they call a record: "a trial".
-        latest_format: the format that is written; it and all earlier ones are read.
-        to_json: turns a record into the JSON values of its line.
-        from_json: turns them into a record again; takes them and the number of the record, from 0.
-            Raises ValueError where they are not one, LogError where they are that of another
-            number.
+        name: the name of such a file in messages: "search log".
+        record: the name of a record in messages: "a trial".
+        latest_format: the format number to write; all formats up to it can be read.
+        to_json: converts a record to JSON values.
+        from_json: converts JSON values to a record; takes the values and the number of the record,
+            from 0. Raises ValueError if they are no record, LogError if they have another number.
     """
 
     name: str
@@ -64,12 +63,12 @@ class LogKind(Generic[_Record]):
 
 
 class LogFile(Generic[_Record]):
-    """A log that is open for writing, and locked for as long as it is or its process lives.
+    """A log open for writing, which is locked until it is closed or its process ends.
 
     Attributes:
         path: the file.
-        header: its first line.
-        records: all further lines.
+        header: the JSON values of its first line.
+        records: the records of all other lines.
     """
 
     def __init__(
@@ -79,29 +78,29 @@ class LogFile(Generic[_Record]):
         header: Mapping[str, Any],
         elsewhere: Callable[[OSError], str | os.PathLike[str]] | None = None,
     ) -> None:
-        """Creates a log, or opens an existing one to go on with it.
+        """Creates a log, or opens an existing one to append to it.
 
-        A line that a crash tore off at the end of the file is dropped with a warning. A file
-        without even a whole header counts as new.
+        A last line that a crash cut off is dropped with a warning. A file without a complete header
+        counts as new.
 
         Args:
-            path: the file; its directory is made where it does not exist.
-            kind: of the log.
-            header: what the log is of, as JSON values. An existing log must have the same, except
+            path: the file; its directory is made if it does not exist.
+            kind: the kind of log.
+            header: JSON values that identify the search. An existing log must have the same, except
                 under "versions", where a difference is a warning.
-            elsewhere: called when a record cannot be written; returns the path of a new file where
-                the log moves to, or raises what it was called with. None to raise it.
+            elsewhere: called with the error if a record cannot be written; returns the path of a
+                new file to move the log to, or raises the error. None to raise it.
 
         Raises:
-            LogLockedError: another search is writing it.
-            LogMismatchError: it is the log of another search.
-            LogError: it is not a log, or one of its lines is damaged.
-            OSError: it cannot be read or written.
+            LogLockedError: another search is writing the log.
+            LogMismatchError: the log belongs to another search.
+            LogError: the file is not a log, or one of its lines is damaged.
+            OSError: the file cannot be read or written.
         """
         self.path = os.path.abspath(path)
         self._kind = kind
         self._elsewhere = elsewhere
-        # As a reader will see it: tuples become lists, keys become strings.
+        # Compare the header as it is read back: tuples become lists, keys become strings.
         version = {"format": kind.latest_format}
         given = json.loads(_encode(version | dict(header) | version))
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
@@ -112,7 +111,7 @@ class LogFile(Generic[_Record]):
             content = self._file.readall()
             logged, self.records, size = _parse(self.path, kind, content)
             if logged is not None:
-                # All formats are read; what differs between them is in other fields.
+                # The format number may differ: all formats can be read.
                 check_header(self.path, logged | version, given)
             self._file.truncate(size)
             if logged is None:
@@ -126,11 +125,11 @@ class LogFile(Generic[_Record]):
             raise
 
     def extend(self, records: Sequence[_Record]) -> None:
-        """Puts records on disk.
+        """Appends records, and returns when they are on disk.
 
         Raises:
-            ValueError: a number in them is not finite.
-            OSError: they could not be written, and the file is as before; names it.
+            ValueError: a number in a record is not finite.
+            OSError: the records could not be written, and the file is unchanged; names the file.
         """
         lines = b"".join(_encode(self._kind.to_json(record)) for record in records)
         try:
@@ -143,10 +142,10 @@ class LogFile(Generic[_Record]):
         self.records.extend(records)
 
     def move(self, path: str | os.PathLike[str]) -> None:
-        """Writes all there is to a new file, and goes on there; the old file stays as it is.
+        """Copies the log to a new file and continues there; the old file stays unchanged.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the new file cannot be written.
         """
         old, old_path = self._file, self.path
         self._file = open(path, "x+b", buffering=0)  # noqa: SIM115 (the log keeps it open)
@@ -186,28 +185,28 @@ class LogFile(Generic[_Record]):
             except BlockingIOError as error:
                 if not tries_left:
                     raise LogLockedError(f"another search is writing {self.path}") from error
-                time.sleep(_LOCK_WAIT_SECS)
-            except OSError as error:  # some network file systems have no locks
+                time.sleep(_LOCK_RETRY_SECS)
+            except OSError as error:  # Some network file systems have no locks.
                 logging.warning("%s cannot be locked against a second search: %s", self.path, error)
                 return
 
-    def _check_it_is_there(self) -> None:
-        """Makes sure that what is written can be found again.
+    def _check_exists(self) -> None:
+        """Checks that the file still exists at its path.
 
         Raises:
-            OSError: somebody has deleted or moved the file, or its directory.
+            OSError: the file or its directory was deleted or moved.
         """
         try:
-            is_there = os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+            exists = os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
         except FileNotFoundError:
-            is_there = False
-        if not is_there:
+            exists = False
+        if not exists:
             number = errno.ENOENT
             raise OSError(number, "it was deleted or moved while a search wrote it", self.path)
 
     def _write(self, lines: bytes) -> None:
-        """Puts lines on disk, behind all others, or nothing of them."""
-        self._check_it_is_there()
+        """Appends lines to the file and syncs it, or leaves it unchanged on an error."""
+        self._check_exists()
         end = self._file.seek(0, os.SEEK_END)
         try:
             rest = memoryview(lines)
@@ -220,7 +219,7 @@ class LogFile(Generic[_Record]):
 
 
 def is_being_written(path: str | os.PathLike[str]) -> bool:
-    """Says whether a process has the log open for writing; False where there is no log."""
+    """Returns whether a process has the log open for writing; False if there is no log."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -234,18 +233,18 @@ def is_being_written(path: str | os.PathLike[str]) -> bool:
 def read_log_file(
     path: str | os.PathLike[str], kind: LogKind[_Record]
 ) -> tuple[dict[str, Any], tuple[_Record, ...]]:
-    """Reads a log without changing it; works while it is written.
+    """Reads a log without changing it, even while another process writes it.
 
     Args:
         path: the file.
-        kind: of the log.
+        kind: the kind of log.
 
     Returns:
-        The header and the records. A last line that is not whole is left out with a warning.
+        The header and the records. An incomplete last line is left out with a warning.
 
     Raises:
         LogError: the file is not such a log, or one of its lines is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     path = os.fspath(path)
     with open(path, "rb") as file:
@@ -258,7 +257,7 @@ def read_log_file(
 def _parse(
     path: str, kind: LogKind[_Record], content: bytes
 ) -> tuple[dict[str, Any] | None, list[_Record], int]:
-    """Reads a whole file: header (None in a new file), records, and how many bytes they take."""
+    """Parses a file: its header (None if new), its records, and the bytes of its complete lines."""
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -268,16 +267,16 @@ def _parse(
     for number, line in enumerate(lines, start=1):
         try:
             value = parse_json(line)
-        except ValueError as error:  # bad UTF-8 is one, too
+        except ValueError as error:  # Includes bad UTF-8.
             if number < len(lines) or (number == 1 and not is_torn_header(line)):
                 raise LogError(f"{path}:{number}: not a line of a {kind.name}: {error}") from error
-            logging.warning("%s:%d: dropping the last line, which is not whole", path, number)
+            logging.warning("%s:%d: dropping the last line, which is incomplete", path, number)
             break
         try:
             if number == 1:
-                header = _checked_header(kind, value)
+                header = _parse_header(kind, value)
             else:
-                records.append(_record(kind, value, number - 2))
+                records.append(_parse_record(kind, value, number - 2))
         except LogError as error:
             raise LogError(f"{path}:{number}: {error}") from error.__cause__
         size = min(size + len(line) + 1, len(content))
@@ -285,13 +284,13 @@ def _parse(
 
 
 def is_torn_header(line: bytes) -> bool:
-    """Says whether a first line may be the beginning of a header, as a crash leaves it."""
-    # A file system may have given the file its length before its content: zeros.
+    """Returns whether a first line may be the beginning of a header that a crash cut off."""
+    # After a crash, some file systems leave zeros in place of content that was not written.
     start = line.rstrip(b"\0")[: len(_HEADER_START)]
     return _HEADER_START.startswith(start)
 
 
-def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
+def _parse_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
         raise LogError(f"not the header of a {kind.name}")
@@ -303,7 +302,7 @@ def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _record(kind: LogKind[_Record], value: Any, number: int) -> _Record:
+def _parse_record(kind: LogKind[_Record], value: Any, number: int) -> _Record:
     try:
         check_entries(value, ())
         return kind.from_json(value, number)
@@ -318,7 +317,7 @@ def _encode(value: Mapping[str, Any]) -> bytes:
 
 
 def _sync_directory(path: str) -> None:
-    """Makes a new file's entry in its directory survive a power failure."""
+    """Syncs a directory, so that the entry of a new file survives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What a search log is of, and whether a search may go on with it."""
+"""The header of a search log, and the check that a search may resume with it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = [
     "LogError",
     "LogMismatchError",
     "check_header",
-    "noun_of",
+    "find_subject",
     "package_versions",
     "search_header",
-    "up_to_date",
+    "upgrade_header",
 ]
 
-# What something is of when one field of its header differs; other fields are named as they are.
-_NOUNS = {
+# The subjects of header fields in messages; the other fields are their own subjects.
+_SUBJECTS = {
     "graph_fingerprint": "graph",
     "fetches": "step",
     "feeds": "step",
@@ -40,26 +40,26 @@ _NOUNS = {
 }
 
 
-# What granularities and groupers were called in the logs of earlier versions.
+# Former names of granularities and groupers, from logs of earlier versions.
 _FORMER_NAMES = {"heuristic": "coarse", "per_operation": "fine"}
 
 
 class LogError(ValueError):
-    """A file is not a search log, or not one that can be used; the message names file and line."""
+    """A file that is not a usable search log; the message names file and line."""
 
 
 class LogMismatchError(LogError):
-    """The log belongs to a search for something else.
+    """A log that belongs to another search.
 
     Attributes:
-        field: which field of the header differs, such as "seed" or "machine.devices[1].name".
-        logged: its value in the log; None where the log has no such field.
-        given: its value in the search that wants to resume; None where it has no such field.
+        field: the header field that differs, such as "seed" or "machine.devices[1].name".
+        logged: the value in the log; None if the log has no such field.
+        given: the value in the search that should resume; None if it has no such field.
     """
 
     def __init__(self, path: str, field: str, logged: Any, given: Any) -> None:
         super().__init__(
-            f"a log of another {noun_of(field)}: {path} has {field} {_brief(logged)}, "
+            f"a log of another {find_subject(field)}: {path} has {field} {_brief(logged)}, "
             f"this search has {_brief(given)}"
         )
         self.field = field
@@ -69,12 +69,12 @@ class LogMismatchError(LogError):
 
 @dataclasses.dataclass(frozen=True)
 class HeaderFacts:
-    """What people are told of every header, as far as it is there.
+    """The facts of any header that are shown to people, with defaults for missing ones.
 
     Attributes:
-        placer: who searches.
-        seed: of everything random.
-        versions: of packages.
+        placer: the name of the placer.
+        seed: the seed of all random numbers.
+        versions: versions by package.
     """
 
     placer: str = "a search"
@@ -85,20 +85,20 @@ class HeaderFacts:
 def search_header(
     subject: Mapping[str, Any], placer: str, placer_options: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
-    """Says what a search is of: what is placed, and who places it how.
+    """Makes the header of a search log, which identifies the search.
 
     Args:
-        subject: what says which problem it is, as JSON values.
-        placer: name of the placer that searches.
-        placer_options: its settings that are not the defaults.
-        seed: of everything random.
+        subject: JSON values that identify the problem.
+        placer: name of the placer.
+        placer_options: its settings that differ from the defaults.
+        seed: the seed of all random numbers.
 
     Returns:
-        JSON values. A search may go on with a log if they are the same, versions apart.
+        JSON values. A search may resume with a log if they are equal, except versions.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
-        ValueError: there is no such placer or setting.
+        ValueError: the placer or setting does not exist.
     """
     settings = describe_placer(placer, placer_options).settings
     return {
@@ -110,16 +110,16 @@ def search_header(
     }
 
 
-def noun_of(field: str) -> str:
-    """Says what a field of a header is about, in the words of messages."""
+def find_subject(field: str) -> str:
+    """Finds the subject of a header field, for messages."""
     root = field.split(".")[0].split("[")[0]
-    return _NOUNS.get(root, root)
+    return _SUBJECTS.get(root, root)
 
 
 def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Compares the header of a log with that of the search that wants to go on with it.
+    """Compares the header of a log with the header of the search that should resume with it.
 
-    Other versions of packages (field "versions") are a warning, because a search may well go on
+    Other versions of packages (field "versions") are only a warning, because a search may resume
     after an upgrade.
 
     Args:
@@ -130,7 +130,7 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     Raises:
         LogMismatchError: another field differs, or only one header has it.
     """
-    logged = up_to_date(logged)
+    logged = upgrade_header(logged)
     if "granularity" in given:
         logged.setdefault("granularity", "coarse")
     for field in [*given, *(field for field in logged if field not in given)]:
@@ -141,13 +141,13 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
             raise LogMismatchError(path, *difference)
         name, old, new = difference
         logging.warning(
-            "%s goes on with other versions than it began with: %s was %s, is %s",
+            "%s resumes with other package versions than it began with: %s was %s, is %s",
             *(path, name, _brief(old), _brief(new)),
         )
 
 
-def up_to_date(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives the fields of a header the names and values that they have today."""
+def upgrade_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts a header of an earlier version to the current names and values of its fields."""
     today = dict(header)
     if "grouping" in today:
         former = today.pop("grouping")
@@ -160,12 +160,12 @@ def up_to_date(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, str]:
-    """Finds the versions of packages that decide what a search does, for the field "versions"."""
+    """Finds the versions of packages that affect a search, for the field "versions"."""
     return {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
 
 
 def _version(package: str) -> str:
-    # TensorFlow's distribution goes by several names.
+    # TensorFlow is distributed under several names.
     for name in (package, f"{package}-cpu", f"{package}_cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
@@ -173,7 +173,7 @@ def _version(package: str) -> str:
 
 
 def _first_difference(name: str, logged: Any, given: Any) -> tuple[str, Any, Any] | None:
-    """Finds the first place where two JSON values differ, as deep down as it can be named."""
+    """Finds the innermost name and values of the first difference between two JSON values."""
     if logged == given:
         return None
     pairs: list[tuple[str, Any, Any]] = []

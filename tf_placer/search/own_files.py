@@ -1,4 +1,4 @@
-"""Files of a search, told from files of the same names that somebody else has made."""
+"""Checks that the files in a directory of a search were written by a search."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from graph_passes.util.json_text import parse_json
 from tf_placer.search.log_file import is_torn_header
 from tf_placer.search.log_header import HeaderFacts, LogError
 
-__all__ = ["check_own_files", "read_log_header", "read_of_training"]
+__all__ = ["check_own_files", "check_policy_file", "read_log_header"]
 
 _TRAINING = "training.jsonl"
 
-# What a reader raises where a file is something else.
-_SOMETHING_ELSE = (KeyError, MemoryError, OverflowError, TypeError, ValueError)
+_WRONG_CONTENT_ERRORS = (KeyError, MemoryError, OverflowError, TypeError, ValueError)
 
 
 def check_own_files(
@@ -25,17 +24,17 @@ def check_own_files(
     readers: Mapping[str, Callable[[pathlib.Path], Any]],
     records: Collection[str],
 ) -> None:
-    """Makes sure that what a search would replace or append to in a directory is that of a search.
+    """Checks that the files that a search would replace or append to were written by a search.
 
     Args:
-        directory: of the search; it need not exist.
-        readers: by the name of each file that a search writes, what reads it. A reader raises an
-            error where the file is something else, and returns None where it says nothing.
-        records: the names of the files of which a search writes one before all others, so that a
-            directory without any is not that of a search.
+        directory: directory of the search; it need not exist.
+        readers: a reader for each file that a search writes, by name. A reader raises an error if
+            the file has other content, and returns None if the file has no information.
+        records: the names of files of which a search writes one before all others. A directory
+            without any of them does not belong to a search.
 
     Raises:
-        LogError: a file is somebody else's; the message names it.
+        LogError: a file was not written by a search; the message names the file.
         OSError: a file cannot be read.
     """
     there = []
@@ -45,19 +44,19 @@ def check_own_files(
         if not os.path.lexists(path):
             continue
         if path.is_symlink() or not path.is_file():
-            raise _refusal(path)  # A search makes neither links nor anything but plain files.
+            raise _make_refusal(path)  # A search writes only regular files.
         try:
             value = read(path)
-        except _SOMETHING_ELSE:
-            raise _refusal(path) from None
+        except _WRONG_CONTENT_ERRORS:
+            raise _make_refusal(path) from None
         there.append(path)
         has_record |= name in records and value is not None
     others = [path for path in there if path.name not in records]
     if others and not has_record:
-        raise _refusal(others[0])
+        raise _make_refusal(others[0])
 
 
-def _refusal(path: pathlib.Path) -> LogError:
+def _make_refusal(path: pathlib.Path) -> LogError:
     return LogError(
         f"'{path}' is there, and is not what a search has written, but a search would write a file "
         "of that name: move it away, or name another directory (log_dir)"
@@ -65,11 +64,11 @@ def _refusal(path: pathlib.Path) -> LogError:
 
 
 def read_log_header(path: pathlib.Path) -> Mapping[str, Any] | None:
-    """Reads the header of a log of any kind; None if a kill has left less than one.
+    """Reads the header of a log of any kind; None if a crash has cut it off.
 
     Raises:
         ValueError: the file is no log.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
         line = file.readline()
@@ -84,11 +83,11 @@ def read_log_header(path: pathlib.Path) -> Mapping[str, Any] | None:
     return dict(header)
 
 
-def read_of_training(path: pathlib.Path) -> None:
-    """Accepts what a placer that learns has saved, which has a training log beside it.
+def check_policy_file(path: pathlib.Path) -> None:
+    """Checks that a saved policy has a training log beside it.
 
     Raises:
-        ValueError: it has none.
+        ValueError: there is no training log.
     """
     if not path.with_name(_TRAINING).is_file():
         raise ValueError("no placer has learned there")

@@ -1,4 +1,4 @@
-"""The batches of one placer: it proposes, that is measured, and it observes."""
+"""The batches of one placer, which observes each before it proposes the next."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.search.batches import SampledBatch
-from tf_placer.search.replay import as_measured, by_position, complete
+from tf_placer.search.replay import build_observation, complete_batch, index_by_position
 from tf_placer.search.trial_log import Trial
 
-__all__ = ["PlacerBatches", "proposed"]
+__all__ = ["PlacerBatches", "propose_checked"]
 
 
-def proposed(placer: Placer, count: int) -> np.ndarray:
-    """Asks a placer for placements, and checks that they are no more than it was asked for.
+def propose_checked(placer: Placer, count: int) -> np.ndarray:
+    """Asks a placer for placements, and checks the shape of its proposal.
 
     Args:
-        placer: who proposes.
-        count: how many placements at most.
+        placer: the placer.
+        count: the maximum number of placements.
 
     Returns:
-        int32 [n, num_groups]; n is 0 if it has nothing more to propose.
+        int32 [n, num_groups]; n is 0 if the placer has nothing more to propose.
 
     Raises:
         ValueError: the placer breaks its contract.
@@ -40,13 +40,13 @@ def proposed(placer: Placer, count: int) -> np.ndarray:
 
 
 class PlacerBatches:
-    """The batches of a placer, each after it has observed the one before; see `Batches`.
+    """The batches of a placer, which observes each before it proposes the next; see `BatchSource`.
 
-    Those that the log has come first: the placer observes them again.
+    The placer first observes the batches of the log again.
     """
 
-    # Until a batch is measured nothing happens.
-    look_secs = math.inf
+    # The placer proposes nothing before the whole batch is measured, so there is nothing to poll.
+    poll_secs = math.inf
 
     def __init__(
         self,
@@ -54,75 +54,76 @@ class PlacerBatches:
         logged: Sequence[Sequence[Trial]],
         *,
         is_past: bool,
-        least: Callable[[], int],
-        ask: Callable[[Placer, int], np.ndarray],
+        min_count: Callable[[], int],
+        propose: Callable[[Placer, int], np.ndarray],
         observed: Callable[[Placer], None],
     ) -> None:
-        """Asks nothing yet.
+        """Makes the source, and asks the placer for nothing yet.
 
         Args:
-            placer: who proposes; it has observed nothing.
-            logged: its batches in the log. The last one may lack placements, unless `is_past`.
-            is_past: whether the log shows that it proposes nothing more.
-            least: says how many placements to ask for at least.
-            ask: asks a placer for so many placements.
-            observed: called when it has observed a batch.
+            placer: the placer, which has observed nothing.
+            logged: the batches of the placer in the log. The last one may be incomplete, unless
+                `is_past`.
+            is_past: whether the log shows that the placer has finished.
+            min_count: returns the minimum number of placements to ask for.
+            propose: asks a placer for at most the given number of placements.
+            observed: called with the placer when it has observed a batch.
         """
         self._placer = placer
-        # The last batch of the log may lack placements; all before it is history.
+        # The last batch of the log may be incomplete; all earlier ones are observed first.
         self._history = collections.deque(logged if is_past else logged[:-1])
-        self._logged = by_position(logged[-1]) if logged and not is_past else {}
+        self._logged = index_by_position(logged[-1]) if logged and not is_past else {}
         self._is_past = is_past
-        self._least, self._ask, self._observed = least, ask, observed
+        self._min_count, self._propose, self._observed = min_count, propose, observed
         self._num_observed = 0
         self._batch: SampledBatch | None = None
-        self._known: Mapping[int, Measurement] = {}
+        self._logged_measurements: Mapping[int, Measurement] = {}
 
     def sample(self, is_busy: bool) -> list[SampledBatch] | None:
-        """Gives the next batch once the one before was observed; see `Batches.sample`."""
+        """Returns the next batch once the last one was observed; see `BatchSource.sample`."""
         if self._history:
-            self._learn(*as_measured(self._history.popleft()))
+            self._observe(*build_observation(self._history.popleft()))
             return []
         if self._is_past:
             return None
         if self._batch is not None:
             return []
-        # The whole batch even where the budget has no room for it: so a search that goes on with a
-        # larger budget completes the same batch.
+        # Ask for a whole batch even if the budget has no room for it, so that a search resumed with
+        # a larger budget completes the same batch.
         logged_end = max(self._logged, default=-1) + 1
-        count = max(self._placer.batch_size, self._least(), logged_end)
-        placements = self._ask(self._placer, count)
+        count = max(self._placer.batch_size, self._min_count(), logged_end)
+        placements = self._propose(self._placer, count)
         if self._logged:
-            placements = self._completed(placements)
+            placements = self._merge_logged(placements)
         if not placements.size:
             return None
         self._batch = SampledBatch(0, self._num_observed, 0, placements)
         return [self._batch]
 
-    def known(self, batch: SampledBatch) -> Mapping[int, Measurement]:
-        """Says what the log has of a batch; see `Batches.known`."""
-        return self._known
+    def find_logged(self, batch: SampledBatch) -> Mapping[int, Measurement]:
+        """Finds the measurements of a batch in the log; see `BatchSource.find_logged`."""
+        return self._logged_measurements
 
     def observe(self, batch: SampledBatch, measurements: Sequence[Measurement]) -> None:
-        """Lets the placer observe a batch; see `Batches.observe`."""
-        self._batch, self._known, self._logged = None, {}, {}
-        self._learn(batch.placements, measurements)
+        """Lets the placer observe a batch; see `BatchSource.observe`."""
+        self._batch, self._logged_measurements, self._logged = None, {}, {}
+        self._observe(batch.placements, measurements)
 
     def settle(self) -> None:
-        """Does nothing: all was learned when it was observed; see `Batches.settle`."""
+        """Does nothing: a placer learns while it observes; see `BatchSource.settle`."""
 
-    def _learn(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+    def _observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         self._placer.observe(placements, measurements)
         self._num_observed += 1
         self._observed(self._placer)
 
-    def _completed(self, proposal: np.ndarray) -> np.ndarray:
-        """Puts what the log has of a batch to what was proposed (again) for it."""
+    def _merge_logged(self, proposal: np.ndarray) -> np.ndarray:
+        """Merges the logged placements of a batch into the repeated proposal of the placer."""
         rows = [tuple(row) for row in proposal.tolist()]
-        assignments = complete(self._placer, self._num_observed, self._logged, rows)
-        self._known = {
-            number: self._logged[place].measurement
-            for number, place in enumerate(assignments)
-            if place in self._logged
+        assignments = complete_batch(self._placer, self._num_observed, self._logged, rows)
+        self._logged_measurements = {
+            number: self._logged[position].measurement
+            for number, position in enumerate(assignments)
+            if position in self._logged
         }
         return np.array(list(assignments.values()), np.int32)

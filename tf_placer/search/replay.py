@@ -1,4 +1,4 @@
-"""Resuming a search: what a log says that its placers have proposed and observed."""
+"""Replay of a log, which gives placers their earlier observations when a search resumes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.search.trial_log import ORIGINAL, LogError, Trial, TrialLog
 
-__all__ = ["as_measured", "by_position", "complete", "logged_batches"]
+__all__ = ["build_observation", "complete_batch", "find_logged_batches", "index_by_position"]
 
 
-def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
-    """Splits a log into batches, by placer, and checks that they are such as these stages write.
+def find_logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
+    """Splits a log into batches, by placer, and checks that these stages can have written it.
 
-    Batches of several controllers, which are among each other in the log, are left out.
+    Batches of controllers, which are interleaved in the log, are left out.
 
     Raises:
-        LogError: they are not.
+        LogError: the log has batches that these stages do not write.
     """
     batches: dict[str, list[list[Trial]]] = {}
     if log.trials and (log.trials[0].placer, log.trials[0].assignment) != (ORIGINAL, None):
-        raise LogError(f"{log.path}: trial 0 is not the graph as it came")
+        raise LogError(f"{log.path}: trial 0 is not the original graph")
     stage = 0
-    of_one = [trial for trial in log.trials[1:] if trial.controller is None]
+    sequential = [trial for trial in log.trials[1:] if trial.controller is None]
     for (placer, batch), group in itertools.groupby(
-        of_one, key=lambda trial: (trial.placer, trial.batch)
+        sequential, key=lambda trial: (trial.placer, trial.batch)
     ):
         trials = list(group)
         where = f"{log.path}: trial {trials[0].index}"
@@ -42,47 +42,47 @@ def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[T
             raise LogError(f"{where} is of batch {batch} of {placer!r}, which is out of order")
         if any(trial.assignment is None for trial in trials):
             raise LogError(f"{where} and its batch lack an assignment")
-        if len(by_position(trials)) < len(trials):
+        if len(index_by_position(trials)) < len(trials):
             raise LogError(f"{where} and its batch have two trials at one position")
         batches[placer].append(trials)
     return batches
 
 
-def by_position(trials: Sequence[Trial]) -> dict[int, Trial]:
-    """Finds the place that each trial of a batch has in it, in the order of the places."""
-    placed = {
+def index_by_position(trials: Sequence[Trial]) -> dict[int, Trial]:
+    """Indexes the trials of a batch by their position in it, in increasing order."""
+    indexed = {
         number if trial.position is None else trial.position: trial
         for number, trial in enumerate(trials)
     }
-    return dict(sorted(placed.items()))
+    return dict(sorted(indexed.items()))
 
 
-def complete(
+def complete_batch(
     placer: Placer, batch: int, logged: Mapping[int, Trial], proposal: list[tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """Lists the assignments of a batch: those in the log, and what was proposed beside them.
+    """Lists the assignments of a batch: the logged ones, and the proposed ones that are missing.
 
     Args:
-        placer: who proposed it.
-        batch: its number.
-        logged: its trials in the log, by their place in it.
-        proposal: what the placer proposes (again) for it.
+        placer: the placer that proposed the batch.
+        batch: the number of the batch.
+        logged: the trials of the batch in the log, by position.
+        proposal: the repeated proposal of the placer for the batch.
 
     Returns:
-        The assignments by their place in the batch.
+        The assignments by position.
     """
     kept = {n: trial.assignment for n, trial in logged.items() if trial.assignment is not None}
     proposed = dict(enumerate(proposal))
     if any(proposed.get(n) != assignment for n, assignment in kept.items()):
         logging.warning(
-            "batch %d of placer %r in the log is not what it proposes now; the log is kept",
+            "batch %d of placer %r in the log differs from its proposal now; the log is kept",
             *(batch, placer.name),
         )
     return dict(sorted((proposed | kept).items()))
 
 
-def as_measured(trials: Sequence[Trial]) -> tuple[np.ndarray, list[Measurement]]:
-    """Turns the trials of a batch, in the order of the log, into what its placer observes."""
-    ordered = list(by_position(trials).values())
+def build_observation(trials: Sequence[Trial]) -> tuple[np.ndarray, list[Measurement]]:
+    """Builds the placements and measurements that a placer observes from a batch of trials."""
+    ordered = list(index_by_position(trials).values())
     placements = np.array([trial.assignment for trial in ordered], dtype=np.int32)
     return placements, [trial.measurement for trial in ordered]

@@ -1,4 +1,4 @@
-"""Runners measure what a search submits: one placement at a time, or several at once."""
+"""Runners, which measure the placements of a search, one at a time or several at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tf_placer.simulation.simulator import SimulatedBatch
 
 __all__ = ["UNLIMITED", "CompletedTrial", "Runner", "SequentialRunner", "SimulatedRunner"]
 
-#: The capacity of a runner that takes as many placements as there are.
+#: The capacity of a runner that takes any number of placements.
 UNLIMITED = sys.maxsize
 
 
 class CompletedTrial(NamedTuple):
-    """A placement whose measurement has ended.
+    """A placement that has been measured.
 
     Attributes:
-        key: what the placement was submitted under.
-        measurement: what running it gave.
-        worker: who measured it; None where there are no workers.
+        key: the key that the placement was submitted under.
+        measurement: the measurement.
+        worker: the name of the worker that measured the placement; None without workers.
     """
 
     key: Any
@@ -39,47 +39,47 @@ class Runner(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many placements can be measured at once now; at least one."""
+        """The number of placements that can be measured at once now; at least one."""
         ...
 
     def submit(self, key: Any, placement: np.ndarray) -> None:
-        """Takes a placement to measure.
+        """Submits a placement to measure.
 
         Args:
-            key: something to tell it by from all others under way.
+            key: a value that identifies the placement among all that are under way.
             placement: int32 [num_groups], a device index per group.
         """
         ...
 
     def wait(self, timeout_secs: float = math.inf) -> list[CompletedTrial]:
-        """Waits until at least one of the placements under way has ended.
+        """Waits until at least one submitted placement has been measured.
 
         Args:
-            timeout_secs: after which nobody wants to wait any more; what is measured in this
-                process is waited for to its end.
+            timeout_secs: the longest wait. A measurement in this process always runs to its end.
 
         Returns:
-            Those that have ended, each once. One that cannot run is a failure, never an exception.
+            The completed trials, each once. A placement that cannot run is a failure, never an
+            exception.
         """
         ...
 
 
 class SequentialRunner:
-    """Measures placements by an environment, one after the other; see `Runner`."""
+    """A runner that measures placements in an environment, one after the other."""
 
     capacity = 1
 
     def __init__(self, environment: Environment) -> None:
-        """Measures nothing yet.
+        """Makes the runner, which measures nothing yet.
 
         Args:
-            environment: what measures.
+            environment: measures placements.
         """
         self._environment = environment
         self._submitted: collections.deque[tuple[Any, np.ndarray]] = collections.deque()
 
     def submit(self, key: Any, placement: np.ndarray) -> None:
-        """Takes a placement, which `wait` measures; see `Runner.submit`."""
+        """Queues a placement, which `wait` measures; see `Runner.submit`."""
         self._submitted.append((key, placement))
 
     def wait(self, timeout_secs: float = math.inf) -> list[CompletedTrial]:
@@ -90,7 +90,7 @@ class SequentialRunner:
 
 
 class SimulatedRunner:
-    """Simulates all that was submitted at once, on all cores; see `Runner`."""
+    """A runner that simulates all submitted placements at once, on all cores."""
 
     capacity = UNLIMITED
 
@@ -99,23 +99,23 @@ class SimulatedRunner:
         environment: SimulatedEnvironment,
         simulated: Callable[[np.ndarray, SimulatedBatch], None] | None = None,
     ) -> None:
-        """Simulates nothing yet.
+        """Makes the runner, which simulates nothing yet.
 
         Args:
-            environment: what simulates.
-            simulated: called with placements, int32 [num_placements, num_groups], and what
-                simulating them gave, which the simulator may use again.
+            environment: simulates placements.
+            simulated: called with placements, int32 [num_placements, num_groups], and their
+                simulated batch, whose arrays the simulator may reuse afterwards.
         """
         self._environment = environment
         self._simulated = simulated
         self._submitted: dict[Any, np.ndarray] = {}
 
     def submit(self, key: Any, placement: np.ndarray) -> None:
-        """Takes a placement, which `wait` simulates; see `Runner.submit`."""
+        """Queues a placement, which `wait` simulates; see `Runner.submit`."""
         self._submitted[key] = placement
 
     def wait(self, timeout_secs: float = math.inf) -> list[CompletedTrial]:
-        """Simulates all that was submitted; see `Runner.wait`."""
+        """Simulates all queued placements; see `Runner.wait`."""
         submitted, self._submitted = self._submitted, {}
         placements = np.array(list(submitted.values()))
         batch = self._environment.simulator.simulate(placements)

@@ -1,4 +1,4 @@
-"""What a search in simulation sampled when: few enough of it to draw."""
+"""Down-sampled step times of a simulated search, for plotting."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from graph_passes.util.json_records import read_value
 
 __all__ = ["Sample", "SampledSteps"]
 
-# Twice as many as a picture is wide.
-_MOST = 4000
+# A picture is about half as many pixels wide.
+_MAX_SAMPLES = 4000
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A placement that was simulated, or the best so far after that many were.
+    """A simulated placement, or the best one so far.
 
     Attributes:
-        number: how many were simulated when this one was, itself included.
+        number: the number of placements simulated until then, including this one.
         elapsed_secs: time spent searching until then.
-        step_secs: its simulated step; None if it does not fit or may not run.
+        step_secs: the simulated step time; None if the placement does not fit or is not legal.
     """
 
     number: int
@@ -36,7 +36,7 @@ class Sample:
 
     @classmethod
     def from_json(cls, value: object) -> Sample:
-        """Reads what `to_json` wrote.
+        """Makes a sample from its JSON form.
 
         Raises:
             ValueError: the value is no sample.
@@ -45,14 +45,14 @@ class Sample:
 
 
 class SampledSteps:
-    """The samples of a search, and the best so far each time that there is a better one.
+    """The samples of a search, and every improvement of the best one.
 
-    Of more than some thousand samples every second, fourth, eighth … is kept; of what is better
-    than all before, everything is.
+    If there are more than a few thousand samples, only every second, fourth, eighth … is kept.
+    Improvements are all kept.
     """
 
     def __init__(self) -> None:
-        """Begins to count time."""
+        """Starts the clock of the search."""
         self._start_secs = time.monotonic()
         self._every = 1
         self._count = 0
@@ -61,22 +61,22 @@ class SampledSteps:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples in order."""
+        """The samples in order."""
         return tuple(self._samples)
 
     @property
     def best(self) -> tuple[Sample, ...]:
-        """The best so far, whenever it became better."""
+        """The improvements of the best sample, in order."""
         return tuple(self._best)
 
     def add(self, step_secs: np.ndarray, feasible: np.ndarray) -> None:
-        """Adds a batch that was simulated just now.
+        """Adds a batch that was just simulated.
 
         Args:
-            step_secs: float64 [num_placements], simulated steps.
-            feasible: bool [num_placements], whether each may run.
+            step_secs: float64 [num_placements], simulated step times.
+            feasible: bool [num_placements], whether each placement is feasible.
         """
-        elapsed_secs = self._elapsed_secs()
+        elapsed_secs = self._measure_elapsed()
         for secs, fits in zip(step_secs.tolist(), feasible.tolist(), strict=True):
             self._count += 1
             sample = Sample(self._count, elapsed_secs, secs if fits else None)
@@ -84,18 +84,18 @@ class SampledSteps:
                 self._samples.append(sample)
             if fits:
                 self._add_best(sample)
-        while len(self._samples) > _MOST:
+        while len(self._samples) > _MAX_SAMPLES:
             self._every *= 2
             self._samples = [each for each in self._samples if each.number % self._every == 0]
 
     def add_best(self, number: int, step_secs: float) -> None:
-        """Adds the best so far of a search that shows no more than that.
+        """Adds the best placement so far of a search that reports no others.
 
         Args:
-            number: placements that were simulated.
-            step_secs: the step of the best of them, which fits.
+            number: the number of placements simulated so far.
+            step_secs: the step time of the best of them, which is feasible.
         """
-        self._add_best(Sample(number, self._elapsed_secs(), step_secs))
+        self._add_best(Sample(number, self._measure_elapsed(), step_secs))
 
     def _add_best(self, sample: Sample) -> None:
         assert sample.step_secs is not None
@@ -103,5 +103,5 @@ class SampledSteps:
         if best_secs is None or sample.step_secs < best_secs:
             self._best.append(sample)
 
-    def _elapsed_secs(self) -> float:
+    def _measure_elapsed(self) -> float:
         return round(time.monotonic() - self._start_secs, 3)

@@ -1,4 +1,4 @@
-"""The search on a problem: propose, simulate, observe, until the budget ends."""
+"""The simulated search for a placement of a problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.search.budget import Budget
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.driver import Stage, drive
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import propose_checked
 from tf_placer.search.runner import SimulatedRunner
 from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -26,26 +26,27 @@ from tf_placer.simulation.simulator import SimulatedBatch
 
 __all__ = ["SIMULATED_TRIALS", "SearchOutcome", "search_problem"]
 
-#: Name of the log of controllers in the directory of a search.
+#: Name of the trial log of controllers in the directory of a search.
 SIMULATED_TRIALS = "simulated_trials.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchOutcome:
-    """The best placement of a search, and what the search cost.
+    """The best placement of a search, and the cost of the search.
 
     Attributes:
-        step_secs: its simulated step time; None if an operation is where it may not go.
-        feasible: whether it fits: every operation may go where it is, and no device holds more
-            than its memory.
-        assignment: its device index per group.
-        peak_bytes: the most that each device holds at once.
-        lower_bound_secs: no placement of the problem takes less.
-        trials: placements simulated, repeats included.
+        step_secs: the simulated step time; None if an operation is on a device that it may not go
+            to.
+        feasible: whether every operation may go to its device and no device holds more than its
+            memory.
+        assignment: the device index of each group.
+        peak_bytes: the peak memory of each device.
+        lower_bound_secs: a lower bound on the step time of every placement of the problem.
+        trials: the number of simulated placements, including repeats.
         elapsed_secs: time spent searching.
         placer: name of the placer.
-        seed: of the placer.
-        interrupted: whether the search was ended from the keyboard.
+        seed: seed of the placer.
+        interrupted: whether Ctrl-C ended the search.
     """
 
     step_secs: float | None
@@ -78,46 +79,46 @@ def search_problem(
     observed: Callable[[Placer | ConcurrentPlacer], None] | None = None,
     sampled: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> SearchOutcome:
-    """Simulates what a placer proposes, a batch at a time on all cores, and lets it learn.
+    """Simulates the batches that a placer proposes, on all cores, and lets the placer learn.
 
-    The search ends with the budget, when the placer has nothing more to propose, or with an
-    interrupt from the keyboard. The same seed gives the same placement where `max_trials` ends it,
-    on any number of cores; but for several controllers, which do not wait for each other.
+    The search ends with the budget, when the placer has nothing more to propose, or with Ctrl-C. If
+    `max_trials` ends it, the same seed gives the same placement on any number of cores, except with
+    several controllers, which do not wait for each other.
 
-    The best placement is the fastest that is feasible, the earlier of equals. While there is none,
+    The best placement is the fastest feasible one; ties go to the earlier. Before any is feasible,
     it is the one that exceeds the memory of the devices by the fewest bytes in all.
 
-    With a log, trial 0 is the graph as it came: every group on the first device where it may go. A
-    log with trials is gone on with; what is in it counts towards the budget.
+    With a log, trial 0 is the original graph: every group on the first device that it may go to. A
+    search resumes with a log that has trials, and these count towards the budget.
 
     Args:
-        problem: what to place.
-        placer: one for this problem that has observed nothing, or controllers that have not begun.
-        max_trials: placements to simulate at most; the last batch is cut to that.
+        problem: the problem to place.
+        placer: a placer of the problem that has observed nothing, or controllers before `begin`.
+        max_trials: the maximum number of placements to simulate; the last batch is cut to it.
         max_secs: seconds after which no further batch starts. The first always runs.
-        seed: of controllers; a placer has its own.
-        log: keeps all trials; None to keep the best only.
-        report: called after each batch with the outcome if the search ended there, and with the
-            seconds until its budget ends, as expected from the pace so far.
+        seed: seed of controllers; a placer has its own.
+        log: stores all trials; None to remember only the best.
+        report: called after each batch with the outcome so far, and with an estimate of the seconds
+            until the budget ends.
         observed: called with the placer after each batch that it has observed, before `report`.
-        sampled: called with the steps of each batch and whether they may run, as
-            `SampledSteps.add` takes them.
+        sampled: called with the step times of each batch and whether they are feasible, the
+            arguments of `SampledSteps.add`.
 
     Returns:
         The best placement.
 
     Raises:
-        KeyboardInterrupt: the search was interrupted in its first batch.
-        SearchError: controllers die again and again.
-        ValueError: the budget is not positive, the placer has nothing to propose at all, or it
-            broke its contract.
+        KeyboardInterrupt: Ctrl-C was pressed during the first batch.
+        SearchError: controllers die repeatedly.
+        ValueError: the budget is not positive, the placer proposes nothing at all, or it broke its
+            contract.
     """
     budget = Budget(max_trials, max_secs)
     search = _Search(problem, placer, budget, seed, log, sampled)
-    ask = proposed
+    propose = propose_checked
     if log is None and isinstance(placer, Placer):
-        # A batch that was asked for in time is simulated whole.
-        ask, budget = search.ask, Budget(max_trials, math.inf)
+        # Limit the time when a batch is requested, so that a requested batch is simulated whole.
+        propose, budget = search.propose, Budget(max_trials, math.inf)
 
     def on_observed(observer: Placer | ConcurrentPlacer) -> None:
         if observed is not None:
@@ -132,7 +133,7 @@ def search_problem(
             log,
             budget,
             original=None if log is None else search.measure_original,
-            ask=ask,
+            propose=propose,
             observed=on_observed,
         )
     except KeyboardInterrupt:
@@ -145,8 +146,8 @@ def search_problem(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Candidate:
-    """A simulated placement; `rank` is lower for a better one."""
+class _RankedPlacement:
+    """A simulated placement; a better one has a lower `rank`."""
 
     rank: tuple[int, int, float]
     placement: np.ndarray
@@ -159,7 +160,7 @@ class _Candidate:
 
 
 class _Search:
-    """The state of one search: what simulates, and the best so far."""
+    """The state of one search: its runner, its clock, and the best placement so far."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class _Search:
         log: TrialLog | None,
         sampled: Callable[[np.ndarray, np.ndarray], None] | None,
     ) -> None:
-        # Preparing counts: it takes seconds where there are many operations.
+        # Count the time of preparation, which takes seconds for many operations.
         self._start_secs = time.monotonic()
         self._problem = problem
         self._placer = placer
@@ -178,22 +179,22 @@ class _Search:
         self._sampled = sampled
         self._budget = budget
         environment = SimulatedEnvironment(problem)
-        self.runner = SimulatedRunner(environment, self._simulated)
+        self.runner = SimulatedRunner(environment, self._add_batch)
         self._memory_bytes = np.array([d.memory_bytes for d in problem.devices], np.int64)
         self._lower_bound_secs = lower_bounds(problem).step_secs
-        self._best: _Candidate | None = None
+        self._best: _RankedPlacement | None = None
         self._log = log
         self._num_simulated = 0
         if log is not None and log.trials:
-            trials, first = log.trials, self._first()
+            trials, original = log.trials, self._build_original()
             self._start_secs -= trials[-1].elapsed_secs
-            rows = [first if each.assignment is None else each.assignment for each in trials]
+            rows = [original if each.assignment is None else each.assignment for each in trials]
             placements = np.array(rows, np.int32)
-            self._take(placements, environment.simulator.simulate(placements))
+            self._update_best(placements, environment.simulator.simulate(placements))
 
     @property
     def has_best(self) -> bool:
-        """Whether a placement was simulated."""
+        """True if a placement was simulated."""
         return self._best is not None
 
     @property
@@ -201,20 +202,20 @@ class _Search:
         return self._num_simulated if self._log is None else len(self._log.records)
 
     def measure_original(self) -> Measurement:
-        """Simulates the graph as it came."""
-        self.runner.submit(0, self._first())
-        [ended] = self.runner.wait()
-        return ended.measurement
+        """Simulates the original graph."""
+        self.runner.submit(0, self._build_original())
+        [completed] = self.runner.wait()
+        return completed.measurement
 
-    def ask(self, placer: Placer, count: int) -> np.ndarray:
-        """Asks a placer for no more than the budget allows; for nothing if it is over."""
+    def propose(self, placer: Placer, count: int) -> np.ndarray:
+        """Asks a placer for at most as many placements as the budget has left."""
         num_trials = self._num_trials
-        if num_trials and self._elapsed_secs() >= self._budget.max_secs:
+        if num_trials and self._measure_elapsed() >= self._budget.max_secs:
             return np.zeros([0, placer.groups.num_groups], np.int32)
-        return proposed(placer, min(count, self._budget.max_trials - num_trials))
+        return propose_checked(placer, min(count, self._budget.max_trials - num_trials))
 
     def outcome(self, *, interrupted: bool = False) -> SearchOutcome:
-        """Sums up what there is so far; there must be something."""
+        """Builds the outcome so far; a placement must have been simulated."""
         best = self._best
         assert best is not None
         return SearchOutcome(
@@ -224,7 +225,7 @@ class _Search:
             peak_bytes=tuple(best.peak_bytes.tolist()),
             lower_bound_secs=float(self._lower_bound_secs),
             trials=self._num_trials,
-            elapsed_secs=round(self._elapsed_secs(), 3),
+            elapsed_secs=round(self._measure_elapsed(), 3),
             placer=self._placer.name,
             seed=self._seed,
             interrupted=interrupted,
@@ -232,24 +233,24 @@ class _Search:
 
     def eta_secs(self) -> float:
         """Estimates the time until the budget ends."""
-        return self._budget.eta_secs(self._num_trials, self._elapsed_secs())
+        return self._budget.eta_secs(self._num_trials, self._measure_elapsed())
 
-    def _first(self) -> np.ndarray:
+    def _build_original(self) -> np.ndarray:
         return np.argmax(legal_devices(self._problem), axis=1).astype(np.int32)
 
-    def _simulated(self, placements: np.ndarray, batch: SimulatedBatch) -> None:
+    def _add_batch(self, placements: np.ndarray, batch: SimulatedBatch) -> None:
         self._num_simulated += len(placements)
         if self._sampled is not None:
             self._sampled(batch.step_secs, batch.feasible)
-        self._take(placements, batch)
+        self._update_best(placements, batch)
 
-    def _take(self, placements: np.ndarray, batch: SimulatedBatch) -> None:
-        """Keeps the best placement so far, the first of equals."""
+    def _update_best(self, placements: np.ndarray, batch: SimulatedBatch) -> None:
+        """Updates the best placement so far; ties go to the earlier."""
         excess_bytes = kind = 0
         if batch.feasible.any():
             first = np.where(batch.feasible, batch.step_secs, np.inf).argmin()
         else:
-            # One that cannot even be simulated is worse than any that is only too large.
+            # An illegal placement is worse than any that only exceeds the memory.
             kinds = np.where(np.isfinite(batch.step_secs), 1, 2)
             excess = np.maximum(batch.peak_bytes - self._memory_bytes, 0).sum(axis=1)
             first = np.lexsort([batch.step_secs, excess, kinds])[0]
@@ -257,9 +258,9 @@ class _Search:
         secs = float(batch.step_secs[first])
         rank = (kind, excess_bytes, secs)
         if self._best is None or rank < self._best.rank:
-            # The simulator may use the array again.
+            # Copy, because the simulator may reuse the array.
             peak_bytes = batch.peak_bytes[first].copy()
-            self._best = _Candidate(rank, placements[first].copy(), secs, peak_bytes)
+            self._best = _RankedPlacement(rank, placements[first].copy(), secs, peak_bytes)
 
-    def _elapsed_secs(self) -> float:
+    def _measure_elapsed(self) -> float:
         return time.monotonic() - self._start_secs

@@ -1,6 +1,6 @@
-"""The log of what a placer learns: a header, and a line per update.
+"""The training log of a placer: a header, and a line per update.
 
-Free of TensorFlow until there is an update to write for TensorBoard.
+The module imports TensorFlow only when it writes an update for TensorBoard.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _KIND = LogKind(
 
 
 class TrainingLog:
-    """A training log that is open for writing, and the same curves for TensorBoard.
+    """A training log open for writing, and the same curves for TensorBoard.
 
-    Each process that has a new update writes one event file. A kill loses at most the update that
-    was being written, which a search that goes on learns again.
+    Each process with new updates writes one event file. If it is killed, at most the update that it
+    was writing is lost; the resumed search learns it again.
     """
 
     def __init__(self, directory: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-        """Creates the log of a run, or opens the one that is there to go on with it.
+        """Creates the log of a run, or opens an existing one to append to it.
 
         Args:
-            directory: of the run; made where it does not exist.
-            header: what the run is, as JSON values. A log that is there must have the same, except
+            directory: directory of the run, made if it does not exist.
+            header: JSON values that identify the run. An existing log must have the same, except
                 under "versions", where a difference is a warning.
 
         Raises:
-            LogError, OSError: as `LogFile` raises them.
+            LogError, OSError: see `LogFile`.
         """
         self._directory = pathlib.Path(directory).absolute()
         self._scalars: Any = None
@@ -68,28 +68,28 @@ class TrainingLog:
 
     @property
     def num_updates(self) -> int:
-        """How many updates the log has."""
+        """The number of updates in the log."""
         return len(self._log.records)
 
     def restart(self) -> None:
-        """Drops all updates: what follows is learned anew. TensorBoard's files stay."""
+        """Drops all updates, to start training anew. TensorBoard's files stay."""
         self._log.restart()
 
     def extend(self, updates: Sequence[UpdateRecord]) -> None:
-        """Writes the updates that the log does not have yet.
+        """Appends the updates that the log does not have yet.
 
         Args:
-            updates: all updates of a placer so far; those that are in the log, too.
+            updates: all updates of a placer so far, including those in the log.
 
         Raises:
-            OSError: they could not be written.
+            OSError: the updates could not be written.
         """
         new = updates[self.num_updates :]
         if not new:
             return
         self._log.extend(new)
         if self._scalars is None:
-            # Only what learns has updates, and it has imported TensorFlow already.
+            # A placer with updates has imported TensorFlow already.
             module = importlib.import_module("tf_placer.search.training_scalars")
             self._scalars = module.TrainingScalars(self._directory / TENSORBOARD)
         self._scalars.write(new)
@@ -99,7 +99,7 @@ class TrainingLog:
         if self._scalars is not None:
             try:
                 self._scalars.close()
-            except OSError as error:  # The log has it all.
+            except OSError as error:  # Nothing is lost: the log has all updates.
                 logging.warning("%s", plain_text(str(error)))
         self._log.close()
 
@@ -113,16 +113,16 @@ class TrainingLog:
 def read_training_log(
     directory: str | os.PathLike[str],
 ) -> tuple[dict[str, Any], tuple[UpdateRecord, ...]]:
-    """Reads the training log of a run without changing it; works while it is written.
+    """Reads the training log of a run without changing it, even while a search writes it.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
 
     Returns:
-        The header and the updates. A last line that is not whole is left out with a warning.
+        The header and the updates. An incomplete last line is left out with a warning.
 
     Raises:
         LogError: the file is not such a log, or one of its lines is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return read_log_file(os.path.join(directory, TRAINING), _KIND)

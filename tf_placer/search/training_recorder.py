@@ -1,4 +1,4 @@
-"""What a search keeps of a placer that learns: its training log and its policy."""
+"""The recorder of a learned placer's training log and policy."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tf_placer.search.training_log import TrainingLog
 
 __all__ = ["TrainingRecorder"]
 
-_SAVE_SECS = 5.0
+_MIN_SECS_BETWEEN_SAVES = 5.0
 
 
 class TrainingRecorder:
-    """Writes the updates of a placer as they come, and its policy when it has found something.
+    """Writes the updates of a placer when they happen, and its policy when the result improves.
 
     The policy is saved when the best placement has improved, at most every few seconds, and at the
-    end. Nothing is saved of a placer that has learned less than the log says: a search that goes on
-    where it was begins with that.
+    end. Nothing is saved while a placer has fewer updates than the log: in a resumed search it
+    first observes the logged batches again.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class TrainingRecorder:
         directory: str | os.PathLike[str],
         say: Callable[[str], None],
     ) -> None:
-        """Begins with what there is in a log.
+        """Resumes the record of a log.
 
         Args:
-            log: of the placer that learns.
-            directory: where the policy goes; it exists.
-            say: called with a line for people when something cannot be written; no more is written
-                then, and the search goes on.
+            log: training log of the placer.
+            directory: existing directory for the policy.
+            say: called with a message for people if a file cannot be written; the search then
+                continues, and nothing more is written.
         """
         self._log = log
         self._say = say
@@ -47,8 +47,8 @@ class TrainingRecorder:
         self._is_better = False
         self._saved_secs: float | None = None
 
-    def observed(self, placer: Placer | ConcurrentPlacer) -> None:
-        """Keeps what there is after a placer has observed; nothing of one that does not learn."""
+    def record(self, placer: Placer | ConcurrentPlacer) -> None:
+        """Records new updates after a placer has observed; ignores a placer that does not learn."""
         updates = placer.updates
         if not updates or len(updates) < self._log.num_updates or not self._can_write:
             return
@@ -62,18 +62,18 @@ class TrainingRecorder:
         if best_secs is not None and (self._best_secs is None or best_secs < self._best_secs):
             self._best_secs, self._is_better = best_secs, True
         now_secs = time.monotonic()
-        is_due = self._saved_secs is None or now_secs - self._saved_secs >= _SAVE_SECS
+        is_due = self._saved_secs is None or now_secs - self._saved_secs >= _MIN_SECS_BETWEEN_SAVES
         if self._is_better and is_due:
             self._save(placer)
 
     def finish(self) -> None:
-        """Keeps the policy as it is at the end."""
+        """Saves the final policy."""
         if self._placer is not None and self._can_write:
             self._save(self._placer)
 
     def _give_up(self, error: OSError) -> None:
         self._can_write = False
-        self._say(f"{error_text(error)}: what the placer learns from now on is not written")
+        self._say(f"{error_text(error)}: further updates of the placer will not be saved")
 
     def _save(self, placer: Placer | ConcurrentPlacer) -> None:
         try:

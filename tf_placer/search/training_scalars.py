@@ -1,4 +1,4 @@
-"""Curves of a search for TensorBoard."""
+"""Writers of curves for TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class Scalars:
     """Writes numbers to an event file."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Begins an event file.
+        """Creates an event file.
 
         Args:
-            directory: where it goes; made where it does not exist.
+            directory: directory for the file, made if it does not exist.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the file cannot be created.
         """
         self._directory = os.fspath(directory)
         os.makedirs(directory, exist_ok=True)
-        with self._os_errors():
+        with self._convert_errors():
             self._writer = tf.summary.create_file_writer(self._directory)
 
     def write(self, points: Iterable[tuple[str, float, int]]) -> None:
-        """Puts numbers into the file.
+        """Appends points of curves to the file.
 
         Args:
-            points: the name of the curve, the number, and the horizontal step of each.
+            points: the name of the curve, the value, and the horizontal step of each point.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: the points cannot be written.
         """
-        with self._os_errors(), self._writer.as_default():
+        with self._convert_errors(), self._writer.as_default():
             for tag, value, step in points:
-                # Unlike what `tf.summary.scalar` writes, all readers of event files take simple
-                # values for scalars; it would need TensorBoard to be installed, too.
+                # Not `tf.summary.scalar`, which needs TensorBoard to be installed, and whose values
+                # some readers of event files do not take for scalars.
                 summary = tf.compat.v1.Summary()
                 summary.value.add(tag=tag, simple_value=value)
                 tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
@@ -53,14 +53,14 @@ class Scalars:
         """Closes the file.
 
         Raises:
-            OSError: what is left cannot be written.
+            OSError: buffered points cannot be written.
         """
-        with self._os_errors():
+        with self._convert_errors():
             self._writer.close()
 
     @contextlib.contextmanager
-    def _os_errors(self) -> Iterator[None]:
-        """TensorFlow's errors as those of other files."""
+    def _convert_errors(self) -> Iterator[None]:
+        """Converts TensorFlow's errors to OSError."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -69,24 +69,24 @@ class Scalars:
 
 
 class TrainingScalars:
-    """Writes updates as scalars; a horizontal step is a placement that was observed.
+    """Writes updates of a placer as scalars, by the number of observed placements.
 
-    What an update did is under its kind ("ppo/loss"), so that two algorithms that take turns have
-    curves of their own; what its batch was like is under "batch".
+    The statistics of an update are under its kind ("ppo/loss"), so that two algorithms that take
+    turns have separate curves; the statistics of its batch are under "batch".
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Begins an event file; see `Scalars`."""
+        """Creates an event file; see `Scalars`."""
         self._scalars = Scalars(directory)
 
     def write(self, updates: Sequence[UpdateRecord]) -> None:
-        """Puts updates into the file.
+        """Appends updates to the file.
 
         Args:
-            updates: those after what was written before.
+            updates: the new updates.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: the updates cannot be written.
         """
         self._scalars.write(
             (tag, value, update.samples) for update in updates for tag, value in _scalars(update)
@@ -96,7 +96,7 @@ class TrainingScalars:
         """Closes the file.
 
         Raises:
-            OSError: what is left cannot be written.
+            OSError: buffered points cannot be written.
         """
         self._scalars.close()
 
@@ -109,7 +109,7 @@ def _scalars(update: UpdateRecord) -> Iterator[tuple[str, float]]:
     for name in ("mean_reward", "baseline", "best_step_secs", "mean_step_secs", "failures"):
         value = getattr(update, name)
         if value is not None:
-            # Controllers have batches and baselines of their own.
+            # Each controller has its own batches and baseline.
             batch = "batch" if update.controller is None else f"controller_{update.controller}"
             yield f"{batch}/{name}", value
     if update.staleness is not None:

@@ -23,34 +23,35 @@ __all__ = [
 ]
 
 ORIGINAL = "original"
-"""What trial 0, the graph as it came, has for a placer."""
+"""The placer of trial 0, the original graph."""
 
-# Since 2, trials of placements that took turns with the graph as it came have `reference_secs` and
-# `drift`.
+# Format 2 added `reference_secs` and `drift`, for placements that took turns with the original
+# graph.
 _FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One measured placement, as the log keeps it.
+    """A measured placement, as it is logged.
 
     Attributes:
         index: position in the search, from 0.
         placer: name of the placer that proposed it.
-        batch: number of the proposal it came in, from 0 for each placer.
-        assignment: device index per group; None is the graph as it came.
-        measurement: what running it gave.
-        repeats: index of the trial whose measurement this one takes over, because the same
-            placement had been measured before; None for a trial that was measured.
-        elapsed_secs: time spent searching when it ended. Time between a stop and its resume does
+        batch: number of its batch, from 0 for each placer.
+        assignment: device index per group; None for the original graph.
+        measurement: the measurement.
+        repeats: index of the trial whose measurement this one copies, because the same placement
+            had been measured before; None for a trial that was measured.
+        elapsed_secs: time spent searching until its end. Time between a stop and its resume does
             not count.
-        time: when it ended, ISO 8601 in UTC.
-        position: its place in its batch, where trials of the batch did not end in the order in
-            which they were proposed; None where it comes behind those of the batch before it.
-        worker: who measured it; None where there were no workers.
-        controller: number of the controller that proposed it, from 1, each of which counts its
-            batches for itself; None where there is but one.
-        version: how many updates the weights had that it was sampled under; None as above.
+        time: the time of its end, ISO 8601 in UTC.
+        position: its position in its batch, if the trials of the batch did not end in the order of
+            the batch; None if it follows the previous trials of its batch.
+        worker: name of the worker that measured it; None without workers.
+        controller: number of the controller that proposed it, from 1, each of which numbers its own
+            batches; None without controllers.
+        version: version of the weights that its controller sampled it under; None without
+            controllers.
     """
 
     index: int
@@ -79,19 +80,19 @@ class Trial:
             "time": self.time,
         }
         return value | {
-            name: known
-            for name, known in (
+            name: number
+            for name, number in (
                 ("position", self.position),
                 ("worker", self.worker),
                 ("controller", self.controller),
                 ("version", self.version),
             )
-            if known is not None
+            if number is not None
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Trial:
-        """Reads what `to_json` wrote, by this version or an earlier one.
+        """Makes a trial from its JSON form, of this version or an earlier one.
 
         Raises:
             ValueError: the value is not a trial.
@@ -100,7 +101,7 @@ class Trial:
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
-    """Finds the trial with the lowest median step time, the first of equals; None if all failed."""
+    """Finds the first trial with the lowest median step time; None if all failed."""
     ran = [trial for trial in trials if trial.measurement.median_secs is not None]
     return min(ran, key=_median_secs, default=None)
 
@@ -124,7 +125,7 @@ _KIND = LogKind("search log", "a trial", _FORMAT, Trial.to_json, _read_trial)
 
 
 class TrialLog(LogFile[Trial]):
-    """A search log that is open for writing. A trial that `append` has returned from is on disk."""
+    """A search log open for writing. A trial is on disk when `append` returns."""
 
     def __init__(
         self,
@@ -132,16 +133,17 @@ class TrialLog(LogFile[Trial]):
         header: Mapping[str, Any],
         elsewhere: Callable[[OSError], str | os.PathLike[str]] | None = None,
     ) -> None:
-        """Creates a log, or opens an existing one to go on with its search.
+        """Creates a log, or opens an existing one to resume its search.
 
         Args:
-            path: the file; its directory is made where it does not exist.
-            header: what the search is for, as JSON values. An existing log must have the same,
-                except under "versions", where a difference is a warning.
-            elsewhere: where the log goes on when it cannot be written; see `LogFile`.
+            path: the file; its directory is made if it does not exist.
+            header: JSON values that identify the search. An existing log must have the same, except
+                under "versions", where a difference is a warning.
+            elsewhere: finds a new file for the log when the old one cannot be written; see
+                `LogFile`.
 
         Raises:
-            LogError, OSError: as `LogFile` raises them.
+            LogError, OSError: see `LogFile`.
         """
         super().__init__(path, _KIND, header, elsewhere)
 
@@ -151,11 +153,11 @@ class TrialLog(LogFile[Trial]):
         return tuple(self.records)
 
     def append(self, trial: Trial) -> None:
-        """Writes one trial to disk.
+        """Appends a trial, and returns when it is on disk.
 
         Raises:
-            ValueError: its index is not the next one, or a number in it is not finite.
-            OSError: it could not be written; the log is as before.
+            ValueError: the index of the trial is not the next one, or a number is not finite.
+            OSError: the trial could not be written; the log is unchanged.
         """
         if trial.index != len(self.records):
             raise ValueError(f"the next trial of {self.path} is {len(self.records)}, not {trial}")
@@ -163,16 +165,16 @@ class TrialLog(LogFile[Trial]):
 
 
 def read_log(path: str | os.PathLike[str]) -> tuple[dict[str, Any], tuple[Trial, ...]]:
-    """Reads a log without changing it; works while a search writes it.
+    """Reads a log without changing it, even while a search writes it.
 
     Args:
         path: the file.
 
     Returns:
-        The header and the trials. A last line that is not whole is left out with a warning.
+        The header and the trials. An incomplete last line is left out with a warning.
 
     Raises:
         LogError: the file is not a log, or one of its lines is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return read_log_file(path, _KIND)

@@ -1,4 +1,4 @@
-"""The record of a search: its budget, its log, and the batches that are not whole."""
+"""The record of a search: its budget, its log, and its incomplete batches."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tf_placer.search.trial_log import Trial, TrialLog, best_trial
 __all__ = ["StageTrials", "TrialRecorder"]
 
 _Key = tuple[SampledBatch, int]
-"""A placement that is measured: a batch, and a place in it."""
+"""The key of a placement under way: a batch, and a position in it."""
 
-# The graph as it came is in none.
+# The batch of the original graph.
 _NO_BATCH = SampledBatch(0, 0, 0, np.zeros([0, 0], np.int32))
 
 
 class TrialRecorder:
-    """The log of one search, and what of its budget is left.
+    """Records the trials of one search, and tracks the rest of its budget.
 
     Attributes:
-        num_trials: how many trials there were.
-        keeps_trials: whether there is a log, so that what was measured before is known.
+        num_trials: the number of trials so far.
+        keeps_trials: whether there is a log, in which earlier measurements can be found.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class TrialRecorder:
         report: Callable[[Trial, Progress], None] | None,
         should_stop: Callable[[], bool] | None,
     ) -> None:
-        """Begins to count time.
+        """Starts the clock of the search, or resumes it from the log.
 
         Args:
-            log: keeps the trials, and may have those of an earlier search; None to count them only.
-            budget: when the search ends.
-            report: called after each trial that is logged.
-            should_stop: true ends the search as the budget would.
+            log: stores the trials, and may have those of an earlier call; None to count them only.
+            budget: the limits of the search.
+            report: called after each logged trial.
+            should_stop: returns true to end the search as the budget would.
         """
         self._log = log
         self._budget = budget
@@ -54,8 +54,7 @@ class TrialRecorder:
         self.num_trials = len(trials)
         self.keeps_trials = log is not None
         self._best = best_trial(trials)
-        # By placement, the trial that measured it.
-        self._measured: dict[tuple[int, ...], Trial] = {}
+        self._trial_by_assignment: dict[tuple[int, ...], Trial] = {}
         for trial in trials:
             self._index(trial)
         earlier_secs = trials[-1].elapsed_secs if trials else 0.0
@@ -64,24 +63,24 @@ class TrialRecorder:
         self._is_stopped = False
 
     def is_over(self, num_under_way: int = 0) -> bool:
-        """Says whether no further trial may start, where some are being measured."""
-        return self.room(num_under_way) == 0
+        """Returns whether no further trial may start, given the number under way."""
+        return self.count_remaining(num_under_way) == 0
 
-    def room(self, num_under_way: int) -> int:
-        """Counts the trials that may start, where some are being measured."""
-        if self._elapsed_secs() >= self._budget.max_secs or self.was_stopped():
+    def count_remaining(self, num_under_way: int) -> int:
+        """Counts the trials that may still start, given the number under way."""
+        if self._measure_elapsed() >= self._budget.max_secs or self.was_stopped():
             return 0
         return max(0, self._budget.max_trials - self.num_trials - num_under_way)
 
     def was_stopped(self) -> bool:
-        """Says whether somebody ended the search, so that failures may have that for a reason."""
-        # Once stopped, a search stays so: a batch that it left is not to be followed by another.
+        """Returns whether the search was stopped, which may also have caused failures."""
+        # A stopped search stays stopped: no batch may follow one that it left incomplete.
         self._is_stopped = self._is_stopped or self._should_stop()
         return self._is_stopped
 
-    def measured_before(self, row: tuple[int, ...]) -> Trial | None:
-        """Finds the trial that measured a placement; None if none did."""
-        return self._measured.get(row)
+    def find_measured(self, row: tuple[int, ...]) -> Trial | None:
+        """Finds the trial that measured a placement; None if there is none."""
+        return self._trial_by_assignment.get(row)
 
     def record(
         self,
@@ -92,21 +91,21 @@ class TrialRecorder:
         repeats: int | None = None,
         is_next: bool = True,
     ) -> None:
-        """Puts a trial into the log, and tells who asked to be told.
+        """Logs a trial, and reports it.
 
         Args:
             placer: name of the placer that proposed it.
-            key: the batch that it came in, and its place there; None for the graph as it came.
-            measurement: what running it gave.
+            key: its batch, and its position there; None for the original graph.
+            measurement: the measurement.
             worker: see `Trial`.
             repeats: see `Trial`.
-            is_next: whether all before it in its batch are in the log, and none behind it.
+            is_next: whether the log has all earlier trials of its batch and no later ones.
         """
         self.num_trials += 1
         if self._log is None:
             return
-        secs = self._elapsed_secs()
-        batch, place = key or (_NO_BATCH, 0)
+        secs = self._measure_elapsed()
+        batch, position = key or (_NO_BATCH, 0)
         trial = Trial(
             index=self.num_trials - 1,
             placer=placer,
@@ -116,7 +115,7 @@ class TrialRecorder:
             repeats=repeats,
             elapsed_secs=round(secs, 3),
             time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            position=None if is_next and not batch.controller else place,
+            position=None if is_next and not batch.controller else position,
             worker=worker,
             controller=batch.controller or None,
             version=batch.version if batch.controller else None,
@@ -129,23 +128,23 @@ class TrialRecorder:
             progress = Progress(self.num_trials, self._budget, self._best, secs, eta_secs)
             self._report(trial, progress)
 
-    def _elapsed_secs(self) -> float:
+    def _measure_elapsed(self) -> float:
         return time.monotonic() - self._start_secs
 
     def _index(self, trial: Trial) -> None:
         if trial.assignment is not None:
-            self._measured.setdefault(trial.assignment, trial)
+            self._trial_by_assignment.setdefault(trial.assignment, trial)
 
 
 class StageTrials:
-    """The batches of a stage that are not whole, and what of them is being measured."""
+    """The incomplete batches of a stage, and their placements under way."""
 
     def __init__(self, name: str, recorder: TrialRecorder) -> None:
-        """Has no batch yet.
+        """Starts without batches.
 
         Args:
-            name: of the placer.
-            recorder: of the search.
+            name: name of the placer.
+            recorder: recorder of the search.
         """
         self._name = name
         self._recorder = recorder
@@ -155,37 +154,39 @@ class StageTrials:
 
     @property
     def num_under_way(self) -> int:
-        """How many placements are being measured."""
+        """The number of placements that are being measured."""
         return len(self._under_way)
 
-    def add(self, batch: SampledBatch, known: Mapping[int, Measurement]) -> None:
-        """Takes in a batch of which some is known."""
-        self._measured[batch] = dict(known)
-        places = range(len(batch.placements))
-        self._waiting.extend([(batch, place) for place in places if place not in known])
+    def add(self, batch: SampledBatch, logged: Mapping[int, Measurement]) -> None:
+        """Adds a batch, of which the log may have some measurements."""
+        self._measured[batch] = dict(logged)
+        positions = range(len(batch.placements))
+        self._waiting.extend([(batch, each) for each in positions if each not in logged])
 
-    def next_ones(self, capacity: int) -> list[_Key]:
-        """Says what is to be measured now; what was measured before is recorded at once."""
-        room = min(capacity - self.num_under_way, self._recorder.room(self.num_under_way))
+    def take_next(self, capacity: int) -> list[_Key]:
+        """Takes the placements to measure next, and records those measured before at once."""
+        count = min(
+            capacity - self.num_under_way, self._recorder.count_remaining(self.num_under_way)
+        )
         if self._recorder.keeps_trials:
-            keys = self._new_ones(room)
+            keys = self._take_unmeasured(count)
         else:
-            keys = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            keys = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         self._under_way.update(keys)
         return keys
 
-    def _new_ones(self, room: int) -> list[_Key]:
-        """Finds up to so many placements that nobody has measured or is measuring."""
+    def _take_unmeasured(self, count: int) -> list[_Key]:
+        """Takes up to `count` placements that are neither measured nor under way."""
         keys: list[_Key] = []
         later: list[_Key] = []
         rows = {_row(key) for key in self._under_way}
-        while self._waiting and len(keys) < room:
+        while self._waiting and len(keys) < count:
             key = self._waiting.popleft()
             row = _row(key)
-            same = self._recorder.measured_before(row)
+            same = self._recorder.find_measured(row)
             if same is not None:
                 self._record(key, same.measurement, None, same.index)
-                room = min(room, self._recorder.room(self.num_under_way))
+                count = min(count, self._recorder.count_remaining(self.num_under_way))
             elif row in rows:
                 later.append(key)
             else:
@@ -195,29 +196,29 @@ class StageTrials:
         return keys
 
     def record(self, completed: Sequence[CompletedTrial]) -> None:
-        """Takes in what was measured; not what failed for having been stopped."""
+        """Records completed trials, except failures that a stop of the search may have caused."""
         self._under_way.difference_update([each.key for each in completed])
         for key, measurement, worker in completed:
             if measurement.failure is None or not self._recorder.was_stopped():
                 self._record(key, measurement, worker)
 
-    def whole_batches(self) -> Iterator[tuple[SampledBatch, list[Measurement]]]:
-        """Yields the batches of which all is known, each once."""
+    def pop_complete_batches(self) -> Iterator[tuple[SampledBatch, list[Measurement]]]:
+        """Yields the batches that are completely measured, each once."""
         for batch, measured in list(self._measured.items()):
             if len(measured) == len(batch.placements):
                 del self._measured[batch]
-                yield batch, [measured[place] for place in range(len(measured))]
+                yield batch, [measured[position] for position in range(len(measured))]
 
     def _record(
         self, key: _Key, measurement: Measurement, worker: str | None, repeats: int | None = None
     ) -> None:
-        batch, place = key
+        batch, position = key
         measured = self._measured[batch]
-        is_next = place == len(measured)
-        measured[place] = measurement
+        is_next = position == len(measured)
+        measured[position] = measurement
         self._recorder.record(self._name, key, measurement, worker, repeats, is_next)
 
 
 def _row(key: _Key) -> tuple[int, ...]:
-    batch, place = key
-    return tuple(batch.placements[place].tolist())
+    batch, position = key
+    return tuple(batch.placements[position].tolist())

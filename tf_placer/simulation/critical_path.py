@@ -1,4 +1,4 @@
-"""Why a simulated step took as long as it did: the chain of waits that ends with it."""
+"""The critical path of a simulated step: the chain of waits that determines its duration."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class PathItem:
     Attributes:
         kind: "compute": an operation runs. "transfer": a tensor is sent. "control": the signal of
             a control edge is sent.
-        operation: name of the operation that runs, or that made what is sent.
-        device: name of the device that the operation runs on, or that sends.
-        destination: name of the device that receives; None for an operation.
-        bytes: what is sent; 0 for an operation.
-        start_secs: when it starts, which is when the item before it ends.
-        end_secs: when it ends.
-        waited_for: why it did not start earlier, which is the item before it. "input": something
-            from the same device. "transfer": something from another device. "device": an operation
-            that kept the device busy, or, of a transfer, the stream of one of its ends. "channel":
-            a transfer that kept the channel busy, or came before it in its lane. "nothing": it
-            starts with the step.
+        operation: name of the operation that runs, or that produced the tensor or signal.
+        device: name of the device that the operation runs on, or of the sender.
+        destination: name of the receiving device; None for an operation.
+        bytes: the size of the transfer; 0 for an operation.
+        start_secs: the start, which is the end of the previous item.
+        end_secs: the end.
+        waited_for: the reason that the item did not start earlier, which is the previous item.
+            "input": an input from the same device. "transfer": an input from another device.
+            "device": an operation that kept the device busy or, for a transfer, the stream of its
+            source or destination. "channel": a transfer that kept the channel busy, or an earlier
+            transfer of the same lane. "nothing": the item starts with the step.
     """
 
     kind: Literal["compute", "transfer", "control"]
@@ -45,26 +45,26 @@ class PathItem:
 
     @property
     def secs(self) -> float:
-        """How long it takes."""
+        """The duration."""
         return self.end_secs - self.start_secs
 
 
 def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
     """Walks back from the operation that ends last to the start of the step.
 
-    Every item starts when the one before it ends, so their durations add up to the step time. Of
-    several things that something waited for, the one that came last is named; of those that came
-    at the same time, one of them.
+    Every item starts when the previous one ends, so the durations add up to the step time. If an
+    item waited for several others, its predecessor is the one that ended last, or any one of those
+    that ended last at the same time.
     """
     return tuple(_item(trace, job, waited_for) for job, waited_for in critical_jobs(trace))
 
 
 def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
-    """Finds the critical path by numbers.
+    """Finds the critical path as indices of jobs.
 
     Returns:
-        For each item, in order, what it is: the index of an operation, or the number of operations
-        plus that of a transfer; and why it did not start earlier, see `PathItem`.
+        For each item, in order, the index of its job and its `PathItem.waited_for`. The jobs are
+        the operations, followed by the transfers.
     """
     transfers, num_operations = trace.transfers, trace.problem.num_operations
     causes = np.concatenate([trace.causes, transfers.causes]).tolist()
@@ -82,18 +82,22 @@ def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
         elif job < num_operations:
             waited_for = "input" if before < num_operations else "transfer"
         else:
-            waited_for = _wait_of_transfer(transfers, job - num_operations, before, num_operations)
+            waited_for = _find_transfer_wait(
+                transfers, job - num_operations, before, num_operations
+            )
         path.append((job, waited_for))
         job = before
     return path[::-1]
 
 
-def _wait_of_transfer(transfers: Transfers, transfer: int, before: int, first: int) -> Wait:
-    """Says why a transfer was not requested earlier, given the job that ended then."""
-    if before < first:
-        # Streams also come to a transfer behind operations that it has nothing to do with.
+def _find_transfer_wait(
+    transfers: Transfers, transfer: int, before: int, num_operations: int
+) -> Wait:
+    """Finds the reason that a transfer was not requested before the end of the job `before`."""
+    if before < num_operations:
+        # A stream may reach the transfer only after operations that the transfer does not need.
         return "input" if before == transfers.producers[transfer] else "device"
-    arrived = transfers.destinations[before - first] == transfers.sources[transfer]
+    arrived = transfers.destinations[before - num_operations] == transfers.sources[transfer]
     return "transfer" if arrived else "channel"
 
 

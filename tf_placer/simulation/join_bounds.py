@@ -1,7 +1,7 @@
-"""When operations can start at the earliest, and how long a step goes on after them at least.
+"""Lower bounds on the start of operations, and on the time from their end to the end of the step.
 
-What an operation waits for is either on its device, where one thing is done after the other, or
-comes from elsewhere, after a transfer. Both take time, which the longest chain knows nothing of.
+The inputs of an operation are computed on its own device, one after the other, or are transferred
+from other devices. Both take time that the longest chain of operations does not include.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["earliest_starts", "latest_rests"]
 
 
 class _JoinTables(Struct):
-    """The struct of that name in `native/joins.h`."""
+    """The struct `JoinTables` of `native/joins.h`."""
 
     _fields_ = (
         ("order", array_of(np.int32)),
@@ -35,7 +35,7 @@ class _JoinTables(Struct):
 
 
 def earliest_starts(problem: PlacementProblem) -> np.ndarray:
-    """Computes when operations can start at the earliest, whatever the placement.
+    """Computes a lower bound on the start of each operation, for every placement.
 
     Returns:
         float64 [num_operations], seconds.
@@ -44,10 +44,10 @@ def earliest_starts(problem: PlacementProblem) -> np.ndarray:
 
 
 def latest_rests(problem: PlacementProblem) -> np.ndarray:
-    """Computes how long a step goes on at least after the end of each operation.
+    """Computes a lower bound on the time from the end of each operation to the end of the step.
 
-    It is the same seen from the end: what an operation sends to is on its device, one thing after
-    the other, or elsewhere.
+    This is `earliest_starts` of the reversed graph: the consumers of an operation run on its own
+    device, one after the other, or on other devices after a transfer.
 
     Returns:
         float64 [num_operations], seconds.
@@ -57,10 +57,10 @@ def latest_rests(problem: PlacementProblem) -> np.ndarray:
 
 
 def _edges(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """Lists which operations wait for which, and how long a transfer takes at least.
+    """Lists the dependencies of operations, and the shortest possible transfer of each.
 
     Returns:
-        int64 [num_edges, 2], (before, after), none twice; float64 [num_edges], seconds.
+        int64 [num_edges, 2], distinct pairs (before, after); float64 [num_edges], seconds.
     """
     sizes = np.repeat(problem.tensor_bytes, np.diff(problem.consumer_start))
     sizes = np.concatenate([sizes, np.zeros(len(problem.control_edges), np.int64)])

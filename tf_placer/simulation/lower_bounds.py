@@ -1,4 +1,4 @@
-"""How fast the step of a placement problem could be at best, and whether it can fit at all."""
+"""Lower bounds on the step time and memory of every placement of a problem."""
 
 from __future__ import annotations
 
@@ -14,37 +14,58 @@ from tf_placer.simulation.join_bounds import earliest_starts, latest_rests
 
 __all__ = ["LowerBounds", "lower_bounds"]
 
-_ITERATIONS = 300
-# How strongly groups prefer the device that is cheapest for them, at first and at last. The last
-# value is within a fraction of a percent of the optimum.
-_FIRST_SHARPNESS = 2.0
-_LAST_SHARPNESS = 500.0
-# How many times, from the start and from the end, windows begin and end at.
-_WINDOWS = 256
-# More groups than this are put together where they prefer devices alike, up to such a factor. Times
-# that were measured make every group a little different, so the factor grows by this power until
-# there are few enough.
-_MANY_GROUPS, _ALIKE, _POWER = 4096, 1.0005, 2
+
+@dataclasses.dataclass(frozen=True)
+class _BalanceAscent:
+    """Settings of the ascent in `_find_best_weights`.
+
+    A sharper softmin prefers the cheapest device of a group more strongly. The last sharpness
+    brings the bound within a fraction of a percent of the optimum.
+    """
+
+    iterations: int = 300
+    first_sharpness: float = 2.0
+    last_sharpness: float = 500.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _GroupMerging:
+    """Settings of `_merge_similar`.
+
+    Two groups are similar if the ratios of their times on the devices agree up to a factor.
+    Measured times make all groups slightly different, so the factor is raised to a power until at
+    most `max_groups` are left.
+    """
+
+    max_groups: int = 4096
+    first_factor: float = 1.0005
+    factor_power: int = 2
+
+
+_ASCENT = _BalanceAscent()
+_MERGING = _GroupMerging()
+_MAX_WINDOW_STARTS = _MAX_WINDOW_ENDS = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
-    """What no placement of a problem can beat.
+    """Bounds that hold for every placement of a problem.
 
     Attributes:
-        critical_path_secs: the longest chain of operations that wait for each other, each as fast
-            as any device that its group may go to, without any communication.
-        joins_secs: the same, where what comes together, or goes apart, is on one device, which does
-            one thing after the other, or is sent.
-        work_secs: what the devices need to get all operations done, shared out as well as groups
-            allow, if none of them ever waits.
-        windows_secs: the same for the operations between the earliest and the latest that some of
-            them can run.
-        groups_secs: what one group takes on its device, which waits for what the group waits for.
-        resident_bytes: what all operations together hold for the whole step.
-        memory_bytes: what all devices together can hold.
-        fits: False if certainly no placement fits: all that is resident is more than all devices
-            can hold, or that of one group more than any device that it may go to can.
+        critical_path_secs: the longest chain of dependent operations, each on the fastest device
+            that its group may go to, without any communication.
+        joins_secs: the same, where inputs that join at an operation, or outputs that fork from it,
+            are computed one after the other on one device or are transferred.
+        work_secs: the time to compute all operations if the devices share the work as evenly as
+            groups allow and never wait.
+        windows_secs: the same for all operations that must run within a window of time, with the
+            time before and after the window.
+        groups_secs: the time of one group's operations on one device, after the earliest start of
+            the group.
+        resident_bytes: the resident memory of all operations together.
+        memory_bytes: the memory of all devices together.
+        fits: False if certainly no placement fits: the resident memory of all operations exceeds
+            all devices, or that of one group exceeds every device that the group may go to.
     """
 
     critical_path_secs: float
@@ -58,18 +79,18 @@ class LowerBounds:
 
     @property
     def step_secs(self) -> float:
-        """No step is shorter."""
+        """The best bound in seconds: no step is shorter."""
         return self.by_part[self.binding]
 
     @property
     def binding(self) -> str:
-        """The part that the bound is of: the longest; of equal ones the simplest."""
+        """The name of the largest bound; of equal ones, the simplest."""
         by_part = self.by_part
         return max(by_part, key=lambda part: by_part[part])
 
     @property
     def by_part(self) -> dict[str, float]:
-        """Lists the bounds by what they are of, the simplest first."""
+        """The bounds by name, the simplest first."""
         return {
             "critical path": self.critical_path_secs,
             "work": self.work_secs,
@@ -79,16 +100,18 @@ class LowerBounds:
         }
 
 
-# A search and what it reports ask for the bounds of one problem several times, and a problem never
-# changes.
-_known: weakref.WeakKeyDictionary[PlacementProblem, LowerBounds] = weakref.WeakKeyDictionary()
+# A search and its report need the bounds of one problem several times, and a problem is immutable.
+_cache: weakref.WeakKeyDictionary[PlacementProblem, LowerBounds] = weakref.WeakKeyDictionary()
 
 
 def lower_bounds(problem: PlacementProblem) -> LowerBounds:
-    """Computes the lower bounds of a problem once, in time about linear in its size."""
-    bounds = _known.get(problem)
+    """Computes the lower bounds of a problem, or looks them up if they were computed before.
+
+    The time is about linear in the size of the problem.
+    """
+    bounds = _cache.get(problem)
     if bounds is None:
-        bounds = _known[problem] = _compute_bounds(problem)
+        bounds = _cache[problem] = _compute_bounds(problem)
     return bounds
 
 
@@ -100,10 +123,10 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     slots = np.array([device.slots for device in problem.devices])
     work_secs, weights = _work_secs(group_secs, slots)
     starts, rests = earliest_starts(problem), latest_rests(problem)
-    may_go = legal[problem.groups]
-    costs = np.where(may_go, problem.compute_secs, 0.0) / slots * weights
-    # A simulated step may add up the same seconds in another order, rounding at every one.
-    sure = 1.0 - (problem.num_operations + 8) * np.finfo(np.float64).eps
+    is_legal = legal[problem.groups]
+    costs = np.where(is_legal, problem.compute_secs, 0.0) / slots * weights
+    # A simulated step adds up the same seconds in another order, with other rounding errors.
+    rounding = 1.0 - (problem.num_operations + 8) * np.finfo(np.float64).eps
 
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
@@ -112,11 +135,11 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     room = np.where(legal, capacities, -1).max(axis=1)
     return LowerBounds(
         critical_path_secs=float((longest_before(problem, secs) + secs).max()),
-        joins_secs=sure * float((starts + secs + rests).max()),
-        work_secs=sure * work_secs,
-        windows_secs=sure
-        * _windows_secs(starts, rests, np.where(may_go, costs, np.inf).min(axis=1)),
-        groups_secs=sure * _groups_secs(problem, starts, rests, slots),
+        joins_secs=rounding * float((starts + secs + rests).max()),
+        work_secs=rounding * work_secs,
+        windows_secs=rounding
+        * _windows_secs(starts, rests, np.where(is_legal, costs, np.inf).min(axis=1)),
+        groups_secs=rounding * _groups_secs(problem, starts, rests, slots),
         resident_bytes=resident_bytes,
         memory_bytes=int(capacities.sum()),
         fits=resident_bytes <= capacities.sum() and bool((group_bytes <= room).all()),
@@ -124,25 +147,25 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
 
 
 def _windows_secs(starts: np.ndarray, rests: np.ndarray, costs: np.ndarray) -> float:
-    """Bounds the step by what has to be done after some time and before another.
+    """Bounds the step by the work that must be done within windows of time.
 
-    Operations that cannot start before a time, and after which some more has to follow, share the
-    devices between the two.
+    The operations that cannot start before a window, and must end some time before the end of the
+    step, share the devices during the window.
 
     Args:
         starts: float64 [num_operations], the earliest starts.
-        rests: float64 [num_operations], what follows at least.
-        costs: float64 [num_operations], by how much each makes a step longer in which devices never
-            wait.
+        rests: float64 [num_operations], the least time from the end of each operation to the end of
+            the step.
+        costs: float64 [num_operations], the time that each operation adds to a step in which
+            devices never wait.
 
     References:
         Baptiste, Le Pape and Nuijten, Satisfiability Tests and Time-Bound Adjustments for
         Cumulative Scheduling Problems, Annals of Operations Research 92, 1999.
     """
-    # From some of the earliest starts on, and before some of the rests.
     from_secs, before_secs = (
-        np.unique(np.quantile(each, np.linspace(0.0, 1.0, _WINDOWS), method="lower"))
-        for each in (starts, rests)
+        np.unique(np.quantile(each, np.linspace(0.0, 1.0, count), method="lower"))
+        for each, count in ((starts, _MAX_WINDOW_STARTS), (rests, _MAX_WINDOW_ENDS))
     )
     rows = np.searchsorted(from_secs, starts, side="right") - 1
     columns = np.searchsorted(before_secs, rests, side="right") - 1
@@ -151,24 +174,25 @@ def _windows_secs(starts: np.ndarray, rests: np.ndarray, costs: np.ndarray) -> f
     cells = np.bincount(places, costs, shape[0] * shape[1]).reshape(shape)
     work = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
     bounds = from_secs[:, None] + work + before_secs
-    # The time between is for work only where there is some.
+    # A window without work bounds nothing.
     return float(np.where(work > 0, bounds, 0.0).max())
 
 
 def _groups_secs(
     problem: PlacementProblem, starts: np.ndarray, rests: np.ndarray, slots: np.ndarray
 ) -> float:
-    """Bounds the step by what one device does for one group, from some time on.
+    """Bounds the step by the work of one group on one device after the group's earliest start.
 
     Args:
-        problem: has the groups.
+        problem: the problem, which has the groups.
         starts: float64 [num_operations], the earliest starts.
-        rests: float64 [num_operations], what follows at least.
+        rests: float64 [num_operations], the least time from the end of each operation to the end of
+            the step.
         slots: int64 [num_devices].
     """
     least_rests = np.full(problem.num_groups, np.inf)
     np.minimum.at(least_rests, problem.groups, rests)
-    # The last operations of each group first.
+    # Sort the operations of each group from the latest to the earliest start.
     order = np.lexsort([-starts, problem.groups])
     groups = problem.groups[order]
     firsts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -185,7 +209,7 @@ def _groups_secs(
 
 
 def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.ndarray]:
-    """Bounds the best balance of groups over devices, when a group may be split among several.
+    """Bounds the best balance of groups over devices, where a group may be split among several.
 
     In T seconds the slots of device d do at most slots_d T seconds of work. So for any weights
     w >= 0 with sum_d slots_d w_d = 1, whatever the placement,
@@ -193,9 +217,9 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.nda
         T >= sum_d w_d (work on d) >= sum_g min over the legal d of w_d C_gd,
 
     C_gd being the seconds that the operations of group g take on device d. This is the dual of
-    balancing fractions of groups. Its maximum is approached by a smoothed ascent: the weight of a
-    device rises while more than its share of the work prefers it. Every step is a valid bound, and
-    the best is kept.
+    balancing fractions of groups. A smoothed ascent approaches its maximum: the weight of a device
+    rises while more than its share of the work prefers it. Every iteration gives a valid bound; the
+    result is the best one.
 
     Args:
         group_secs: float64 [num_groups, num_devices], infinite where a group may not go.
@@ -209,37 +233,39 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.nda
         Machines, Mathematical Programming 46, 1990: the linear relaxation.
     """
     secs = group_secs / slots
-    # No weights make a group count that some device runs in no time.
+    # A group that takes no time on some device adds nothing to the bound, for any weights.
     secs = secs[secs.min(axis=1) > 0]
     is_used = np.isfinite(secs).any(axis=0)
     secs = secs[:, is_used]
     best_weights = np.zeros(len(slots))
     if not secs.size:
         return 0.0, best_weights
-    # The slots of one device share the work of a group that is on it.
+    # The slots of one device share the work of a group on that device.
     longest = float(secs.min(axis=1).max())
-    weights = _best_weights(_put_together(secs) if len(secs) > _MANY_GROUPS else secs)
+    weights = _find_best_weights(_merge_similar(secs) if len(secs) > _MERGING.max_groups else secs)
     best_weights[is_used] = weights
-    # Whatever the weights were found with, they bound the work of all groups.
+    # Any weights give a valid bound, so those of merged groups bound the work of all groups.
     return max(float((secs * weights).min(axis=1).sum()), longest), best_weights
 
 
-def _best_weights(secs: np.ndarray) -> np.ndarray:
-    """Finds the weights of devices with which groups bound a step best; see `_work_secs`.
+def _find_best_weights(secs: np.ndarray) -> np.ndarray:
+    """Finds the device weights that give the largest bound; see `_work_secs`.
 
     Args:
         secs: float64 [num_groups, num_devices], positive; infinite where a group may not go.
 
     Returns:
-        float64 [num_devices], which sum up to 1.
+        float64 [num_devices], whose sum is 1.
     """
     finite_secs = np.where(np.isfinite(secs), secs, 0.0)
     best = 0.0
     log_weights = -np.log(finite_secs.sum(axis=0) / np.isfinite(secs).sum(axis=0))
     best_weights = np.exp(log_weights - log_weights.max())
     best_weights /= best_weights.sum()
-    for sharpness in np.geomspace(_FIRST_SHARPNESS, _LAST_SHARPNESS, _ITERATIONS):
-        # Bounded, so that no cost becomes 0.
+    for sharpness in np.geomspace(
+        _ASCENT.first_sharpness, _ASCENT.last_sharpness, _ASCENT.iterations
+    ):
+        # Limit the range of weights so that no cost becomes 0.
         log_weights = np.maximum(log_weights - log_weights.max(), -100.0)
         weights = np.exp(log_weights)
         weights /= weights.sum()
@@ -254,27 +280,27 @@ def _best_weights(secs: np.ndarray) -> np.ndarray:
     return best_weights
 
 
-def _put_together(secs: np.ndarray) -> np.ndarray:
-    """Adds up groups that are about as much faster on one device than on another as others are.
+def _merge_similar(secs: np.ndarray) -> np.ndarray:
+    """Adds up groups whose ratios of times on the devices are about equal.
 
     Args:
         secs: float64 [num_groups, num_devices], positive; infinite where a group may not go.
 
     Returns:
-        float64 [num_kinds, num_devices], of `_MANY_GROUPS` kinds at most where that can be.
+        float64 [num_kinds, num_devices], at most `_MERGING.max_groups` kinds where possible.
     """
     least = secs.min(axis=1, keepdims=True)
     logs = np.log(secs / least)
-    alike = _ALIKE
+    factor = _MERGING.first_factor
     while True:
-        steps = np.floor(logs / np.log(alike))
+        steps = np.floor(logs / np.log(factor))
         kind_of = np.zeros(len(secs), np.int64)
         for column in steps.T:
             numbers = np.unique(column, return_inverse=True)[1].reshape(-1)
             pairs = kind_of * (numbers.max() + 1) + numbers
             _, firsts, kind_of = np.unique(pairs, return_index=True, return_inverse=True)
             kind_of = kind_of.reshape(-1)
-        if len(firsts) <= _MANY_GROUPS or not steps[np.isfinite(steps)].any():
+        if len(firsts) <= _MERGING.max_groups or not steps[np.isfinite(steps)].any():
             break
-        alike = alike**_POWER
+        factor = factor**_MERGING.factor_power
     return np.stack([np.bincount(kind_of, column, len(firsts)) for column in secs.T], axis=1)

@@ -1,4 +1,4 @@
-"""What the devices hold over a simulated step, from its trace alone."""
+"""The memory of devices over a simulated step, computed from its trace."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tf_placer.simulation.simulator import StepTrace
 
 __all__ = ["COPY", "OUTPUT", "TEMPORARY", "Holdings", "MemoryLevels", "holdings", "memory_levels"]
 
-# The values of `Holdings.kinds`.
 OUTPUT, COPY, TEMPORARY = range(3)
+"""The values of `Holdings.kinds`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Holdings:
-    """Everything that a device holds for a part of the step, one entry each.
+    """The allocations that live for a part of the step, in columns.
 
-    An instant is a number of seconds. An asynchronous device takes memory when it is handed
-    operations, many at one time: there an instant is twice the moment (`StepTrace.moments`), and
-    one more when an operation lets go what it alone needs.
+    An instant is a number of seconds. An asynchronous device allocates memory when it is handed
+    operations, many at one time. Its instants are therefore twice the moment
+    (`StepTrace.moments`), plus one when an operation frees memory that only it needs.
 
     Attributes:
-        kinds: int64 [num_holdings]; OUTPUT: a tensor where it was made. COPY: a tensor that was
-            received. TEMPORARY: what an operation holds while it runs.
+        kinds: int64 [num_holdings]; OUTPUT: a tensor on the device that made it. COPY: a tensor
+            on a device that received it. TEMPORARY: memory of an operation while it runs.
         operations: int64 [num_holdings], the operation that made the tensor, or that runs.
-        devices: int32 [num_holdings], where it is held.
+        devices: int32 [num_holdings], the device of the allocation.
         sizes: int64 [num_holdings], in bytes, never 0.
-        starts: float64 [num_holdings], the instants from which it is held.
-        ends: float64 [num_holdings], the instants until which it is.
+        starts: float64 [num_holdings], the instants of allocation.
+        ends: float64 [num_holdings], the instants of release.
     """
 
     kinds: np.ndarray
@@ -40,11 +40,11 @@ class Holdings:
     ends: np.ndarray
 
     def on(self, device: int) -> Holdings:
-        """Selects what one device holds."""
+        """Selects the allocations on one device."""
         return self.only(self.devices == device)
 
     def at(self, instant: float) -> Holdings:
-        """Selects what is held right after an instant."""
+        """Selects the allocations that are alive right after an instant."""
         return self.only((self.starts <= instant) & (instant < self.ends))
 
     def only(self, mask: np.ndarray) -> Holdings:
@@ -61,13 +61,13 @@ class Holdings:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryLevels:
-    """How much a device holds over the step.
+    """The memory of one device over the step.
 
     Attributes:
         instants: float64 [num_levels], increasing from 0; see `Holdings`.
-        secs: float64 [num_levels], the same in seconds, never decreasing: of an asynchronous device
-            when its stream comes to what it is handed then.
-        levels: int64 [num_levels], the bytes that are held from then on.
+        secs: float64 [num_levels], the instants in seconds, never decreasing. For an asynchronous
+            device, the time when its stream reaches the operation that it is handed then.
+        levels: int64 [num_levels], the bytes in use from each instant on.
     """
 
     instants: np.ndarray
@@ -81,11 +81,11 @@ class MemoryLevels:
 
 
 def holdings(trace: StepTrace) -> Holdings:
-    """Lists what is held, where and when, beside what is resident.
+    """Lists all allocations of a step, except resident memory.
 
-    An output is held from the start of its operation to the end of its last consumer there and of
-    its last transfer; a copy from the start of its transfer to the end of its last consumer there.
-    What lives for no time is left out.
+    An output lives from the start of its operation to the end of its last local consumer and of its
+    last transfer; a copy from the start of its transfer to the end of its last local consumer.
+    Allocations that live for no time are left out.
     """
     problem, transfers = trace.problem, trace.transfers
     sent = transfers.tensors >= 0
@@ -93,23 +93,22 @@ def holdings(trace: StepTrace) -> Holdings:
     moments = transfers.begin_moments[sent], transfers.end_moments[sent]
 
     is_asynchronous = np.array([device.is_asynchronous for device in problem.devices])
-    # When operations take what they need, and when they let go what they alone needed.
-    ahead = is_asynchronous[trace.operation_devices]
-    take = np.where(ahead, 2.0 * trace.moments, trace.start_secs)
-    leave = np.where(ahead, 2.0 * trace.moments + 1.0, trace.end_secs)
+    is_ahead = is_asynchronous[trace.operation_devices]
+    allocate = np.where(is_ahead, 2.0 * trace.moments, trace.start_secs)
+    release = np.where(is_ahead, 2.0 * trace.moments + 1.0, trace.end_secs)
     arrive = np.where(is_asynchronous[destinations], 2.0 * moments[0], transfers.hold_secs[sent])
 
     read = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
     last_use = np.full([problem.num_tensors, problem.num_devices], -np.inf)
     where = trace.operation_devices[problem.consumers]
-    np.maximum.at(last_use, (read, where), leave[problem.consumers])
+    np.maximum.at(last_use, (read, where), release[problem.consumers])
 
     homes = trace.operation_devices[problem.tensor_producers]
     output_ends = last_use[np.arange(problem.num_tensors), homes]
-    gone = np.where(is_asynchronous[homes[tensors]], 2.0 * moments[1], transfers.end_secs[sent])
-    np.maximum.at(output_ends, tensors, gone)
-    # The last use is never before the end of the producer; without one, that is the end.
-    output_ends = np.maximum(output_ends, leave[problem.tensor_producers])
+    sent_at = np.where(is_asynchronous[homes[tensors]], 2.0 * moments[1], transfers.end_secs[sent])
+    np.maximum.at(output_ends, tensors, sent_at)
+    # A tensor without readers is freed at the end of its producer; no reader ends before that.
+    output_ends = np.maximum(output_ends, release[problem.tensor_producers])
 
     sources = [
         problem.tensor_producers,
@@ -121,20 +120,20 @@ def holdings(trace: StepTrace) -> Holdings:
         np.concatenate(sources),
         np.concatenate([homes, destinations, trace.operation_devices]),
         np.concatenate([problem.local_bytes, transfers.bytes[sent], problem.temp_bytes]),
-        np.concatenate([take[problem.tensor_producers], arrive, take]),
-        np.concatenate([output_ends, last_use[tensors, destinations], leave]),
+        np.concatenate([allocate[problem.tensor_producers], arrive, allocate]),
+        np.concatenate([output_ends, last_use[tensors, destinations], release]),
     )
     lives = (everything.ends > everything.starts) & (everything.sizes > 0)
     return everything.only(lives)
 
 
 def memory_levels(trace: StepTrace, device: int, held: Holdings) -> MemoryLevels:
-    """Computes how much one device holds over the step.
+    """Computes the memory of one device over the step.
 
     Args:
         trace: the step.
-        device: the device.
-        held: what it holds, as `Holdings.on` gives it.
+        device: the index of the device.
+        held: the allocations on the device, as `Holdings.on` selects them.
     """
     instants, numbers = np.unique(
         np.concatenate([[0.0], held.starts, held.ends]), return_inverse=True
@@ -149,10 +148,10 @@ def memory_levels(trace: StepTrace, device: int, held: Holdings) -> MemoryLevels
 
 
 def _stream_secs(trace: StepTrace, device: int, instants: np.ndarray) -> np.ndarray:
-    """Finds when the stream of an asynchronous device comes to what is done at instants."""
+    """Finds the time at which the stream of an asynchronous device reaches each instant."""
     operations = np.flatnonzero(trace.operation_devices == device)
     operations = operations[np.argsort(trace.moments[operations])]
-    # Of what takes no time the stream knows nothing.
+    # Operations that take no time do not wait for the stream, so ends may go backwards.
     ends = np.maximum.accumulate(np.append(0.0, trace.end_secs[operations]))
     starts = np.append(np.maximum(trace.start_secs[operations], ends[:-1]), ends[-1])
     before = np.searchsorted(2.0 * trace.moments[operations], instants)

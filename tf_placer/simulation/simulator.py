@@ -1,4 +1,4 @@
-"""What one step of a placement would take: many placements a second, or one in every detail."""
+"""The simulator of steps, for batches of placements or for one placement in full detail."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tf_placer.simulation.step_tables import StepTables, make_tables
 
 __all__ = ["SimulatedBatch", "Simulator", "StepTrace", "Transfers"]
 
-# Placements that one thread simulates before it looks for more.
-_MAX_CHUNK = 64
+_MAX_PLACEMENTS_PER_TASK = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimulatedBatch:
-    """What the placements of a batch would take.
+    """The simulated step times and peak memory of a batch of placements.
 
     Attributes:
-        step_secs: float64 [num_placements], seconds of one step; infinite if an operation is where
-            it may not go, or if it is only known that the step is longer than the limit.
-        peak_bytes: int64 [num_placements, num_devices], the most that each device holds at once; 0
-            if the step time is infinite, or if memory is left out of account.
-        feasible: bool [num_placements], whether the step time is known, every operation is where it
-            may go and no device holds more than it can.
+        step_secs: float64 [num_placements], the step times in seconds; infinite if an operation is
+            on a device that it may not go to, or if the step is longer than the limit and was not
+            simulated to its end.
+        peak_bytes: int64 [num_placements, num_devices], the peak memory of each device; 0 if the
+            step time is infinite or memory is not simulated.
+        feasible: bool [num_placements], whether the step time is finite and no device holds more
+            than its memory.
     """
 
     step_secs: np.ndarray
@@ -45,19 +45,19 @@ class Transfers:
 
     Attributes:
         tensors: int32 [num_transfers], the tensor; -1 for the signal to control successors.
-        producers: int32 [num_transfers], the operation that made it.
-        sources: int32 [num_transfers], the device that it came from.
-        destinations: int32 [num_transfers], the device that it went to.
-        bytes: int64 [num_transfers].
-        request_secs: float64 [num_transfers], when its producer ended; from or to an asynchronous
-            device, when that had done what it had been handed by then, and the transfer before it
-            of the same kind had ended.
-        start_secs: float64 [num_transfers], when its channel was free for it.
-        end_secs: float64 [num_transfers], when the readers on the destination had it.
+        producers: int32 [num_transfers], the operation that made the tensor or signal.
+        sources: int32 [num_transfers], the sending device.
+        destinations: int32 [num_transfers], the receiving device.
+        bytes: int64 [num_transfers], the sizes.
+        request_secs: float64 [num_transfers], when the producer ended. For a transfer from or to an
+            asynchronous device: when that device had done all operations that it had been handed
+            by then, and the previous transfer of the same lane had ended.
+        start_secs: float64 [num_transfers], when the channel was free for the transfer.
+        end_secs: float64 [num_transfers], when the readers on the destination had the tensor.
         causes: int32 [num_transfers], the job that each waited for last; see `StepTrace.causes`.
-        hold_secs: float64 [num_transfers], when the destination began to hold it.
-        begin_moments: int64 [num_transfers], when it was requested; see `StepTrace.moments`.
-        end_moments: int64 [num_transfers], when it ended, likewise.
+        hold_secs: float64 [num_transfers], when the destination allocated memory for the copy.
+        begin_moments: int64 [num_transfers], the moment of the request; see `StepTrace.moments`.
+        end_moments: int64 [num_transfers], the moment of the end; see `StepTrace.moments`.
     """
 
     tensors: np.ndarray
@@ -79,20 +79,21 @@ class StepTrace:
     """One simulated step.
 
     Attributes:
-        problem: what was simulated.
+        problem: the simulated problem.
         operation_devices: int32 [num_operations], the device of each operation.
-        start_secs: float64 [num_operations], when each started, counted from the start of the step.
-        end_secs: float64 [num_operations], when each ended.
-        ready_secs: float64 [num_operations], when the last of its inputs was there, or when it was
-            handed to its asynchronous device.
-        causes: int32 [num_operations], the job that each waited for last, and started when that had
-            ended; -1 for none. Jobs are the operations and, numbered behind them, the transfers.
-        moments: int64 [num_operations], when it was handed to its asynchronous device: a place
-            among all that is handed over, and the requests and ends of transfers, in the order in
-            which that was done. -1 on other devices.
-        transfers: what went from device to device.
-        peak_bytes: int64 [num_devices], the most that each device held at once.
-        step_secs: when the last operation ended.
+        start_secs: float64 [num_operations], the start of each operation, from the start of the
+            step.
+        end_secs: float64 [num_operations], the end of each operation.
+        ready_secs: float64 [num_operations], when the last input of the operation was there, or
+            when the operation was handed to its asynchronous device.
+        causes: int32 [num_operations], the job that each operation waited for last, and at whose
+            end it started; -1 for none. Jobs are the operations, followed by the transfers.
+        moments: int64 [num_operations], a position in the sequence of hand-overs to asynchronous
+            devices and of requests and ends of transfers: that of the operation's own hand-over. -1
+            on other devices.
+        transfers: the transfers between devices.
+        peak_bytes: int64 [num_devices], the peak memory of each device.
+        step_secs: the end of the last operation.
     """
 
     problem: PlacementProblem
@@ -110,8 +111,7 @@ class StepTrace:
 class Simulator:
     """Simulates steps of one problem.
 
-    Results are the same whatever the number of threads. One simulator may be used from several
-    threads at once.
+    Results do not depend on the number of threads. Several threads may use one simulator at once.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class Simulator:
         """Prepares the simulation.
 
         Args:
-            problem: what to place.
-            memory: False leaves the memory out of account, which is faster.
-            threads: how many placements are simulated at once; None: as many as this process may
-                use cores.
+            problem: the problem to simulate.
+            memory: whether to simulate memory; leaving it out is faster.
+            threads: the number of placements to simulate at once; None for the number of cores that
+                this process may use.
         """
         self._threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if self._threads < 1:
@@ -132,15 +132,14 @@ class Simulator:
         self._memory = memory
         self._tables = make_tables(problem)
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
-        # What no thread works with at the moment.
-        self._spaces: queue.SimpleQueue[StepSpace] = queue.SimpleQueue()
+        self._free_spaces: queue.SimpleQueue[StepSpace] = queue.SimpleQueue()
         for _ in range(self._threads):
-            self._spaces.put(StepSpace(self._tables))
+            self._free_spaces.put(StepSpace(self._tables))
         self._executor = concurrent.futures.ThreadPoolExecutor(self._threads)
 
     @property
     def tables(self) -> StepTables:
-        """The problem as the compiled core sees it."""
+        """The tables of the problem for the compiled core."""
         return self._tables
 
     def simulate(self, placements: np.ndarray, *, limit_secs: float = math.inf) -> SimulatedBatch:
@@ -148,25 +147,25 @@ class Simulator:
 
         Args:
             placements: int32 [num_placements, num_groups], the device index of each group.
-            limit_secs: a step that is longer need not be simulated to its end, which saves most
-                where most steps are longer.
+            limit_secs: steps longer than this need not be simulated to their end, which saves most
+                of the time if most steps are longer.
 
         Returns:
-            What they would take.
+            The step times and peak memory.
 
         Raises:
             ValueError: `placements` has another shape, or a device index is out of range.
         """
-        placements = self._checked(np.asarray(placements))
+        placements = self._check_placements(np.asarray(placements))
         num_placements = len(placements)
         step_secs = np.empty(num_placements)
         legal = np.empty(num_placements, np.bool_)
         peak_bytes = np.empty([num_placements, self._problem.num_devices], np.int64)
-        chunk = max(1, min(_MAX_CHUNK, -(-num_placements // self._threads)))
+        chunk = max(1, min(_MAX_PLACEMENTS_PER_TASK, -(-num_placements // self._threads)))
 
         def simulate_chunk(first: int) -> None:
             part = slice(first, first + chunk)
-            space = self._spaces.get()
+            space = self._free_spaces.get()
             try:
                 space.simulate(
                     placements[part],
@@ -177,27 +176,27 @@ class Simulator:
                     limit_secs=limit_secs,
                 )
             finally:
-                self._spaces.put(space)
+                self._free_spaces.put(space)
 
         firsts = range(0, num_placements, chunk)
-        # Another thread is not worth its start for one chunk.
+        # Starting another thread for a single chunk is slower.
         run = map if self._threads == 1 or len(firsts) == 1 else self._executor.map
         collections.deque(run(simulate_chunk, firsts), maxlen=0)
         fits = (peak_bytes <= self._capacities).all(axis=1)
         return SimulatedBatch(step_secs, peak_bytes, np.isfinite(step_secs) & fits)
 
     def trace(self, placement: np.ndarray) -> StepTrace:
-        """Simulates one step in every detail, memory included.
+        """Simulates one step in full detail, memory included.
 
         Args:
             placement: int32 [num_groups], the device index of each group.
 
         Returns:
-            When and where everything happened.
+            The times and devices of all operations and transfers.
 
         Raises:
             ValueError: `placement` has another shape, a device index is out of range, or an
-                operation is where it may not go.
+                operation is on a device that it may not go to.
         """
         placement = np.asarray(placement)
         if placement.shape != (self._problem.num_groups,):
@@ -205,7 +204,7 @@ class Simulator:
                 f"a placement must have the shape [{self._problem.num_groups}], not "
                 f"{list(placement.shape)}"
             )
-        placement = self._checked(placement[np.newaxis])
+        placement = self._check_placements(placement[np.newaxis])
         operation_devices = placement[0, self._problem.groups]
         secs = self._problem.compute_secs[np.arange(len(operation_devices)), operation_devices]
         if not np.isfinite(secs).all():
@@ -214,12 +213,12 @@ class Simulator:
                 f"operation {self._problem.operation_names[operation]!r} may not go to device "
                 f"{self._problem.devices[operation_devices[operation]].name!r}"
             )
-        space = self._spaces.get()
+        space = self._free_spaces.get()
         try:
             step = space.trace(placement[0])
         finally:
-            self._spaces.put(space)
-        # Transfers are known by the order in which they were requested.
+            self._free_spaces.put(space)
+        # The core numbers transfers in the order of their requests; renumber them by their ends.
         order = np.lexsort([step.transfers["order"], step.transfers["end_secs"]])
         number = np.arange(self._problem.num_operations + len(order), dtype=np.int32)
         number[self._problem.num_operations + order] = number[self._problem.num_operations :]
@@ -255,7 +254,7 @@ class Simulator:
             end_moments=transfers["end_moment"].copy(),
         )
 
-    def _checked(self, placements: np.ndarray) -> np.ndarray:
+    def _check_placements(self, placements: np.ndarray) -> np.ndarray:
         """Checks every index of placements, and makes them int32 [num_placements, num_groups]."""
         num_groups, num_devices = self._problem.num_groups, self._problem.num_devices
         if placements.ndim != 2 or placements.shape[1] != num_groups:

@@ -1,4 +1,4 @@
-"""What a simulated step spends its time and memory on."""
+"""A report on the use of time and memory in a simulated step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _HOLDER_KINDS = {OUTPUT: "output", COPY: "copy", TEMPORARY: "temporary"}
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Something that a device holds when it holds most.
+    """An allocation on a device at its memory peak.
 
     Attributes:
-        kind: "output": a tensor where it was made. "copy": a tensor that was received.
-            "temporary": what an operation holds while it runs.
+        kind: "output": a tensor on the device that made it. "copy": a tensor on a device that
+            received it. "temporary": memory of an operation while it runs.
         operation: name of the operation that made the tensor, or that runs.
-        bytes: its size.
+        bytes: the size.
     """
 
     kind: str
@@ -42,28 +42,28 @@ class Holder:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceReport:
-    """What one device does in the step.
+    """The use of one device in the step.
 
     Attributes:
-        name: the device.
-        slots: how many operations it runs at a time.
-        operations: how many operations it runs in all.
+        name: the name of the device.
+        slots: the number of operations that run at a time.
+        operations: the number of operations that run in all.
         busy_secs: seconds in which at least one operation runs.
         idle_secs: the other seconds of the step.
-        compute_secs: the durations of its operations, added up; more than `busy_secs` when several
+        compute_secs: the sum of the durations of its operations; more than `busy_secs` if several
             run at a time.
-        copy_secs: seconds in which something is sent from it or to it.
-        memory_bytes: what it can hold.
-        peak_bytes: the most that it holds, which is the sum of the next five.
-        resident_bytes: what it holds for the whole step.
-        output_bytes: tensors made there that it holds at the peak.
-        copy_bytes: tensors received there that it holds at the peak.
-        temporary_bytes: what the operations that run at the peak hold beside those.
-        unused_bytes: what an allocator needs beside those, because blocks do not fit; 0 on devices
+        copy_secs: seconds in which at least one transfer from or to the device runs.
+        memory_bytes: the memory of the device.
+        peak_bytes: the peak memory in use, which is the sum of the next five.
+        resident_bytes: the memory held for the whole step.
+        output_bytes: the size at the peak of tensors made on the device.
+        copy_bytes: the size at the peak of tensors received from other devices.
+        temporary_bytes: the temporary memory at the peak of running operations.
+        unused_bytes: the memory that the allocator loses at the peak to fragmentation; 0 on devices
             that are not asynchronous, or far from full.
-        peak_secs: when it holds the most for the first time; of an asynchronous device, when its
-            stream comes to what it is handed then.
-        holders: the largest of what it holds at the peak beside what is resident, at most ten, the
+        peak_secs: the time of the first peak. For an asynchronous device, the time when its stream
+            reaches the operation that it is handed at the peak.
+        holders: the largest allocations at the peak except resident memory, at most ten, the
             largest first.
     """
 
@@ -87,16 +87,16 @@ class DeviceReport:
 
 @dataclasses.dataclass(frozen=True)
 class LinkReport:
-    """What one link carries in the step.
+    """The use of one link in the step.
 
     Attributes:
-        source: name of the device that sends.
-        destination: name of the device that receives.
-        channel: what it shares with other links; None for a channel of its own.
-        transfers: how many tensors and signals it carries.
-        bytes: their sizes, added up.
-        busy_secs: seconds in which it carries one.
-        waiting_secs: the seconds that they wait for the channel, added up.
+        source: name of the sending device.
+        destination: name of the receiving device.
+        channel: name of the channel that it shares with other links; None for a channel of its own.
+        transfers: the number of tensors and signals.
+        bytes: the sum of their sizes.
+        busy_secs: the sum of their durations.
+        waiting_secs: the sum of the times that they wait for the channel.
     """
 
     source: str
@@ -110,13 +110,14 @@ class LinkReport:
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """A simulated step, explained.
+    """An explanation of a simulated step.
 
     Attributes:
-        step_secs: how long it takes.
-        devices: one for each device of the problem.
-        links: one for each link that carries something, in the order of the problem.
-        critical_path: from the start of the step to its end without a gap, what each waited for.
+        step_secs: the step time.
+        devices: one report for each device of the problem.
+        links: one report for each link that carries anything, in the order of the problem.
+        critical_path: the operations and transfers that determine the step time, without a gap from
+            the start of the step to its end.
     """
 
     step_secs: float
@@ -136,7 +137,7 @@ class StepReport:
 
     @property
     def fits(self) -> bool:
-        """Whether no device holds more than it can."""
+        """True if no device holds more than its memory."""
         return all(device.peak_bytes <= device.memory_bytes for device in self.devices)
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def step_report(trace: StepTrace) -> StepReport:
     """Explains a simulated step.
 
     Raises:
-        ValueError: something in the trace starts without a reason.
+        ValueError: an operation or transfer in the trace starts without a reason.
     """
     held = holdings(trace)
     return StepReport(
@@ -175,7 +176,7 @@ def _device(trace: StepTrace, device: int, held: Holdings) -> DeviceReport:
     problem, transfers = trace.problem, trace.transfers
     here = trace.operation_devices == device
     moves = (transfers.sources == device) | (transfers.destinations == device)
-    busy_secs = _covered_secs(trace.start_secs[here], trace.end_secs[here])
+    busy_secs = _measure_union(trace.start_secs[here], trace.end_secs[here])
     resident_bytes = int(problem.resident_bytes[here].sum())
     levels = memory_levels(trace, device, held)
     at_peak = held.at(float(levels.instants[levels.peak]))
@@ -188,7 +189,7 @@ def _device(trace: StepTrace, device: int, held: Holdings) -> DeviceReport:
         busy_secs=busy_secs,
         idle_secs=max(float(trace.step_secs) - busy_secs, 0.0),
         compute_secs=float((trace.end_secs[here] - trace.start_secs[here]).sum()),
-        copy_secs=_covered_secs(transfers.start_secs[moves], transfers.end_secs[moves]),
+        copy_secs=_measure_union(transfers.start_secs[moves], transfers.end_secs[moves]),
         memory_bytes=problem.devices[device].memory_bytes,
         peak_bytes=int(trace.peak_bytes[device]),
         resident_bytes=resident_bytes,
@@ -236,10 +237,10 @@ def _links(trace: StepTrace) -> list[LinkReport]:
     return reports
 
 
-def _covered_secs(start_secs: np.ndarray, end_secs: np.ndarray) -> float:
-    """Seconds in which at least one of these intervals runs."""
+def _measure_union(start_secs: np.ndarray, end_secs: np.ndarray) -> float:
+    """Computes the length of the union of intervals, in seconds."""
     order = np.argsort(start_secs, kind="stable")
     start_secs, end_secs = start_secs[order], end_secs[order]
-    # What comes before the end of an earlier interval is covered already.
-    known_until = np.concatenate([[0.0], np.maximum.accumulate(end_secs)])[:-1]
-    return float(np.maximum(end_secs - np.maximum(start_secs, known_until), 0.0).sum())
+    # Count only the part of an interval after the end of all earlier ones.
+    counted_until = np.concatenate([[0.0], np.maximum.accumulate(end_secs)])[:-1]
+    return float(np.maximum(end_secs - np.maximum(start_secs, counted_until), 0.0).sum())

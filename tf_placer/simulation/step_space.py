@@ -1,4 +1,4 @@
-"""Simulates steps in the compiled core, one at a time."""
+"""Working memory of the compiled core, which simulates steps one at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tf_placer.native.library import core, owned, pointer_to
 from tf_placer.simulation.step_tables import StepTables
 
-__all__ = ["StepSpace", "TracedStep"]
+__all__ = ["RawTrace", "StepSpace"]
 
 # The records of `native/step.h` and `native/core.cc`.
 _TIMES = np.dtype([("start_secs", np.float64), ("end_secs", np.float64)])
@@ -32,22 +32,18 @@ _TRACED_TRANSFER = np.dtype(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TracedStep:
-    """One step in every detail.
+class RawTrace:
+    """The trace of one step as the compiled core returns it.
 
     Attributes:
-        step_secs: how long it is.
-        peak_bytes: int64 [num_devices], the most that each device holds at once.
+        step_secs: the step time.
+        peak_bytes: int64 [num_devices], the peak memory of each device.
         times: [num_operations], records of `start_secs` and `end_secs`.
-        ready_secs: float64 [num_operations], when the last of their inputs was there, or when they
-            were handed to an asynchronous device.
-        causes: int32 [num_operations], the job that each waited for last; -1 for none. Jobs are the
-            operations and, numbered behind them, the transfers.
-        moments: int64 [num_operations], when each was handed to its asynchronous device, among all
-            that and the requests and ends of transfers; -1 on other devices.
-        transfers: [num_transfers], records, in the order in which they were requested: `order` is
-            the place among the requests of one instant, `output` a row of the table of outputs,
-            `cause` the job that it waited for last.
+        ready_secs, causes, moments: see `StepTrace` in `simulator.py`, but transfers are numbered
+            in the order of their requests.
+        transfers: [num_transfers], records in the order of the requests: `order` is the position
+            among the requests of one instant, `output` a row of the table of outputs, `cause` the
+            job that the transfer waited for last.
     """
 
     step_secs: float
@@ -63,13 +59,13 @@ class StepSpace:
     """Working space for the steps of one problem, for one thread at a time."""
 
     def __init__(self, tables: StepTables) -> None:
-        """Makes the space.
+        """Allocates the memory.
 
         Args:
             tables: the problem.
 
         Raises:
-            MemoryError: it does not fit.
+            MemoryError: there is not enough memory.
         """
         self._tables = tables
         self._step = core().tf_placer_make_step(ctypes.byref(tables))
@@ -91,13 +87,13 @@ class StepSpace:
 
         Args:
             placements: int32 [num_placements, num_groups], device indices in range.
-            step_secs: float64 [num_placements], gets the step times; infinite where not legal, or
-                where it is only known that the step is longer than the limit.
-            is_legal: bool [num_placements], gets whether every group may go where it was put.
-            peak_bytes: int64 [num_placements, num_devices], gets the most that each device holds; 0
-                where the step time is infinite, or memory is left out of account.
-            memory: whether it is in the account.
-            limit_secs: a step that is longer need not be simulated to its end.
+            step_secs: float64 [num_placements], gets the step times; infinite if a placement is not
+                legal, or if its step is longer than the limit and was not simulated to its end.
+            is_legal: bool [num_placements], gets whether every group may go to its device.
+            peak_bytes: int64 [num_placements, num_devices], gets the peak memory of each device; 0
+                if the step time is infinite or memory is not simulated.
+            memory: whether to simulate memory.
+            limit_secs: steps longer than this need not be simulated to their end.
         """
         core().tf_placer_simulate(
             self._step,
@@ -110,14 +106,14 @@ class StepSpace:
             pointer_to(peak_bytes, np.int64),
         )
 
-    def trace(self, placement: np.ndarray) -> TracedStep:
-        """Simulates one step in every detail.
+    def trace(self, placement: np.ndarray) -> RawTrace:
+        """Simulates one step in full detail.
 
         Args:
-            placement: int32 [num_groups], legal.
+            placement: int32 [num_groups], a legal placement.
 
         Raises:
-            MemoryError: it does not fit.
+            MemoryError: there is not enough memory.
         """
         tables, step_secs = self._tables, ctypes.c_double()
         peak_bytes = np.zeros(tables.num_devices, np.int64)
@@ -139,7 +135,7 @@ class StepSpace:
         )
         if num_transfers < 0:
             raise MemoryError(f"no memory to trace {tables.num_operations:,} operations")
-        return TracedStep(
+        return RawTrace(
             step_secs.value,
             peak_bytes,
             times,

@@ -1,7 +1,7 @@
-"""A placement problem as the tables that the compiled core walks through.
+"""The tables of a placement problem for the compiled core.
 
-Tables of records rather than an array per field: what is needed together is in one cache line. The
-records are those of `native/tables.h`.
+They are tables of records rather than an array per field, so that fields that are used together
+share a cache line. `native/tables.h` defines the records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LINK = np.dtype([("latency_secs", np.float64), ("bandwidth", np.float64), ("cha
 
 
 class StepTables(Struct):
-    """What is the same for every placement: the struct `Tables` of the core."""
+    """The data of a problem that all placements share: the struct `Tables` of the core."""
 
     _fields_ = (
         ("operations", array_of(_OPERATION)),
@@ -81,10 +81,10 @@ class StepTables(Struct):
 
 
 def make_tables(problem: PlacementProblem) -> StepTables:
-    """Lays out a problem.
+    """Makes the tables of a problem.
 
     Raises:
-        CoreError: the compiled core is not there.
+        CoreError: the compiled core is missing.
     """
     num_operations = problem.num_operations
     outputs, read, readers = _outputs(problem)
@@ -97,7 +97,7 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     first_input = _starts(readers, num_operations)
     num_inputs = np.diff(first_input) + np.bincount(waiters, minlength=num_operations)
     inputs = read[np.argsort(readers, kind="stable")]
-    # Signals are read by their barrier, which is numbered behind the operations.
+    # A barrier reads its signals; barriers are numbered after the operations.
     read = np.concatenate([read, passed])
     readers = np.concatenate([readers, num_operations + barrier_of_signal])
     by_output = np.argsort(read, kind="stable")
@@ -160,13 +160,13 @@ def make_tables(problem: PlacementProblem) -> StepTables:
 
 
 def _outputs(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lists what operations hand to others, and who reads it.
+    """Lists the outputs of operations, and their readers.
 
     Returns:
-        _OUTPUT [num_outputs], whose readers are not known yet; and of each read, sorted and none
-        twice, the output and the operation, int64 [num_reads].
+        _OUTPUT [num_outputs], without readers; and for each distinct read, sorted, the output and
+        the operation, int64 [num_reads].
     """
-    # Whoever sends signals to others has one more output.
+    # An operation that sends signals has one output more than its tensors.
     signals, signal_of_edge = np.unique(problem.control_edges[:, 0], return_inverse=True)
     num_tensors, no_bytes = problem.num_tensors, np.zeros(len(signals), np.int64)
     producers = np.concatenate([problem.tensor_producers, signals])
@@ -193,14 +193,14 @@ def _outputs(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:
-    """Finds where each owner's entries start when they are sorted by owner, [num_owners + 1]."""
+    """Finds the start of each owner's entries when sorted by owner, [num_owners + 1]."""
     return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=num_owners))])
 
 
 def _barriers(
     read: np.ndarray, readers: np.ndarray, is_signal: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Finds signals that the same operations wait for, where that saves reads.
+    """Finds signals that the same operations wait for, if a barrier saves reads.
 
     Args:
         read: int64 [num_reads], the outputs, sorted.
@@ -225,16 +225,16 @@ def _barriers(
         for outputs, waiters in every
         if len(outputs) * len(waiters) > len(outputs) + len(waiters)
     ]
-    signals, barrier_of_signal = _joined(outputs for outputs, _ in kept)
-    waiters, barrier_of_waiter = _joined(waiters for _, waiters in kept)
+    signals, barrier_of_signal = _concatenate(outputs for outputs, _ in kept)
+    waiters, barrier_of_waiter = _concatenate(waiters for _, waiters in kept)
     barriers = np.zeros(len(kept) + 1, _BARRIER)
     barriers["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(kept))
     barriers["first_waiter"] = _starts(barrier_of_waiter, len(kept))
     return barriers, signals, barrier_of_signal, waiters, barrier_of_waiter
 
 
-def _joined(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Joins arrays of whole numbers; the second is the number of the one that each comes from."""
+def _concatenate(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenates arrays of integers; the second result is the part that each comes from."""
     parts = list(parts)
     values = np.concatenate([np.zeros(0, np.int64), *parts])
     return values, np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -242,7 +242,7 @@ def _joined(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 def _links(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
     """Makes _LINK [num_devices, num_devices], and the slots of devices and channels."""
-    # More slots than operations are of no use.
+    # More slots than operations would stay empty.
     slots = [min(device.slots, problem.num_operations) for device in problem.devices]
     number = {device.name: index for index, device in enumerate(problem.devices)}
     links = np.zeros([len(number), len(number)], _LINK)

@@ -216,7 +216,7 @@ class CrewTest(tf.test.TestCase):
         self.assertGreater(len(updates), 5)
         said = "\n".join(self.lines)
         self.assertIn("starting 2 controllers", said)
-        self.assertRegex(said, r"going on with weights that have had \d+ updates")
+        self.assertRegex(said, r"resuming with weights that have had \d+ updates")
         self.assertRegex(said, r"\d+ updates of the weights; staleness [\d.]+ updates in the mean")
         self.assertTrue((self.directory.path / "policy.weights.h5").exists())
         tags = {
@@ -247,7 +247,7 @@ class CrewTest(tf.test.TestCase):
                 original = Measurement(failure=failure)
                 return Greeting("host", 0, {}, original)
 
-        with self.assertRaisesRegex(Exception, "the graph does not run as it came.*no kernel"):
+        with self.assertRaisesRegex(Exception, "the original graph does not run.*no kernel"):
             self.run_search(Broken(2, Script(split_is_faster)))
 
     def test_what_workers_did_is_said_and_logged(self):

@@ -454,7 +454,9 @@ class RunTest(tf.test.TestCase):
 
         script = Script()
         script.environment = Broken  # type: ignore[method-assign]
-        with self.assertRaisesRegex(GraphDoesNotRunError, "does not run as it came.*no such file"):
+        with self.assertRaisesRegex(
+            GraphDoesNotRunError, "the original graph does not run.*no such file"
+        ):
             self.run_search(script)
 
     def test_a_finished_search_called_again_measures_nothing(self):

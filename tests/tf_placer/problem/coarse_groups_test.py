@@ -8,24 +8,24 @@ from tf_placer.problem.coarse_groups import clusters_of, coarse_assignment, coar
 from tf_placer.simulation.simulator import Simulator
 
 
-class ClustersOfTest(absltest.TestCase):
-    def test_says_in_which_coarse_group_each_group_is(self):
+class FindClustersTest(absltest.TestCase):
+    def test_finds_the_coarse_group_of_each_group(self):
         groups, coarse_groups = np.array([2, 0, 1, 2, 3, 0]), np.array([1, 0, 1, 1, 0, 0])
         clusters = clusters_of(groups, coarse_groups)
         self.assertEqual(clusters.tolist(), [0, 1, 1, 0])
         self.assertEqual(clusters.dtype, np.int32)
         np.testing.assert_array_equal(clusters[groups], coarse_groups)
 
-    def test_a_group_without_operations_is_with_others(self):
+    def test_a_group_without_operations_gets_the_coarse_group_of_operation_0(self):
         clusters = clusters_of(np.array([0, 0, 2, 2]), np.array([1, 1, 1, 1]))
         self.assertEqual(clusters.tolist(), [1, 1, 1])
 
 
 class CoarseAssignmentTest(absltest.TestCase):
-    def test_a_coarse_group_is_where_most_of_it_is_and_on_the_first_of_equals(self):
+    def test_a_coarse_group_gets_the_device_with_most_of_its_groups(self):
         clusters = np.array([0, 0, 0, 1, 1, 2])
         found = coarse_assignment(np.array([2, 1, 2, 1, 0, 1]), clusters, 4, 3)
-        # Nothing is in the last one.
+        # The last coarse group has no groups.
         self.assertEqual(found.tolist(), [2, 0, 1, 0])
         self.assertEqual(found.dtype, np.int32)
 
@@ -45,7 +45,7 @@ class CoarseProblemTest(absltest.TestCase):
             Simulator(problem).simulate(rows[:, clusters]).step_secs,
         )
 
-    def test_without_coarse_groups_a_problem_is_its_own(self):
+    def test_a_problem_without_coarse_groups_is_returned_unchanged(self):
         problem = make_problem([[1.0, 2.0]] * 4, groups=[1, 0, 2, 0])
         coarse, clusters = coarse_problem(problem)
         self.assertIs(coarse, problem)

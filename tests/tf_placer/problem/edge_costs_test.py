@@ -13,11 +13,11 @@ class EdgeCostsTest(absltest.TestCase):
         problem = small_problem()
         slow = dataclasses.replace(problem.links[1], latency_secs=1.5, bandwidth_bytes_per_sec=2.0)
         problem = dataclasses.replace(problem, links=(problem.links[0], slow))
-        # 1 s on average, and 10 bytes at 0.1 and 0.5 seconds each.
+        # The average latency is 1 s; 10 bytes take 0.1 or 0.5 s each.
         secs = edge_secs(problem, group_graph(problem))
         np.testing.assert_allclose(secs, [4.0, 4.0])
 
-    def test_sending_takes_no_time_where_there_is_one_device(self):
+    def test_sending_takes_no_time_if_there_is_one_device(self):
         problem = small_problem()
         alone = dataclasses.replace(
             problem, devices=problem.devices[:1], links=(), compute_secs=problem.compute_secs[:, :1]

@@ -10,11 +10,11 @@ from tf_placer.problem.path_secs import least_secs, longest_after, longest_befor
 
 
 class PathSecsTest(absltest.TestCase):
-    def test_an_operation_takes_the_least_where_its_group_may_go(self):
+    def test_least_secs_is_the_time_on_the_fastest_legal_device_of_the_group(self):
         problem = make_problem([[5.0, 1.0], [2.0, math.inf], [7.0, 6.0]], groups=[0, 0, 1])
         self.assertEqual(least_secs(problem).tolist(), [5.0, 2.0, 6.0])
 
-    def test_chains_lead_along_tensors_and_control_edges(self):
+    def test_chains_follow_tensors_and_control_edges(self):
         problem = make_problem(
             [[1.0], [2.0], [4.0], [8.0]], tensors=[(0, 10, [1, 2])], control_edges=[(1, 3)]
         )
@@ -35,7 +35,7 @@ class PathSecsTest(absltest.TestCase):
                         longest[chain[-1]] = max(longest[chain[-1]], secs[list(chain[:-1])].sum())
             before = longest_before(problem, secs)
             np.testing.assert_allclose(before, list(longest.values()), rtol=1e-12)
-            # A longest chain is the same from both ends.
+            # The longest chain is equally long from both ends.
             whole = before + secs + longest_after(problem, secs)
             self.assertAlmostEqual(whole.max(), (before + secs).max())
 

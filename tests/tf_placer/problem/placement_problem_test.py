@@ -1,4 +1,4 @@
-"""Tests of what a placement problem must keep to, in memory."""
+"""Tests of the checks of a placement problem in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THERE, _BACK = Link("cpu", "gpu", 0.5, 10.0), Link("gpu", "cpu", 0.0, 20.0, "bu
 
 
 def entries(**changes) -> dict[str, object]:
-    """Three operations on two devices; "a" makes two tensors, and "b" reads both."""
+    """Makes the columns of three operations on two devices; "b" reads both tensors of "a"."""
     return {
         "devices": [_CPU, _GPU],
         "links": [_THERE, _BACK],
@@ -45,7 +45,7 @@ NO_TENSORS = {
 
 
 def chain_of(count: int, **changes) -> PlacementProblem:
-    """Operations of one group and one device, each reading what the one before makes."""
+    """Makes a chain of operations of one group on one device, each reading the one before."""
     return PlacementProblem(
         **{
             "devices": [_CPU],
@@ -72,7 +72,7 @@ def adjacency(edges: np.ndarray, count: int) -> np.ndarray:
 
 
 class SoundProblemTest(absltest.TestCase):
-    def test_arrays_are_brought_to_their_types_copied_and_made_read_only(self):
+    def test_arrays_are_converted_copied_and_made_read_only(self):
         given = np.array([1, 2, 3])
         problem = PlacementProblem(**entries(resident_bytes=given))
         given[0] = 99
@@ -91,7 +91,7 @@ class SoundProblemTest(absltest.TestCase):
             with self.assertRaises(ValueError):
                 getattr(problem, name)[0] = 1
 
-    def test_numbers_of_devices_and_links_are_brought_to_their_types(self):
+    def test_numbers_of_devices_and_links_are_converted(self):
         device = ProblemDevice("cpu", "CPU", np.int32(7), np.int64(2))
         link = Link("cpu", "gpu", 0, np.float32(0.5))
         problem = PlacementProblem(**entries(devices=[device, _GPU], links=[link, _BACK]))
@@ -115,7 +115,7 @@ class SoundProblemTest(absltest.TestCase):
         problem = PlacementProblem(**entries())
         self.assertEqual(problem.edges.tolist(), [[0, 1], [0, 1], [0, 2], [1, 2]])
 
-    def test_one_operation_alone_on_one_device_is_a_problem(self):
+    def test_a_single_operation_on_one_device_is_valid(self):
         problem = chain_of(1)
         self.assertEqual(problem.control_edges.shape, (0, 2))
         self.assertEqual(problem.order.tolist(), [0])
@@ -124,8 +124,8 @@ class SoundProblemTest(absltest.TestCase):
         problem = PlacementProblem(**entries(consumers=[1, 1, 1], control_edges=[[1, 2], [1, 2]]))
         self.assertEqual(problem.order.tolist(), [0, 1, 2])
 
-    def test_operations_come_in_topological_order_and_otherwise_by_index(self):
-        # 4 -> 0 -> 2 and 3 -> 1; what may come next with the lowest index comes next.
+    def test_operations_are_in_topological_order_and_ties_go_to_the_lowest_index(self):
+        # The edges are 4 -> 0 -> 2 and 3 -> 1; ties go to the lowest index.
         problem = PlacementProblem(
             **entries(
                 operation_names=list("abcde"),
@@ -141,7 +141,7 @@ class SoundProblemTest(absltest.TestCase):
         )
         self.assertEqual(problem.order.tolist(), [3, 1, 4, 0, 2])
 
-    def test_the_order_of_random_graphs_keeps_to_their_edges(self):
+    def test_the_order_of_random_graphs_respects_their_edges(self):
         rng = np.random.default_rng(1)
         for _ in range(50):
             count = int(rng.integers(2, 30))
@@ -158,7 +158,7 @@ class SoundProblemTest(absltest.TestCase):
         self.assertEqual(problem.devices, (_CPU, _GPU))
         self.assertEqual(problem.consumers.tolist(), [1, 1, 2])
 
-    def test_a_problem_of_100000_operations_is_checked_whatever_their_order(self):
+    def test_a_problem_of_100000_operations_is_checked_in_any_order(self):
         count = 100_000
         names = np.random.default_rng(0).permutation(count)
         problem = chain_of(count, tensor_producers=names[:-1], consumers=names[1:])
@@ -287,7 +287,7 @@ class RefusedProblemTest(parameterized.TestCase):
             chain_of(count, control_edges=[[count - 1, 0]])
         self.assertLess(len(str(caught.exception)), 1000)
 
-    def test_sums_that_leave_their_type_are_refused(self):
+    def test_sums_that_overflow_are_refused(self):
         with self.assertRaisesRegex(ProblemError, "add up to more than 2\\*\\*62"):
             PlacementProblem(**entries(resident_bytes=[2**62, 2**62, 2**62]))
         with self.assertRaisesRegex(ProblemError, "add up to infinity"):

@@ -1,4 +1,4 @@
-"""Tests of problem files: what is kept, and what is refused with which words."""
+"""Tests of problem files: round trips, and messages about invalid content."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _EXAMPLE = _TESTDATA / "two_devices.json"
 _NO_ENTRY = object()
 
 
-def changed(path: str, value: object) -> dict:
-    """The example with another value at a path such as "devices.0.slots"."""
+def make_changed(path: str, value: object) -> dict:
+    """Makes the example with another value at a path such as "devices.0.slots"."""
     document = json.loads(_EXAMPLE.read_text())
     *parents, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
     container = document
@@ -45,7 +45,7 @@ def changed(path: str, value: object) -> dict:
 
 
 def random_problem(num_operations: int, num_devices: int, seed: int) -> PlacementProblem:
-    """Operations in random order; every entry of the format occurs."""
+    """Makes a problem in which operations are in random order and every entry occurs."""
     rng = np.random.default_rng(seed)
     names = rng.permutation(num_operations)
     compute_secs = rng.exponential(1e-3, [num_operations, num_devices])
@@ -100,18 +100,18 @@ class ProblemFileTestCase(parameterized.TestCase):
 
 
 class RoundTripTest(ProblemFileTestCase):
-    def test_what_is_written_is_read_again_exactly(self):
+    def test_reading_gives_exactly_what_was_written(self):
         for seed in range(5):
             problem = random_problem(40, 1 + seed, seed)
             write_problem(problem, self.path)
             self.assert_same(read_problem(self.path), problem)
 
-    def test_a_problem_of_100000_operations_makes_the_trip(self):
+    def test_a_problem_of_100000_operations_survives_the_round_trip(self):
         problem = random_problem(100_000, 2, 0)
         write_problem(problem, self.path)
         self.assert_same(read_problem(self.path), problem)
 
-    def test_the_example_holds_what_it_says(self):
+    def test_the_example_is_read_correctly(self):
         problem = read_problem(_EXAMPLE)
         self.assertEqual(
             problem.devices,
@@ -150,8 +150,8 @@ class RoundTripTest(ProblemFileTestCase):
         ("control_edges", []),
         ("control_edges", [[1, 2], [1, 2]]),
     )
-    def test_these_are_allowed(self, path, value):
-        problem_from_json(changed(path, value))
+    def test_unusual_values_are_allowed(self, path, value):
+        problem_from_json(make_changed(path, value))
 
     def test_the_json_form_is_that_of_the_format(self):
         expected = json.loads(_EXAMPLE.read_text())
@@ -198,13 +198,13 @@ class UnreadableFileTest(ProblemFileTestCase):
         ("list", "[]", "p.json: the problem is a list: it must be an object"),
         ("nan", "NaN", "p.json: the problem is NaN: it must be an object"),
     )
-    def test_what_is_no_json_object_is_refused(self, text, message):
+    def test_files_without_a_json_object_are_refused(self, text, message):
         self.write(text)
         with self.assertRaisesRegex(ProblemError, message) as caught:
             read_problem(self.path)
         self.assertNotIn("\n", str(caught.exception))
 
-    def test_an_entry_that_stands_twice_is_refused_where_it_stands(self):
+    def test_a_duplicate_entry_is_refused_by_its_place(self):
         text = _EXAMPLE.read_text()
         self.write(text.replace('"bytes": 200', '"bytes": 200, "bytes": 300'))
         with self.assertRaisesRegex(
@@ -242,7 +242,7 @@ _THIRD_DEVICE = {"name": "gpu:1", "kind": "GPU", "memory_bytes": 1, "slots": 1}
 
 
 class RefusedProblemTest(parameterized.TestCase):
-    """One bad change each, and the words that name it."""
+    """Tests one invalid change each, and the message that names it."""
 
     @parameterized.parameters(
         # The outermost object.
@@ -365,13 +365,13 @@ class RefusedProblemTest(parameterized.TestCase):
     )
     def test_is_refused_with_one_sentence_that_names_the_entry(self, path, value, message):
         with self.assertRaisesRegex(ProblemError, message) as caught:
-            problem_from_json(changed(path, value))
+            problem_from_json(make_changed(path, value))
         text = str(caught.exception)
         self.assertNotIn("\n", text)
         self.assertLess(len(text), 250)
 
     def test_a_missing_link_between_reachable_devices_is_named(self):
-        document = changed("devices.append", _THIRD_DEVICE)
+        document = make_changed("devices.append", _THIRD_DEVICE)
         for operation in document["operations"]:
             operation["compute_secs"].append(None)
         for source, destination in (("cpu:0", "gpu:1"), ("gpu:1", "cpu:0"), ("gpu:1", "gpu:0")):
@@ -380,7 +380,7 @@ class RefusedProblemTest(parameterized.TestCase):
             problem_from_json(document)
 
     def test_a_device_that_no_link_leads_to_is_named(self):
-        document = changed("devices.append", _THIRD_DEVICE)
+        document = make_changed("devices.append", _THIRD_DEVICE)
         for operation in document["operations"]:
             operation["compute_secs"].append(None)
         for destination in ("cpu:0", "gpu:0"):
@@ -389,7 +389,7 @@ class RefusedProblemTest(parameterized.TestCase):
             problem_from_json(document)
 
     def test_a_group_whose_operations_have_no_device_in_common_is_named(self):
-        document = changed("operations.1.group", 0)
+        document = make_changed("operations.1.group", 0)
         document["operations"][1]["compute_secs"] = [None, 1.0]
         with self.assertRaisesRegex(
             ProblemError,
@@ -406,7 +406,7 @@ class RefusedProblemTest(parameterized.TestCase):
     )
     def test_a_wrong_coarse_group_is_named(self, coarse_groups, message):
         # Operations 0 and 2 are one group.
-        document = changed("operations.1.compute_secs", [None, 1.0])
+        document = make_changed("operations.1.compute_secs", [None, 1.0])
         for operation, group in zip(document["operations"], coarse_groups, strict=True):
             if group is not None:
                 operation["coarse_group"] = group
@@ -440,7 +440,7 @@ class RefusedProblemTest(parameterized.TestCase):
         with self.assertRaisesRegex(ProblemError, message):
             problem_from_json(document)
 
-    def test_a_coarse_group_is_of_one_layer(self):
+    def test_a_coarse_group_has_one_layer(self):
         document = json.loads(_EXAMPLE.read_text())
         for operation, layer in zip(document["operations"], [5, 6, 5], strict=True):
             operation["layer"] = layer
@@ -467,9 +467,9 @@ class RefusedProblemTest(parameterized.TestCase):
 
     def test_reading_does_not_change_the_document(self):
         document = json.loads(_EXAMPLE.read_text())
-        kept = copy.deepcopy(document)
+        original = copy.deepcopy(document)
         problem_from_json(document)
-        self.assertEqual(document, kept)
+        self.assertEqual(document, original)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests of what placers see of a problem."""
+"""Tests of the views of a problem by group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_problem(
     tensors: list[tuple[int, int, list[int]]],
     control_edges: list[tuple[int, int]] = (),
 ) -> PlacementProblem:
-    """A problem on up to three devices; tensors are (producer, bytes, consumers)."""
+    """Makes a problem on up to three devices; tensors are (producer, bytes, consumers)."""
     names = _NAMES[: len(compute_secs[0])]
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "GPU", 10**9) for name in names),
@@ -51,7 +51,7 @@ def make_problem(
 
 
 def six_operations() -> PlacementProblem:
-    """Groups 3, 0 and 2 in this order; groups 1 and 4 have no operations, 5 comes last.
+    """Makes a problem with groups 3, 0, 2 and 5 in this order; groups 1 and 4 are empty.
 
     The topological order of the operations is 5, 3, 4, 1, 0, 2.
     """
@@ -80,7 +80,7 @@ class GroupGraphTest(parameterized.TestCase):
         self.assertEqual(groups.type_counts.tolist(), [[1], [0], [2], [2], [0], [1]])
         self.assertEqual(groups.type_counts.dtype, np.int32)
 
-    def test_types_are_those_that_the_problem_knows(self):
+    def test_types_are_those_of_the_problem(self):
         types = ["MatMul", "Add", "MatMul", "Add", "Exp", "Add"]
         groups = group_graph(dataclasses.replace(six_operations(), operation_types=types))
         self.assertEqual(groups.type_names, ("Add", "Exp", "MatMul"))
@@ -90,16 +90,16 @@ class GroupGraphTest(parameterized.TestCase):
         )
         self.assertEqual(groups.type_counts.dtype, np.int32)
 
-    def test_work_is_what_operations_take_where_they_are_fastest(self):
+    def test_work_is_the_time_of_operations_on_their_fastest_devices(self):
         self.assertEqual(group_graph(six_operations()).work.tolist(), [8, 0, 7, 47, 0, 1])
 
-    def test_a_group_takes_on_a_device_what_all_its_operations_take_there(self):
+    def test_device_secs_are_the_sums_of_operations(self):
         np.testing.assert_array_equal(
             device_secs(six_operations()),
             [[8, 9], [0, 0], [math.inf, 7], [48, math.inf], [0, 0], [1, 2]],
         )
 
-    def test_a_running_group_holds_what_its_largest_operation_reads_makes_and_needs(self):
+    def test_running_bytes_are_those_of_the_largest_operation(self):
         secs = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
         tensors = [(0, 10, [1, 1, 2]), (1, 20, [2, 3])]
         problem = dataclasses.replace(
@@ -111,7 +111,7 @@ class GroupGraphTest(parameterized.TestCase):
         # reads 10, once, and makes 15. Operation 3 may take no time.
         self.assertEqual(running_bytes(problem).tolist(), [29, 27, 0])
 
-    def test_a_group_holds_what_is_resident_and_at_most_all_that_it_makes(self):
+    def test_device_fill_has_resident_memory_and_all_outputs(self):
         problem = dataclasses.replace(
             six_operations(),
             resident_bytes=[1, 2, 3, 4, 5, 6],
@@ -123,7 +123,7 @@ class GroupGraphTest(parameterized.TestCase):
             (100 * device_fill(problem))[:, 0].round(9).tolist(),
             [[4, 11], [0, 0], [5, 105], [11, 131], [0, 0], [1, 1]],
         )
-        # Of no memory, everything is too much.
+        # A device without memory counts as 1 byte.
         self.assertEqual(device_fill(problem)[:, 1, 0].tolist(), [4, 0, 5, 11, 0, 1])
 
     def test_a_tensor_crosses_once_to_each_group_that_reads_it(self):
@@ -138,7 +138,7 @@ class GroupGraphTest(parameterized.TestCase):
             (((1,), (0,)), (), (), ((100,), (20,), (10,)), (), ()),
         )
 
-    def test_layers_are_those_that_the_problem_knows(self):
+    def test_layers_are_those_of_the_problem(self):
         problem = dataclasses.replace(six_operations(), layers=[2, 0, 0, 1, 0, 0])
         self.assertEqual(group_graph(problem).layers.tolist(), [1, 2, 0, 0, 2, 2])
         self.assertEqual(group_graph(problem).layers.dtype, np.int32)
@@ -199,7 +199,7 @@ class HeuristicPlacersTest(parameterized.TestCase):
         tensors = [(k, int(random.integers(1, 1000)), readers[k]) for k in range(39)]
         problem = make_problem(random.exponential(1.0, [40, 3]), list(range(40)), tensors)
         groups = group_graph(problem)
-        # By a power of 2, so that nothing is rounded.
+        # Scale by a power of 2, so that nothing is rounded.
         scaled = dataclasses.replace(groups, work=2.0**40 * groups.work)
         one, other = (
             make_placer(name, each, legal_devices(problem), seed=3, problem=problem)
@@ -212,8 +212,8 @@ class HeuristicPlacersTest(parameterized.TestCase):
             one.observe(placements, measured)
             other.observe(placements, measured)
 
-    def test_contiguous_cuts_follow_the_graph_whatever_the_numbers_of_its_groups(self):
-        # A chain whose groups are numbered at random, with numbers left out.
+    def test_contiguous_cuts_follow_the_graph_not_the_numbers_of_groups(self):
+        # The groups of the chain are numbered at random, and some numbers are unused.
         numbers = [7, 0, 9, 4, 2, 11]
         problem = make_problem(
             np.ones([6, 2]), numbers, [(index, 4, [index + 1]) for index in range(5)]

@@ -1,4 +1,4 @@
-"""Tests that the description of problems says what their tests use."""
+"""Tests that the documentation of problems agrees with the data of tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _README = (_ROOT / "tf_placer" / "problem" / "README.md").read_text()
 
 
-def worked_cases() -> list[dict]:
+def read_worked_cases() -> list[dict]:
     return json.loads((_TESTDATA / "worked_cases.json").read_text())
 
 
 def table_rows(name: str, columns: str) -> list[list[str]]:
-    """The rows of the table with these columns under the heading of a case."""
+    """Finds the rows of the table with these columns under the heading of a case."""
     section = re.search(rf"^### {name}\n(.*?)(?=^### |\Z)", _README, re.MULTILINE | re.DOTALL)
     table = re.search(rf"^\| {re.escape(columns)} \|\n.*\n((?:\|.*\n)*)", section[1], re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
@@ -32,7 +32,7 @@ class ReadmeTest(absltest.TestCase):
         blocks = re.findall(r"(?:^    .*\n)+", _README, re.MULTILINE)
         example = (_TESTDATA / "two_devices.json").read_text()
         self.assertEqual(blocks[0], "".join(f"    {line}\n" for line in example.splitlines()))
-        self.assertEqual(worked_cases()[0]["problem"], json.loads(example))
+        self.assertEqual(read_worked_cases()[0]["problem"], json.loads(example))
 
     def test_every_entry_of_the_format_is_in_the_table(self):
         example = json.loads((_TESTDATA / "two_devices.json").read_text())
@@ -44,10 +44,10 @@ class ReadmeTest(absltest.TestCase):
 
     def test_every_case_has_its_tables(self):
         headings = re.findall(r"^### (.*)$", _README, re.MULTILINE)
-        self.assertEqual(headings, [case["name"] for case in worked_cases()])
+        self.assertEqual(headings, [case["name"] for case in read_worked_cases()])
 
-    def test_the_tables_say_what_the_cases_say(self):
-        for case in worked_cases():
+    def test_the_tables_agree_with_the_cases(self):
+        for case in read_worked_cases():
             problem = problem_from_json(case["problem"])
             devices = [problem.devices[case["assignment"][group]].name for group in problem.groups]
             expected = zip(
@@ -68,8 +68,8 @@ class ReadmeTest(absltest.TestCase):
                 case["name"],
             )
 
-    def test_the_rest_of_a_case_follows_from_its_tables(self):
-        for case in worked_cases():
+    def test_the_other_results_of_a_case_follow_from_its_tables(self):
+        for case in read_worked_cases():
             problem = problem_from_json(case["problem"])
             self.assertEqual(case["step_secs"], max(case["end_secs"]), case["name"])
             fits = all(

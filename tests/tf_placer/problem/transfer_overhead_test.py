@@ -1,4 +1,4 @@
-"""Tests of the part of its overhead that a device loses to a transfer."""
+"""Tests of the share of its overhead that a device loses to a transfer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OverheadPartTest(parameterized.TestCase):
         (5.0, 1.0),
         (math.inf, 1.0),
     )
-    def test_it_grows_up_to_ten_milliseconds(self, gap_secs, part):
+    def test_the_part_grows_up_to_ten_milliseconds(self, gap_secs, part):
         self.assertAlmostEqual(overhead_part(gap_secs), part)
 
 

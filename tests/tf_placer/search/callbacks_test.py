@@ -1,4 +1,4 @@
-"""Tests of callbacks as one."""
+"""Tests of `Callbacks`, which passes calls on to several callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def listener(wants_end: bool | None) -> mock.Mock:
 
 
 class CallbacksTest(absltest.TestCase):
-    def test_all_hear_of_everything_though_one_wants_to_end(self):
+    def test_all_callbacks_are_called_even_if_one_requests_the_end(self):
         first, second = listener(True), listener(None)
         both = Callbacks([first, second])
         best, slow = trial(1, [0, 1]), trial(2, [1, 1], 0.5)
@@ -32,7 +32,7 @@ class CallbacksTest(absltest.TestCase):
             each.on_stage.assert_called_once_with("measuring")
             each.on_note.assert_called_once_with("late")
 
-    def test_nobody_wants_to_end_unless_it_says_so(self):
+    def test_the_search_continues_unless_a_callback_returns_true(self):
         one = trial(1, [0, 1])
         progress = Progress(2, Budget(9, 9.0), None, 1.0, 1.0)
         self.assertFalse(report_trial(Callbacks([]), one, progress))

@@ -1,4 +1,4 @@
-"""Tests of how a search is configured."""
+"""Tests of the settings of a search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MACHINE = Machine("x", "attached", (Device("/cpu:0", "CPU"),))
 
 
 class SearchConfigTest(parameterized.TestCase):
-    def test_what_is_right_is_taken_as_python_has_it(self):
+    def test_numbers_are_converted_to_those_of_python(self):
         for machine in (None, "local:2", _MACHINE):
             self.assertEqual(SearchConfig(machine).machine, machine)
         config = SearchConfig(
@@ -35,7 +35,7 @@ class SearchConfigTest(parameterized.TestCase):
         self.assertEqual(SearchConfig(max_secs=math.inf).max_secs, math.inf)
         self.assertEqual(SearchConfig(seed=2**63 - 1).seed, 2**63 - 1)
 
-    def test_workers_are_those_of_their_address(self):
+    def test_wanted_workers_follow_from_the_settings(self):
         self.assertIsNone(SearchConfig().wanted_workers)
         with mock.patch.object(workers, "require_ray"):
             config = SearchConfig(placer="post", workers="ray", num_workers=np.int64(3))
@@ -45,7 +45,7 @@ class SearchConfigTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "num_workers is for searches with workers"):
             SearchConfig(num_workers=2)
 
-    def test_the_json_form_has_what_decides_how_a_search_goes(self):
+    def test_the_json_form_survives_a_round_trip_and_refuses_wrong_types(self):
         with mock.patch.object(workers, "require_ray"):
             for config in (
                 SearchConfig(),
@@ -60,7 +60,7 @@ class SearchConfigTest(parameterized.TestCase):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
 
-    def test_where_a_search_is_kept_is_no_part_of_the_json_form(self):
+    def test_the_json_form_has_no_paths(self):
         config = SearchConfig(log_dir="log", report="page.html", tensorboard="events")
         self.assertEqual(config.to_json(), SearchConfig().to_json())
 
@@ -70,7 +70,7 @@ class SearchConfigTest(parameterized.TestCase):
         ({"tensorboard": "a\0"}, "tensorboard is the path of a directory"),
         ({"session_config": "soft"}, "session_config is a ConfigProto, not str"),
     )
-    def test_what_is_none_of_a_kind_is_refused(self, values, message):
+    def test_values_of_a_wrong_type_are_refused(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
             SearchConfig(**values)
 
@@ -126,7 +126,7 @@ class SearchConfigTest(parameterized.TestCase):
         (10, math.nan, "max_secs must be positive"),
         (10, 10**400, "max_secs is a number, not a value of type int"),
     )
-    def test_another_budget_is_refused(self, max_trials, max_secs, message):
+    def test_an_invalid_budget_is_refused(self, max_trials, max_secs, message):
         with self.assertRaisesRegex(ValueError, message):
             SearchConfig(max_trials=max_trials, max_secs=max_secs)
 
@@ -137,7 +137,7 @@ class SearchConfigTest(parameterized.TestCase):
         ("0", "seed is a whole number, not '0'"),
         (False, "seed is a whole number, not False"),
     )
-    def test_another_seed_is_refused(self, seed, message):
+    def test_an_invalid_seed_is_refused(self, seed, message):
         with self.assertRaisesRegex(ValueError, message):
             check_seed(seed)
 
@@ -151,7 +151,7 @@ class SearchConfigTest(parameterized.TestCase):
         for value in (10**5000, "x" * 10**6, b"x" * 10**6):
             for check in (check_seed, check_machine, lambda value: SearchConfig(max_secs=value)):
                 if check is check_machine and isinstance(value, str):
-                    continue  # A name that nothing has.
+                    continue  # No option has this name.
                 with self.assertRaises(ValueError) as caught:
                     check(value)
                 self.assertLess(len(str(caught.exception)), 200)

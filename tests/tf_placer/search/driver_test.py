@@ -21,22 +21,22 @@ from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import ORIGINAL, LogError, TrialLog, read_log
 
 
-def failed(kind, message="it failed"):
+def make_failure(kind, message="it failed"):
     return Measurement(failure=Failure(kind, message))
 
 
 def content(trials):
-    """What must be equal between two runs of one search: all but the clocks."""
+    """Extracts the fields that must be equal in two runs of one search: all but the clocks."""
     return [dataclasses.replace(trial, elapsed_secs=0.0, time="") for trial in trials]
 
 
 def row(number):
-    """A placement for each number, different for those below 729."""
+    """Makes a placement for each number, different for those below 729."""
     return [number // 3**i % 3 for i in range(doubles.NUM_GROUPS)]
 
 
 class FakeClock:
-    """Stands in for the module `time`: stands still until a measurement takes time."""
+    """A fake module `time` whose clock stands still until a measurement advances it."""
 
     def __init__(self):
         self.now_secs = 1000.0
@@ -72,7 +72,7 @@ class SearchTestCase(parameterized.TestCase):
 
 
 class SearchTest(SearchTestCase):
-    def test_trial_0_is_the_graph_as_it_came(self):
+    def test_trial_0_is_the_original_graph(self):
         trials = self.run_search([])
         self.assertLen(trials, 1)
         self.assertEqual(
@@ -81,7 +81,7 @@ class SearchTest(SearchTestCase):
         )
         self.assertEqual(trials[0].measurement, doubles.ORIGINAL_MEASUREMENT)
 
-    def test_stages_propose_in_order_until_they_have_nothing_and_see_their_own_batches(self):
+    def test_stages_propose_in_order_and_observe_their_own_batches(self):
         first = doubles.ScriptedPlacer("first", [[row(1), row(2)], [row(3)]])
         second = doubles.ScriptedPlacer("second", [[row(4)], [row(5), row(6)]])
         trials = self.run_search([first, second])
@@ -117,7 +117,7 @@ class SearchTest(SearchTestCase):
         self.run_search([doubles.ScriptedPlacer("p", [[row(1), row(2), row(3)]])])
         self.assertEqual(logged, [1, 2, 3])
 
-    def test_what_is_returned_is_what_is_logged(self):
+    def test_the_log_file_has_the_trials_of_the_log(self):
         trials = self.run_search([doubles.AdaptivePlacer("p", 4)], max_trials=15)
         self.assertEqual(tuple(trials), read_log(self.path)[1])
         times = [datetime.datetime.fromisoformat(trial.time) for trial in trials]
@@ -133,7 +133,7 @@ class SearchTest(SearchTestCase):
         self.assertLen(trials, max_trials)
         self.assertLen(placer.observed, (max_trials - 1) // 4)
 
-    def test_the_budget_in_seconds_is_looked_at_before_each_trial(self):
+    def test_the_budget_in_seconds_is_checked_before_each_trial(self):
         clock = FakeClock()
 
         class Slow(doubles.FakeEnvironment):
@@ -156,7 +156,7 @@ class SearchTest(SearchTestCase):
         for trial in trials[1:]:
             self.assertEqual(trial.measurement, doubles.measurement_of(trial.assignment))
 
-    def test_a_placer_that_repeats_itself_for_ever_ends_with_the_budget(self):
+    def test_a_placer_that_repeats_itself_forever_ends_with_the_budget(self):
         class Settled(doubles.RecordingPlacer):
             def propose(self, count):
                 return np.zeros((count, doubles.NUM_GROUPS), np.int32)
@@ -170,7 +170,7 @@ class SearchTest(SearchTestCase):
     def test_a_graph_that_cannot_run_at_all_ends_the_search(self, kind):
         stages = [doubles.AdaptivePlacer("p", 2)]
         with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialized"):
-            self.run_search(stages, original=failed(kind, "Table not initialized"))
+            self.run_search(stages, original=make_failure(kind, "Table not initialized"))
         self.assertEmpty(self.environment.asked)
         advice = "clear the devices" if kind is FailureKind.INVALID_PLACEMENT else ""
         with self.assertRaisesRegex(
@@ -183,12 +183,12 @@ class SearchTest(SearchTestCase):
         FailureKind.OUT_OF_MEMORY, FailureKind.TIMEOUT, FailureKind.WORKER_DIED
     )
     def test_a_graph_that_another_placement_may_cure_is_searched(self, kind):
-        trials = self.run_search([doubles.AdaptivePlacer("p", 2)], original=failed(kind))
+        trials = self.run_search([doubles.AdaptivePlacer("p", 2)], original=make_failure(kind))
         self.assertLen(trials, 30)
         self.assertEqual(trials[0].measurement.failure.kind, kind)
 
     def test_failures_of_every_kind_are_logged_and_observed(self):
-        measurements = {tuple(row(i)): failed(kind) for i, kind in enumerate(FailureKind)}
+        measurements = {tuple(row(i)): make_failure(kind) for i, kind in enumerate(FailureKind)}
         self.environment.measure = lambda rows: [measurements[tuple(rows[0].tolist())]]
         placer = doubles.ScriptedPlacer("p", [[list(key) for key in measurements]])
         trials = self.run_search([placer])
@@ -221,11 +221,11 @@ class SearchTest(SearchTestCase):
     def test_a_failure_measured_while_stopping_is_not_recorded(self):
         stopping = []
 
-        def interrupted(placements):
+        def fail_interrupted(placements):
             stopping.append(True)
-            return [failed(FailureKind.WORKER_DIED)]
+            return [make_failure(FailureKind.WORKER_DIED)]
 
-        measure, self.environment.measure = self.environment.measure, interrupted
+        measure, self.environment.measure = self.environment.measure, fail_interrupted
         stages = [doubles.ScriptedPlacer("p", [[row(1)]])]
         self.assertLen(self.run_search(stages, should_stop=lambda: bool(stopping)), 1)
         self.environment.measure = measure
@@ -233,16 +233,16 @@ class SearchTest(SearchTestCase):
         self.assertEqual(trials[1].measurement, doubles.measurement_of(row(1)))
 
     def test_an_exception_of_the_environment_leaves_the_finished_trials_in_the_log(self):
-        def broken(placements):
+        def raise_error(placements):
             raise OSError("machine lost")
 
         stages = [doubles.ScriptedPlacer("p", [[row(1)]])]
-        self.environment.measure = broken
+        self.environment.measure = raise_error
         with self.assertRaisesRegex(OSError, "machine lost"):
             self.run_search(stages)
         self.assertLen(read_log(self.path)[1], 1)
 
-    def test_progress_tells_count_best_elapsed_and_remaining_time(self):
+    def test_progress_has_count_best_elapsed_and_remaining_time(self):
         clock = FakeClock()
         secs = {tuple(row(1)): 0.5, tuple(row(2)): 0.05, tuple(row(3)): 0.05}
 
@@ -252,7 +252,7 @@ class SearchTest(SearchTestCase):
 
         def measure_original():
             clock.now_secs += 30
-            return failed(FailureKind.OUT_OF_MEMORY)
+            return make_failure(FailureKind.OUT_OF_MEMORY)
 
         self.environment.measure = measure
         reports = []
@@ -273,7 +273,7 @@ class SearchTest(SearchTestCase):
         self.assertEqual([p.trial_count for p in progress], [1, 2, 3, 4])
         self.assertEqual([p.best and p.best.index for p in progress], [None, 1, 2, 2])
         self.assertEqual([p.elapsed_secs for p in progress], [30, 40, 50, 60])
-        # Trials left at the pace so far: 300, 180, 133, 105; time left: 70, 60, 50, 40.
+        # The remaining trials would take 300, 180, 133 and 105 s; the time left is 70, 60, 50, 40.
         self.assertEqual([p.eta_secs for p in progress], [70, 60, 50, 40])
 
     def test_the_eta_follows_the_trials_when_they_end_first(self):
@@ -293,7 +293,7 @@ class SearchTest(SearchTestCase):
             )
         np.testing.assert_allclose(etas, [0, 3 * 2 / 2, 2 * 4 / 3, 1 * 6 / 4, 0])
 
-    def test_each_batch_that_was_observed_is_told(self):
+    def test_observed_is_called_after_each_batch(self):
         told = []
         first = doubles.ScriptedPlacer("first", [[row(1), row(2)], [row(3)]])
         second = doubles.AdaptivePlacer("second", 4)
@@ -313,7 +313,7 @@ class SearchTest(SearchTestCase):
             [rows for rows, _ in placer.observed], [[row(1), row(2), row(1)], [row(2)]]
         )
 
-    def test_stages_need_names_of_their_own(self):
+    def test_stages_need_distinct_names(self):
         for names in (["a", "a"], ["original"]):
             with self.assertRaisesRegex(ValueError, "names of their own"):
                 self.run_search([doubles.AdaptivePlacer(name, 1) for name in names])
@@ -325,7 +325,7 @@ class SearchTest(SearchTestCase):
             with self.assertRaisesRegex(ValueError, "'greedy' was asked for up to 2"):
                 self.run_search([placer])
 
-    def test_a_budget_must_allow_something(self):
+    def test_a_budget_must_allow_a_trial(self):
         for numbers in ((0, 1.0), (1, 0.0), (1, -1.0), (1, float("nan"))):
             with self.assertRaisesRegex(ValueError, "must be"):
                 Budget(*numbers)
@@ -370,7 +370,7 @@ class ResumeTest(SearchTestCase):
             for stage, expected in zip(stages, uninterrupted, strict=True):
                 self.assertEqual(stage.observed, expected.observed, count)
 
-    def test_a_larger_budget_goes_on_as_if_it_had_been_there_from_the_start(self):
+    def test_resuming_with_a_larger_budget_gives_the_same_as_starting_with_it(self):
         expected = self.run_search(self.make_stages(), max_trials=20)
         os.remove(self.path)
         for max_trials in (3, 4, 9, 13, 20):
@@ -396,7 +396,7 @@ class ResumeTest(SearchTestCase):
         )
         self.assertEqual(reports, [(8, 9), (9, 10), (10, 11)])
 
-    def test_batches_of_the_log_are_told_when_they_are_observed_again(self):
+    def test_observed_is_called_after_each_logged_batch(self):
         told = []
         self.run_search(self.make_stages(), max_trials=12)
         self.run_search(
@@ -448,8 +448,8 @@ class ResumeTest(SearchTestCase):
                 self.run_search([stages[i] for i in order])
 
     @parameterized.parameters(
-        (0, {"placer": "first"}, "trial 0 is not the graph"),
-        (0, {"assignment": [0, 0, 0, 0]}, "trial 0 is not the graph"),
+        (0, {"placer": "first"}, "trial 0 is not the original graph"),
+        (0, {"assignment": [0, 0, 0, 0]}, "trial 0 is not the original graph"),
         (2, {"batch": 5}, "trial 2 is of batch 5"),
         (3, {"assignment": None}, "trial 3 and its batch lack"),
     )
@@ -470,7 +470,7 @@ class KillTest(SearchTestCase):
         measured_path = os.path.join(self.directory, "measured.txt")
         logs = [b""]
         for _ in range(4):
-            # No child ends by itself, however late this process gets to kill it.
+            # Give each child enough trials that it cannot end before it is killed.
             with self.start_child(measured_path, max_trials=10**9) as child:
                 target = logs[-1].count(b"\n") + rng.randint(1, 18)
                 while self.log_bytes().count(b"\n") < target:
@@ -498,7 +498,7 @@ class KillTest(SearchTestCase):
         self.assertEqual(elapsed, sorted(elapsed))
         with open(measured_path) as file:
             measured = len(file.readlines())
-        # Each kill may have hit one measurement, which is then made again.
+        # Each kill may have interrupted one measurement, which is then repeated.
         finished = sum(not _repeats(trial) for trial in trials[1:])
         self.assertBetween(measured, finished, finished + 4)
 

@@ -1,4 +1,4 @@
-"""Tests of JSON Lines files: what a kill or a full disk leaves of them, and what is refused."""
+"""Tests of JSON Lines files: after a kill, with a full disk, and with invalid content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KIND = LogKind("book of notes", "a note", 2, dict, read_record)
 
 
 class ShortWrites(io.FileIO):
-    """Takes a few bytes at a time, and no more than there is room for."""
+    """A file that takes a few bytes per write, until its disk is full."""
 
     room_bytes = 1000
 
@@ -71,7 +71,7 @@ class LogFileTestCase(parameterized.TestCase):
 
 
 class WritingTest(LogFileTestCase):
-    def test_what_is_written_is_read_again_and_gone_on_with(self):
+    def test_a_log_can_be_read_and_appended_to(self):
         before = self.write(RECORDS[:1])
         with self.open() as log:
             self.assertEqual(log.records, RECORDS[:1])
@@ -132,14 +132,14 @@ class WritingTest(LogFileTestCase):
         self.assertEqual(sizes[2:], [os.path.getsize(self.path)])
         log.close()
 
-    def test_lines_that_the_disk_takes_in_parts_get_there_whole(self):
+    def test_lines_are_complete_after_short_writes(self):
         whole = self.write()
         os.remove(self.path)
         with self.on_small_disk() as log:
             log.extend(RECORDS)
         self.assertEqual(self.content(), whole)
 
-    def test_lines_that_the_disk_has_no_room_for_leave_nothing(self):
+    def test_lines_for_which_the_disk_is_too_full_are_removed(self):
         with self.on_small_disk() as log:
             log.extend(RECORDS[:1])
             log._file.room_bytes = 10
@@ -151,7 +151,7 @@ class WritingTest(LogFileTestCase):
             log.extend(RECORDS[2:])
         self.assertEqual(self.read()[1], (RECORDS[0], RECORDS[2]))
 
-    def test_a_log_goes_on_elsewhere_with_all_that_it_has(self):
+    def test_a_log_moves_to_a_new_file_with_all_its_records(self):
         first, other = self.path, f"{self.path}.other"
         with self.open(elsewhere=lambda error: other) as log:
             log.extend(RECORDS[:1])
@@ -176,10 +176,10 @@ class WritingTest(LogFileTestCase):
         self.assertEqual(self.read()[1], tuple(RECORDS))
 
     def on_small_disk(self) -> LogFile:
-        def opened(path, mode, buffering):
+        def open_small(path, mode, buffering):
             return ShortWrites(path, "a+")
 
-        with mock.patch.object(log_file, "open", opened, create=True):
+        with mock.patch.object(log_file, "open", open_small, create=True):
             return self.open()
 
     def test_numbers_that_json_does_not_have_are_refused(self):
@@ -237,7 +237,7 @@ class DamagedFileTest(LogFileTestCase):
         with mock.patch.object(os, "fsync"):
             for size in range(len(content)):
                 self.put(content[:size])
-                # A line is whole without its newline.
+                # A line is complete without its newline.
                 whole = sum(end <= size for end in line_ends)
                 with self.open() as log:
                     self.assertEqual(log.records, RECORDS[: max(0, whole - 1)], size)
@@ -299,7 +299,7 @@ class DamagedFileTest(LogFileTestCase):
         self.assertEqual(self.content(), content)
         self.open().close()
 
-    def test_an_earlier_format_is_gone_on_with(self):
+    def test_a_log_of_an_earlier_format_can_be_appended_to(self):
         self.put(b'{"format": 1, "seed": 3, "cores": [0, 1]}\n')
         self.write()
         self.assertEqual(self.read()[0]["format"], 1)

@@ -6,7 +6,7 @@ from tf_placer.search.log_header import (
     LogMismatchError,
     check_header,
     package_versions,
-    up_to_date,
+    upgrade_header,
 )
 
 HEADER = {
@@ -59,7 +59,7 @@ class CheckHeaderTest(parameterized.TestCase):
             check_header("log", HEADER, HEADER | {"versions": {"tensorflow": "2.21.0"}})
         self.assertRegex(logs.output[0], 'versions.tensorflow was "2.14.0", is "2.21.0"')
 
-    def test_what_differs_is_said_in_words(self):
+    def test_messages_name_the_subject_that_differs(self):
         with self.assertRaises(LogMismatchError) as caught:
             check_header("log", {"seed": 1, "controllers": 2}, {"seed": 1})
         self.assertEqual(
@@ -84,18 +84,18 @@ class CheckHeaderTest(parameterized.TestCase):
         check_header("log", logged, logged)
 
     @parameterized.parameters(("heuristic", "coarse"), ("per_operation", "fine"))
-    def test_what_earlier_versions_called_otherwise_is_the_same(self, former, today):
+    def test_former_names_of_earlier_versions_are_equal_to_the_current_ones(self, former, today):
         logged = {"grouping": former, "configuration": {"grouper": former, "rate": 1}}
         given = {"granularity": today, "configuration": {"grouper": today, "rate": 1}}
         check_header("log", logged, given)
-        self.assertEqual(up_to_date(logged), given)
+        self.assertEqual(upgrade_header(logged), given)
 
     def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})
 
 
 class PackageVersionsTest(absltest.TestCase):
-    def test_names_what_decides_what_a_search_does(self):
+    def test_has_the_packages_that_affect_a_search(self):
         versions = package_versions()
         self.assertEqual(list(versions), ["tensorflow", "keras", "numpy"])
         self.assertNotIn("unknown", versions.values())

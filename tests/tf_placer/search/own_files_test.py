@@ -1,4 +1,4 @@
-"""Tests of what tells the files of a search from those of somebody else."""
+"""Tests of the check that files were written by a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pathlib
 from absl.testing import absltest
 
 from tf_placer.search.log_header import LogError
-from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
+from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
 
 _HEADER = '{"format": 1, "placer": "random", "seed": 0, "versions": {}}\n'
 _TESTDATA = pathlib.Path(__file__).parent / "testdata"
@@ -24,7 +24,7 @@ class CheckOwnFilesTest(absltest.TestCase):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
     def check(self) -> None:
-        readers = {"log": read_log_header, "number": _number, "weights": read_of_training}
+        readers = {"log": read_log_header, "number": _number, "weights": check_policy_file}
         check_own_files(self.directory, readers, records=("log",))
 
     def assert_refused(self, name: str) -> None:
@@ -40,26 +40,26 @@ class CheckOwnFilesTest(absltest.TestCase):
         self.directory /= "none"
         self.check()
 
-    def test_a_file_of_a_search_needs_the_record_of_one_beside_it(self):
+    def test_a_file_needs_a_record_of_the_search_beside_it(self):
         (self.directory / "number").write_text("1")
         self.assert_refused("number")
         (self.directory / "log").write_text(_HEADER)
         self.check()
 
-    def test_a_record_that_a_kill_has_cut_short_may_be_alone_and_says_nothing_of_others(self):
+    def test_an_incomplete_record_is_accepted_but_vouches_for_no_other_file(self):
         for content in ("", '{"format": 1, "pl'):
             (self.directory / "log").write_text(content)
             self.check()
         (self.directory / "number").write_text("1")
         self.assert_refused("number")
 
-    def test_a_file_beside_a_record_that_is_something_else_is_refused(self):
+    def test_a_file_with_other_content_beside_a_record_is_refused(self):
         (self.directory / "log").write_text(_HEADER)
         for content in ("mine", ""):
             (self.directory / "number").write_text(content)
             self.assert_refused("number")
 
-    def test_a_record_that_is_something_else_is_refused(self):
+    def test_a_record_with_other_content_is_refused(self):
         for content in ("mine", "[1]", '{"format": 1}', '{"format": 1, "seed": 0}', "\0" * 9 + "a"):
             (self.directory / "log").write_text(content)
             self.assert_refused("log")
@@ -76,7 +76,7 @@ class CheckOwnFilesTest(absltest.TestCase):
         os.mkfifo(number)
         self.assert_refused("number")
 
-    def test_weights_are_those_of_a_training_that_has_a_log(self):
+    def test_weights_need_a_training_log(self):
         (self.directory / "log").write_text(_HEADER)
         (self.directory / "weights").write_text("7")
         self.assert_refused("weights")

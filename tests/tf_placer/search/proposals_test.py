@@ -1,4 +1,4 @@
-"""Tests of the batches of one placer: what it is asked for, and what it observes."""
+"""Tests of the batches of one placer: its proposals and its observations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
-from tf_placer.search.proposals import PlacerBatches, proposed
+from tf_placer.search.proposals import PlacerBatches, propose_checked
 from tf_placer.search.trial_log import Trial
 
 
@@ -20,71 +20,72 @@ def trial(number, batch, position=None):
     return Trial(number, "p", batch, assignment, measurement, None, 0.0, "", position)
 
 
-def batches_of(placer, logged=(), is_past=False, least=1, ask=proposed, told=None):
+def make_batches(placer, logged=(), is_past=False, min_count=1, propose=propose_checked, told=None):
     return PlacerBatches(
         placer,
         logged,
         is_past=is_past,
-        least=lambda: least,
-        ask=ask,
+        min_count=lambda: min_count,
+        propose=propose,
         observed=lambda placer: None if told is None else told.append(len(placer.observed)),
     )
 
 
-def measured(batch):
+def make_measurements(batch):
     return [doubles.measurement_of(each) for each in batch.placements.tolist()]
 
 
 class PlacerBatchesTest(absltest.TestCase):
-    def test_a_batch_comes_after_the_one_before_was_observed_until_none_is_proposed(self):
+    def test_each_batch_follows_the_observation_of_the_last_until_none_is_proposed(self):
         placer = doubles.ScriptedPlacer("p", [[row(1), row(2)], [row(3)]])
         told: list[int] = []
-        batches = batches_of(placer, told=told)
+        batches = make_batches(placer, told=told)
         [first] = batches.sample(False)
         self.assertEqual(first.placements.tolist(), [row(1), row(2)])
         self.assertEqual(batches.sample(True), [])
-        batches.observe(first, measured(first))
+        batches.observe(first, make_measurements(first))
         [second] = batches.sample(False)
         self.assertEqual((first.batch, second.batch), (0, 1))
-        batches.observe(second, measured(second))
+        batches.observe(second, make_measurements(second))
         self.assertIsNone(batches.sample(False))
         self.assertEqual([rows for rows, _ in placer.observed], [[row(1), row(2)], [row(3)]])
         self.assertEqual(told, [1, 2])
 
-    def test_as_many_are_asked_for_as_can_be_measured_at_once(self):
+    def test_asks_for_as_many_placements_as_can_be_measured_at_once(self):
         asked = []
 
-        def ask(placer, count):
+        def propose(placer, count):
             asked.append(count)
-            return proposed(placer, count)
+            return propose_checked(placer, count)
 
-        for least in (1, 7):
-            batches_of(doubles.AdaptivePlacer("p", 4), least=least, ask=ask).sample(False)
+        for min_count in (1, 7):
+            placer = doubles.AdaptivePlacer("p", 4)
+            make_batches(placer, min_count=min_count, propose=propose).sample(False)
         self.assertEqual(asked, [4, 7])
 
     def test_batches_of_the_log_are_observed_and_the_last_is_completed(self):
         placer = doubles.ScriptedPlacer("p", [[row(1), row(2)], [row(3), row(4)]])
-        batches = batches_of(placer, [[trial(1, 0), trial(2, 0)], [trial(4, 1, 1)]])
+        batches = make_batches(placer, [[trial(1, 0), trial(2, 0)], [trial(4, 1, 1)]])
         self.assertEqual(batches.sample(False), [])
         self.assertLen(placer.observed, 1)
         [batch] = batches.sample(False)
         self.assertEqual((batch.batch, batch.placements.tolist()), (1, [row(3), row(4)]))
-        self.assertEqual(batches.known(batch), {1: doubles.measurement_of(row(4))})
-        batches.observe(batch, measured(batch))
+        self.assertEqual(batches.find_logged(batch), {1: doubles.measurement_of(row(4))})
+        batches.observe(batch, make_measurements(batch))
         self.assertIsNone(batches.sample(False))
 
-    def test_a_placer_whose_turn_is_over_proposes_nothing_more(self):
+    def test_a_placer_of_a_past_stage_proposes_nothing_more(self):
         placer = doubles.AdaptivePlacer("p", 2)
-        batches = batches_of(placer, [[trial(1, 0), trial(2, 0)]], is_past=True)
+        batches = make_batches(placer, [[trial(1, 0), trial(2, 0)]], is_past=True)
         self.assertEqual(batches.sample(False), [])
         self.assertIsNone(batches.sample(False))
         self.assertLen(placer.observed, 1)
 
-    def test_more_than_was_asked_for_is_refused(self):
+    def test_more_placements_than_requested_are_refused(self):
         placer = doubles.AdaptivePlacer("p", 2)
         placer.propose = lambda count: np.zeros([count + 1, 2], np.int32)
         with self.assertRaisesRegex(ValueError, "'p' was asked for up to 2 .* shape"):
-            proposed(placer, 2)
+            propose_checked(placer, 2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests of what measures the placements of a search in its own process."""
+"""Tests of the runners that measure in the process of the search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_placer.search.runner import UNLIMITED, SequentialRunner, SimulatedRunner
 
 
 class RunnerTest(absltest.TestCase):
-    def test_one_placement_after_the_other_is_measured_when_it_is_waited_for(self):
+    def test_wait_measures_one_placement_after_the_other(self):
         environment = doubles.FakeEnvironment()
         runner = SequentialRunner(environment)
         rows = [(0,) * doubles.NUM_GROUPS, (1,) * doubles.NUM_GROUPS]
@@ -25,7 +25,7 @@ class RunnerTest(absltest.TestCase):
             self.assertEqual(completed, (key, doubles.measurement_of(row), None))
             self.assertEqual(environment.asked, rows[: key + 1])
 
-    def test_all_that_was_submitted_is_simulated_at_once(self):
+    def test_all_submitted_placements_are_simulated_at_once(self):
         told = []
         runner = SimulatedRunner(
             SimulatedEnvironment(small_problem()),

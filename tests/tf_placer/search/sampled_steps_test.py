@@ -5,13 +5,13 @@ from tf_placer.search.sampled_steps import SampledSteps
 
 
 class SampledStepsTest(absltest.TestCase):
-    def test_what_cannot_run_has_no_step(self):
+    def test_infeasible_placements_have_no_step_time(self):
         sampled = SampledSteps()
         sampled.add(np.array([3.0, 2.0, 1.0]), np.array([True, True, False]))
         self.assertEqual([each.step_secs for each in sampled.samples], [3.0, 2.0, None])
         self.assertEqual([each.number for each in sampled.best], [1, 2])
 
-    def test_of_very_many_a_part_is_kept_and_the_best_always(self):
+    def test_many_samples_are_thinned_out_but_improvements_are_not(self):
         steps = np.random.default_rng(0).permutation(50_000).astype(float)
         sampled = SampledSteps()
         for batch in np.split(steps, 500):

@@ -1,4 +1,4 @@
-"""Tests of the search on a problem."""
+"""Tests of the simulated search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tf_placer.search.trial_log import TrialLog
 
 
 class FakeClock:
-    """Stands in for the module `time`: stands still until told to go on."""
+    """A fake module `time` whose clock stands still until a test advances it."""
 
     def __init__(self):
         self.now_secs = 1000.0
@@ -41,7 +41,7 @@ class FakeClock:
 
 
 class Scripted(Placer):
-    """Proposes the given batches, then nothing; keeps what it observed."""
+    """A placer that proposes given batches, then nothing, and records its observations."""
 
     name = "scripted"
 
@@ -62,7 +62,7 @@ class Scripted(Placer):
         self.observed.append((placements.tolist(), list(measurements)))
 
 
-def placer_for(problem, name="random", seed=0):
+def build_placer(problem, name="random", seed=0):
     return make_placer(name, group_graph(problem), legal_devices(problem), seed=seed)
 
 
@@ -72,9 +72,9 @@ def search(problem, placer, max_trials=100, max_secs=3600.0, **kwargs):
 
 class BestPlacementTest(parameterized.TestCase):
     @parameterized.parameters("random", "single_device")
-    def test_finds_the_best_of_what_the_placers_propose(self, name):
+    def test_finds_the_best_proposed_placement(self, name):
         problem = small_problem()
-        outcome = search(problem, placer_for(problem, name))
+        outcome = search(problem, build_placer(problem, name))
         self.assertEqual(outcome.assignment, BEST)
         self.assertEqual(outcome.step_secs, STEPS[BEST])
         self.assertEqual(outcome.peak_bytes, PEAKS[BEST])
@@ -83,7 +83,7 @@ class BestPlacementTest(parameterized.TestCase):
         self.assertTrue(outcome.feasible)
         self.assertFalse(outcome.interrupted)
 
-    def test_is_the_best_of_all_placements_when_all_are_proposed(self):
+    def test_finds_the_best_of_all_placements_if_all_are_proposed(self):
         for seed in range(5):
             problem = layered_problem(4, 3, seed)
             everything = np.array(list(itertools.product(range(3), repeat=4)), np.int32)
@@ -93,7 +93,7 @@ class BestPlacementTest(parameterized.TestCase):
             self.assertEqual(outcome.assignment, tuple(everything[expected]))
             self.assertEqual(outcome.step_secs, measured[expected].median_secs)
 
-    def test_of_equals_the_earlier_is_kept(self):
+    def test_ties_go_to_the_earlier_placement(self):
         problem = small_problem()
         for rows in itertools.permutations([(0, 0, 1), (0, 1, 0), (0, 0, 0)]):
             expected = next(row for row in rows if STEPS[row] == 5.0)
@@ -101,19 +101,19 @@ class BestPlacementTest(parameterized.TestCase):
                 outcome = search(problem, Scripted(problem, *batches))
                 self.assertEqual(outcome.assignment, expected)
 
-    def test_the_fastest_that_fits_is_kept_even_if_a_faster_one_does_not(self):
+    def test_the_best_is_the_fastest_feasible_placement(self):
         problem = small_problem(gpu_bytes=29)
-        outcome = search(problem, placer_for(problem))
+        outcome = search(problem, build_placer(problem))
         self.assertEqual((outcome.assignment, outcome.feasible), ((0, 1, 0), True))
 
-    def test_what_fits_beats_what_does_not_in_any_order(self):
+    def test_a_feasible_placement_beats_an_infeasible_one_in_any_order(self):
         problem = small_problem(gpu_bytes=29)
         for rows in itertools.permutations([ILLEGAL, BEST, (0, 0, 1), (0, 0, 0)]):
             outcome = search(problem, Scripted(problem, *([row] for row in rows)))
             self.assertEqual((outcome.assignment, outcome.feasible), ((0, 0, 0), True))
 
-    def test_if_nothing_fits_the_one_that_lacks_the_fewest_bytes_is_kept(self):
-        # 9 + 0, 0 + 25, 9 + 5 and 0 + 25 bytes too many.
+    def test_without_a_feasible_placement_the_best_exceeds_memory_by_the_fewest_bytes(self):
+        # The placements exceed the memories by 9 + 0, 0 + 25, 9 + 5 and 0 + 25 bytes.
         problem = small_problem(cpu_bytes=31, gpu_bytes=5)
         for rows in itertools.permutations([ILLEGAL, *STEPS]):
             outcome = search(problem, Scripted(problem, *([row] for row in rows)))
@@ -128,7 +128,7 @@ class BestPlacementTest(parameterized.TestCase):
 
     def test_json_has_the_entries_that_other_programs_read(self):
         problem = small_problem()
-        value = search(problem, placer_for(problem, "single_device", seed=7)).to_json()
+        value = search(problem, build_placer(problem, "single_device", seed=7)).to_json()
         elapsed_secs = value.pop("elapsed_secs")
         self.assertGreaterEqual(elapsed_secs, 0)
         self.assertAlmostEqual(value.pop("lower_bound_secs"), LOWER_BOUND_SECS)
@@ -147,7 +147,7 @@ class BestPlacementTest(parameterized.TestCase):
 
 
 class SearchLoopTest(parameterized.TestCase):
-    def test_placers_observe_what_was_measured_batch_by_batch(self):
+    def test_placers_observe_each_batch(self):
         problem = small_problem(gpu_bytes=29)
         placer = Scripted(problem, [(0, 0, 0), BEST], [ILLEGAL], [(0, 1, 0)])
         outcome = search(problem, placer)
@@ -161,7 +161,7 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertEqual(second.failure.kind, FailureKind.OUT_OF_MEMORY)
         self.assertEqual(placer.observed[1][1][0].failure.kind, FailureKind.INVALID_PLACEMENT)
 
-    def test_each_batch_that_was_observed_is_told_before_it_is_reported(self):
+    def test_observed_is_called_before_report(self):
         problem, told = small_problem(), []
         placer = Scripted(problem, [(0, 0, 0), BEST], [(0, 1, 0)])
         search(
@@ -175,11 +175,11 @@ class SearchLoopTest(parameterized.TestCase):
     @parameterized.parameters(1, 7, 64, 65, 200)
     def test_the_budget_in_trials_is_exact(self, max_trials):
         problem = small_problem()
-        self.assertEqual(search(problem, placer_for(problem), max_trials).trials, max_trials)
+        self.assertEqual(search(problem, build_placer(problem), max_trials).trials, max_trials)
 
     def test_ends_when_nothing_more_is_proposed(self):
         problem = small_problem()
-        outcome = search(problem, placer_for(problem, "single_device"), max_trials=1000)
+        outcome = search(problem, build_placer(problem, "single_device"), max_trials=1000)
         self.assertEqual(outcome.trials, 2)
 
     def test_no_batch_starts_after_the_seconds_are_over(self):
@@ -194,27 +194,27 @@ class SearchLoopTest(parameterized.TestCase):
             outcome = search(problem, Slow("slow", 4), max_secs=25.0)
         self.assertEqual((outcome.trials, outcome.elapsed_secs), (12, 30.0))
 
-    def test_the_first_batch_runs_however_few_seconds_there_are(self):
+    def test_the_first_batch_always_runs(self):
         problem = small_problem()
-        outcome = search(problem, placer_for(problem), max_secs=1e-9)
+        outcome = search(problem, build_placer(problem), max_secs=1e-9)
         self.assertEqual(outcome.trials, 64)
 
-    def test_a_seed_decides_the_outcome(self):
+    def test_the_same_seed_gives_the_same_outcome(self):
         problem = layered_problem(30, 4)
 
-        def found(seed):
-            outcome = search(problem, placer_for(problem, seed=seed), max_trials=150)
+        def run_seed(seed):
+            outcome = search(problem, build_placer(problem, seed=seed), max_trials=150)
             return outcome.assignment, outcome.step_secs, outcome.peak_bytes, outcome.trials
 
-        self.assertEqual(found(3), found(3))
-        self.assertNotEqual(found(3)[0], found(4)[0])
+        self.assertEqual(run_seed(3), run_seed(3))
+        self.assertNotEqual(run_seed(3)[0], run_seed(4)[0])
 
     def test_more_trials_of_a_seed_are_never_worse(self):
         problem = layered_problem(30, 4)
-        steps = [search(problem, placer_for(problem), n).step_secs for n in (10, 70, 300, 1000)]
+        steps = [search(problem, build_placer(problem), n).step_secs for n in (10, 70, 300, 1000)]
         self.assertEqual(steps, sorted(steps, reverse=True))
 
-    def test_reports_after_each_batch_what_there_is_and_how_long_it_takes(self):
+    def test_reports_the_outcome_so_far_and_the_eta_after_each_batch(self):
         problem, clock, reports = layered_problem(6, 3), FakeClock(), []
 
         class Slow(doubles.AdaptivePlacer):
@@ -227,13 +227,13 @@ class SearchLoopTest(parameterized.TestCase):
 
         with mock.patch.object(simulated_search, "time", clock):
             outcome = search(problem, Slow("slow", 4), 14, 35.0, report=report)
-        # By trials 25, 15, 5 and 0 s are left, by the clock 25, 15, 5 and none.
+        # Both the trials and the clock leave 25, 15, 5 and 0 s.
         self.assertEqual(
             reports, [(4, 10.0, 25.0), (8, 20.0, 15.0), (12, 30.0, 5.0), (14, 40.0, 0.0)]
         )
         self.assertEqual(outcome.trials, 14)
 
-    def test_an_interrupt_ends_the_search_with_what_there_is(self):
+    def test_an_interrupt_ends_the_search_with_the_best_so_far(self):
         problem = small_problem()
 
         def report(outcome, eta_secs):
@@ -245,7 +245,7 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertEqual((outcome.assignment, outcome.trials), (BEST, 3))
         self.assertTrue(outcome.interrupted)
 
-    def test_an_interrupt_before_there_is_anything_goes_on(self):
+    def test_an_interrupt_during_the_first_batch_is_raised(self):
         problem = small_problem()
 
         def interrupt():
@@ -254,7 +254,7 @@ class SearchLoopTest(parameterized.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             search(problem, Scripted(problem, [BEST], before_batch=interrupt))
 
-    def test_refuses_budgets_that_are_none(self):
+    def test_refuses_invalid_budgets(self):
         problem = small_problem()
         for max_trials, max_secs, message in (
             (0, 1.0, "max_trials must be at least 1, not 0"),
@@ -262,7 +262,7 @@ class SearchLoopTest(parameterized.TestCase):
             (5, float("nan"), "max_secs must be positive, not nan"),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                search(problem, placer_for(problem), max_trials, max_secs)
+                search(problem, build_placer(problem), max_trials, max_secs)
 
     def test_refuses_placers_that_propose_nothing_or_too_much(self):
         problem = small_problem()
@@ -276,26 +276,26 @@ class SearchLoopTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, r"'scripted' was asked for up to 1 .*\(2, 3\)"):
             search(problem, Greedy(problem))
 
-    def test_devices_that_can_hold_nothing_leave_nothing_feasible(self):
+    def test_without_memory_no_placement_is_feasible(self):
         problem = without_memory(layered_problem(6, 3))
-        outcome = search(problem, placer_for(problem), max_trials=10)
+        outcome = search(problem, build_placer(problem), max_trials=10)
         self.assertFalse(outcome.feasible)
         self.assertGreater(outcome.step_secs, 0)
 
-    def test_a_search_with_a_log_goes_on_from_it(self):
+    def test_a_search_resumes_from_its_log(self):
         problem = layered_problem(30, 4)
         directory = self.create_tempdir().full_path
 
-        def searched(name, max_trials):
+        def run_search(name, max_trials):
             path = os.path.join(directory, name)
             with TrialLog(path, {}) as log:
-                outcome = search(problem, placer_for(problem), max_trials, log=log)
+                outcome = search(problem, build_placer(problem), max_trials, log=log)
                 rows = [trial.assignment for trial in log.trials]
             return rows, (outcome.assignment, outcome.step_secs, outcome.trials)
 
-        self.assertLen(searched("cut", 40)[0], 40)
-        expected = searched("whole", 100)
-        self.assertEqual(searched("cut", 100), expected)
+        self.assertLen(run_search("cut", 40)[0], 40)
+        expected = run_search("whole", 100)
+        self.assertEqual(run_search("cut", 100), expected)
         rows, (best, step_secs, trials) = expected
         self.assertEqual((rows[0], trials), (None, 100))
         first = np.argmax(legal_devices(problem), axis=1)

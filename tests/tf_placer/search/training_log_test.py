@@ -1,4 +1,4 @@
-"""Tests of the training log: what it keeps, what a kill leaves, and what it refuses."""
+"""Tests of the training log: its content, after a kill, and with invalid content."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TrainingLogTest(absltest.TestCase):
             log.extend(_UPDATES)
         self.assertEqual(read_training_log(self.directory)[1], tuple(_UPDATES))
 
-    def test_each_process_that_has_something_new_writes_one_event_file(self):
+    def test_each_process_with_new_updates_writes_one_event_file(self):
         self.write(_UPDATES[:2])
         self.assertLen(self.event_files(), 1)
         self.write(_UPDATES[:2])

@@ -12,7 +12,7 @@ from tf_placer.search.training_recorder import TrainingRecorder
 
 
 class FakeClock:
-    """Stands in for the module `time`."""
+    """A fake module `time`."""
 
     def __init__(self):
         self.now_secs = 1000.0
@@ -27,7 +27,7 @@ def learning_placer() -> doubles.LearningPlacer:
 
 
 def learn(placer: doubles.LearningPlacer, *step_secs: float) -> None:
-    """Shows the placer one batch for each of these step times."""
+    """Lets the placer observe one batch for each of these step times."""
     for secs in step_secs:
         placements = placer.propose(placer.batch_size)
         placer.observe(placements, [Measurement((secs,))] * len(placements))
@@ -46,8 +46,8 @@ class TrainingRecorderTest(absltest.TestCase):
         log = self.enter_context(TrainingLog(self.directory, {}))
         return TrainingRecorder(log, self.directory, self.lines.append)
 
-    def saved(self) -> int | None:
-        """After how many updates the policy was saved that there is."""
+    def read_saved_updates(self) -> int | None:
+        """Reads the number of updates of the saved policy; None if none was saved."""
         path = os.path.join(self.directory, "policy.weights.h5")
         if not os.path.exists(path):
             return None
@@ -58,7 +58,7 @@ class TrainingRecorderTest(absltest.TestCase):
         recorder = self.open()
         for count in (1, 2, 3):
             learn(self.placer, 1.0)
-            recorder.observed(self.placer)
+            recorder.record(self.placer)
             self.assertEqual(
                 read_training_log(self.directory)[1], tuple(self.placer.updates[:count])
             )
@@ -67,52 +67,52 @@ class TrainingRecorderTest(absltest.TestCase):
         recorder = self.open()
         for secs, saved in ((3.0, 1), (2.0, 2), (2.0, 2), (2.5, 2), (1.0, 5)):
             learn(self.placer, secs)
-            recorder.observed(self.placer)
-            self.assertEqual(self.saved(), saved)
+            recorder.record(self.placer)
+            self.assertEqual(self.read_saved_updates(), saved)
             self.clock.now_secs += 60
 
     def test_the_policy_is_saved_at_most_every_few_seconds(self):
         recorder = self.open()
         for secs, saved in ((3.0, 1), (2.0, 1), (2.0, 1), (2.0, 1), (2.0, 5), (2.0, 5)):
             learn(self.placer, secs)
-            recorder.observed(self.placer)
-            self.assertEqual(self.saved(), saved)
+            recorder.record(self.placer)
+            self.assertEqual(self.read_saved_updates(), saved)
             self.clock.now_secs += 1.5
 
     def test_the_policy_is_saved_at_the_end(self):
         recorder = self.open()
         learn(self.placer, 1.0, 2.0)
-        recorder.observed(self.placer)
+        recorder.record(self.placer)
         learn(self.placer, 2.0)
-        recorder.observed(self.placer)
+        recorder.record(self.placer)
         recorder.finish()
-        self.assertEqual(self.saved(), 3)
+        self.assertEqual(self.read_saved_updates(), 3)
 
     def test_a_placer_that_has_not_learned_saves_nothing(self):
         recorder = self.open()
-        recorder.observed(self.placer)
+        recorder.record(self.placer)
         recorder.finish()
-        self.assertIsNone(self.saved())
+        self.assertIsNone(self.read_saved_updates())
 
-    def test_a_policy_that_has_learned_less_than_the_log_replaces_nothing(self):
+    def test_a_policy_with_fewer_updates_than_the_log_is_not_saved(self):
         with TrainingLog(self.directory, {}) as log:
             recorder = TrainingRecorder(log, self.directory, self.lines.append)
             learn(self.placer, 1.0, 1.0, 1.0)
-            recorder.observed(self.placer)
+            recorder.record(self.placer)
         again = learning_placer()
         recorder = self.open()
         recorder.finish()
         for count in (1, 2):
             learn(again, 1.0)
-            recorder.observed(again)
+            recorder.record(again)
             recorder.finish()
-            self.assertEqual(self.saved(), 3, count)
+            self.assertEqual(self.read_saved_updates(), 3, count)
         learn(again, 1.0, 0.5)
-        recorder.observed(again)
-        self.assertEqual(self.saved(), 4)
+        recorder.record(again)
+        self.assertEqual(self.read_saved_updates(), 4)
         self.assertEqual(read_training_log(self.directory)[1], tuple(again.updates))
 
-    def test_what_cannot_be_written_is_said_once_and_ends_nothing(self):
+    def test_a_write_error_is_reported_once_and_does_not_end_the_search(self):
         for method in ("extend", "save"):
             self.lines.clear()
             recorder = self.open()
@@ -121,13 +121,13 @@ class TrainingRecorderTest(absltest.TestCase):
             with mock.patch.object(target, method, side_effect=error):
                 for _ in range(2):
                     learn(self.placer, 1.0)
-                    recorder.observed(self.placer)
+                    recorder.record(self.placer)
                 recorder.finish()
             self.assertEqual(
                 self.lines,
                 [
-                    "policy.weights.h5: No space left on device: what the placer learns from now "
-                    "on is not written"
+                    "policy.weights.h5: No space left on device: further updates of the placer "
+                    "will not be saved"
                 ],
             )
             self.placer = learning_placer()

@@ -14,22 +14,22 @@ class TrainingScalarsTest(tf.test.TestCase):
         self.directory = os.path.join(self.create_tempdir().full_path, "tensorboard")
 
     def points(self) -> dict[str, list[tuple[int, float]]]:
-        """Every curve of all event files, as TensorBoard reads them."""
+        """Reads every curve of all event files as TensorBoard does."""
         curves: dict[str, list[tuple[int, float]]] = {}
         for name in sorted(os.listdir(self.directory)):
             path = os.path.join(self.directory, name)
             for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
                 event = tf.compat.v1.Event.FromString(record)
                 for value in event.summary.value:
-                    # What TensorBoard's EventAccumulator lists as a scalar.
+                    # TensorBoard's EventAccumulator lists these as scalars.
                     self.assertEqual(value.WhichOneof("value"), "simple_value")
                     curves.setdefault(value.tag, []).append((event.step, value.simple_value))
         return curves
 
-    def test_a_step_is_a_placement_that_was_observed(self):
+    def test_the_horizontal_step_is_the_number_of_observed_placements(self):
         scalars = TrainingScalars(self.directory)
         scalars.write([update_record(0, loss=0.25), update_record(1, loss=0.125)])
-        # What was written can be read at once.
+        # The points are on disk at once, before the file is closed.
         self.assertEqual(self.points()["ppo/loss"], [(10, 0.25), (20, 0.125)])
         scalars.write([update_record(2, loss=0.0625)])
         scalars.close()
@@ -65,7 +65,7 @@ class TrainingScalarsTest(tf.test.TestCase):
             ],
         )
 
-    def test_numbers_that_there_are_not_leave_no_points(self):
+    def test_missing_numbers_have_no_points(self):
         scalars = TrainingScalars(self.directory)
         update = update_record(
             0, kind="ce", loss=None, gradient_norm=None, best_step_secs=None, mean_step_secs=None
@@ -80,13 +80,13 @@ class TrainingScalarsTest(tf.test.TestCase):
             ],
         )
 
-    def test_a_loss_that_is_no_number_is_written_as_that(self):
+    def test_a_loss_that_is_nan_is_written_as_nan(self):
         scalars = TrainingScalars(self.directory)
         scalars.write([update_record(0, loss=math.nan)])
         scalars.close()
         self.assertTrue(math.isnan(self.points()["ppo/loss"][0][1]))
 
-    def test_algorithms_that_take_turns_have_curves_of_their_own(self):
+    def test_algorithms_that_take_turns_have_separate_curves(self):
         scalars = TrainingScalars(self.directory)
         scalars.write([update_record(0), update_record(1, kind="ce", loss=3.0)])
         scalars.close()

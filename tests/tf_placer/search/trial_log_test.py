@@ -109,7 +109,7 @@ class TrialLogTest(parameterized.TestCase):
         )
         self.assertIsNone(trials[0].assignment)
         self.assertEqual(trials[5].measurement.failure.message, "no kernel for “Lookup”")
-        failures = [trial.measurement.failure.kind for trial in trials if not _ran(trial)]
+        failures = [trial.measurement.failure.kind for trial in trials if not _has_run(trial)]
         self.assertEqual(failures, list(_golden_failures()))
 
     def test_the_golden_log_of_format_2_stays_readable(self):
@@ -173,7 +173,7 @@ class TrialLogTest(parameterized.TestCase):
         self.assertIsNone(best_trial([]))
 
 
-def _ran(trial):
+def _has_run(trial):
     return trial.measurement.failure is None
 
 

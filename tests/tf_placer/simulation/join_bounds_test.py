@@ -13,14 +13,14 @@ INF = math.inf
 
 
 def fork_and_join(secs=1.0, size=2, **keywords):
-    """Operation 0 sends to 1 and 2, both of which send to 3; a byte takes a second."""
+    """Makes a problem in which 0 sends to 1 and 2, which send to 3; a byte takes a second."""
     return make_problem(
         [[secs, secs]] * 4, tensors=[(0, size, [1, 2]), (1, size, [3]), (2, size, [3])], **keywords
     )
 
 
 class JoinBoundsTest(absltest.TestCase):
-    def test_no_operation_of_any_placement_starts_earlier_or_is_followed_by_less(self):
+    def test_bounds_hold_for_every_placement(self):
         rng = np.random.default_rng(3)
         num_problems = num_later = 0
         while num_problems < 80:
@@ -38,19 +38,19 @@ class JoinBoundsTest(absltest.TestCase):
                 self.assertTrue((begin >= starts - rounding).all())
                 self.assertTrue((step.step_secs - end >= rests - rounding).all())
                 num_later += (begin <= starts + rounding).all()
-        # For some placements they are exact.
+        # The bounds are exact for some placements.
         self.assertGreater(num_later, 20)
 
-    def test_a_join_takes_what_is_shorter_a_turn_or_a_transfer(self):
+    def test_a_join_takes_the_shorter_of_computing_in_turn_and_a_transfer(self):
         for size, expected in ((0, 2.0), (0.5, 2.5), (7, 3.0)):
             problem = fork_and_join(size=0, latency_secs=size)
             self.assertEqual(earliest_starts(problem)[3], expected)
 
-    def test_seen_from_the_end_a_fork_is_a_join(self):
+    def test_a_fork_is_bounded_as_a_join_of_the_reversed_graph(self):
         problem = fork_and_join(size=0, latency_secs=0.5)
         self.assertEqual(latest_rests(problem).tolist(), earliest_starts(problem)[::-1].tolist())
 
-    def test_the_whole_way_into_a_join_is_here_or_elsewhere(self):
+    def test_a_whole_chain_into_a_join_is_on_one_device_or_another(self):
         # Two chains of three seconds each end in operation 6; a transfer takes ten.
         problem = make_problem(
             [[1.0, 1.0]] * 7,
@@ -59,8 +59,8 @@ class JoinBoundsTest(absltest.TestCase):
         )
         self.assertEqual(earliest_starts(problem)[6], 6.0)
 
-    def test_what_else_comes_in_or_goes_out_does_not_end_a_way(self):
-        # As before, but operation 7 comes first, and 8 waits for all of the chains.
+    def test_other_inputs_and_outputs_do_not_end_a_chain(self):
+        # The chains of the test above, but operation 7 comes first, and 8 waits for all of them.
         problem = make_problem(
             [[1.0, 1.0]] * 7 + [[0.25, 0.25]] * 2,
             control_edges=[(0, 1), (1, 2), (3, 4), (4, 5), (2, 6), (5, 6)]
@@ -70,9 +70,9 @@ class JoinBoundsTest(absltest.TestCase):
         )
         self.assertEqual(earliest_starts(problem)[6], 6.0)
 
-    def test_the_end_of_a_way_is_here_where_its_beginning_is_sent(self):
-        # One way is cheap to send behind its first operation, which the other device then does
-        # while this one does the other way.
+    def test_a_chain_may_be_sent_behind_its_first_operation(self):
+        # One chain is cheap to send behind its first operation. The other device runs that
+        # operation while this one runs the other chain.
         problem = make_problem(
             [[1.0, 1.0]] * 7,
             tensors=[
@@ -88,7 +88,7 @@ class JoinBoundsTest(absltest.TestCase):
         step = oracle.simulate(problem, np.array([1, 0, 0, 0, 0, 0, 0]))
         self.assertEqual(step.start_secs[6], 5.0)
 
-    def test_slots_do_two_things_at_a_time(self):
+    def test_slots_run_two_operations_at_a_time(self):
         problem = fork_and_join(size=0, latency_secs=9.0, slots=[2, 2])
         self.assertEqual(earliest_starts(problem)[3], 2.0)
 
@@ -96,7 +96,7 @@ class JoinBoundsTest(absltest.TestCase):
         problem = fork_and_join(size=0, latency_secs=0.25, groups=[0, 1, 1, 1])
         self.assertEqual(earliest_starts(problem)[3], 3.0)
 
-    def test_what_can_never_be_together_is_sent(self):
+    def test_operations_without_a_common_device_need_a_transfer(self):
         problem = make_problem([[1.0, INF], [INF, 1.0]], tensors=[(0, 3, [1])], latency_secs=0.5)
         self.assertGreaterEqual(earliest_starts(problem)[1], 1.5)
         self.assertEqual(latest_rests(problem)[0], earliest_starts(problem)[1])

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 from unittest import mock
@@ -21,7 +22,7 @@ def all_placements(problem):
 
 
 def best_split_secs(secs):
-    """The best balance on two devices, exactly.
+    """Computes the best balance on two devices exactly.
 
     With weights w and 1 - w the bound is concave in w and bends only where a group costs the same
     on both.
@@ -75,7 +76,7 @@ class LowerBoundsTest(parameterized.TestCase):
         self.assertAlmostEqual(bounds.joins_secs, 5.0)
         self.assertEqual(bounds.binding, "joins")
 
-    def test_a_group_waits_for_what_it_waits_for_and_is_served_by_one_device(self):
+    def test_a_group_waits_for_its_inputs_and_runs_on_one_device(self):
         # Three operations of one group behind one of another.
         problem = make_problem(
             [[1.0, 1.0], *[[2.0, 2.0]] * 3],
@@ -97,23 +98,23 @@ class LowerBoundsTest(parameterized.TestCase):
         self.assertEqual(bounds.critical_path_secs, 8.0)
         self.assertAlmostEqual(bounds.windows_secs, 9.0)
 
-    def test_many_groups_are_put_together_without_losing_much(self):
+    def test_merging_many_groups_loosens_the_bound_little(self):
         rng = np.random.default_rng(3)
         sizes = rng.lognormal(0, 1, [5000, 1])
         for speeds in (np.ones([5000, 3]), rng.lognormal(0, 1, [5000, 3])):
             secs = (sizes * speeds).tolist()
-            exactly = mock.patch.object(lower_bounds_module, "_MANY_GROUPS", 10**6)
+            unmerged = dataclasses.replace(lower_bounds_module._MERGING, max_groups=10**6)
             work_secs = lower_bounds(make_problem(secs)).work_secs
-            with exactly:
+            with mock.patch.object(lower_bounds_module, "_MERGING", unmerged):
                 exact = lower_bounds(make_problem(secs)).work_secs
             self.assertLessEqual(work_secs, exact * (1 + 1e-3))
             self.assertGreater(work_secs, exact * 0.999)
 
-    def test_many_groups_that_all_differ_are_put_together_all_the_same(self):
-        # As times that were measured do.
+    def test_many_groups_that_all_differ_are_merged(self):
+        # Measured times make all groups slightly different.
         rng = np.random.default_rng(3)
         secs = rng.lognormal(0, 1, [20_000, 5])
-        kinds = lower_bounds_module._put_together(secs)
+        kinds = lower_bounds_module._merge_similar(secs)
         self.assertLessEqual(len(kinds), 4096)
         np.testing.assert_allclose(kinds.sum(axis=0), secs.sum(axis=0))
 
@@ -134,17 +135,17 @@ class LowerBoundsTest(parameterized.TestCase):
         problem = make_problem([[1.0, 1.0]] * 10, slots=[1, 4])
         self.assertAlmostEqual(lower_bounds(problem).work_secs, 2.0)
 
-    def test_a_slow_device_takes_the_share_that_it_is_good_for(self):
+    def test_a_slow_device_takes_its_share_of_the_work(self):
         # In 9 s D0 does nine of the ten groups and D1, which is nine times slower, the tenth.
         problem = make_problem([[1.0, 9.0]] * 10)
         self.assertAlmostEqual(lower_bounds(problem).work_secs, 9.0)
 
-    def test_a_device_that_nothing_may_go_to_does_not_help(self):
+    def test_a_device_without_legal_groups_does_not_help(self):
         problem = make_problem([[1.0, INF, 1.0]] * 4)
         self.assertAlmostEqual(lower_bounds(problem).work_secs, 2.0)
 
     def test_one_group_is_not_split(self):
-        # One group of four operations that could run at the same time; the device has two slots.
+        # The four operations of one group could run at the same time; the device has two slots.
         problem = make_problem([[3.0, 4.0]] * 4, groups=[0] * 4, slots=[2, 2])
         self.assertAlmostEqual(lower_bounds(problem).work_secs, 6.0)
 
@@ -173,8 +174,8 @@ class LowerBoundsTest(parameterized.TestCase):
         ("too much in all", [60, 41], [70, 30], False),
         ("one group too large", [60, 41], [100, 1000], False),
     )
-    def test_what_is_resident_must_fit(self, resident_bytes, memory_bytes, fits):
-        # The first operation may go anywhere, the second and third, a group, to D0 only.
+    def test_resident_memory_must_fit(self, resident_bytes, memory_bytes, fits):
+        # The first operation may go anywhere; the second and third are a group that needs D0.
         problem = make_problem(
             [[1.0, 1.0], [1.0, INF], [1.0, INF]],
             groups=[0, 1, 1],

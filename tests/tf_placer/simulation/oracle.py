@@ -1,6 +1,6 @@
-"""The simulator once more, in plain Python, as the documentation of the problem describes it.
+"""A reference simulator in plain Python, which follows the documentation of the problem.
 
-Slow, short, and without any idea in common with the fast one beyond the rules themselves.
+It is slow and short, and shares nothing with the fast simulator but the rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.blocks = []  # [bytes, owner or None], by address
-        self.peak = 0  # of all blocks, which never become less
+        self.peak = 0  # The sum of all blocks, which never decreases.
 
     def hold(self, owner, size):
         size = math.ceil(size / 256) * 256
@@ -40,7 +40,7 @@ class Blocks:
         self.blocks[at][1] = owner
         self.peak = sum(each for each, _ in self.blocks)
 
-    def let_go(self, owner):
+    def release(self, owner):
         block = next(block for block in self.blocks if block[1] == owner)
         block[1] = None
         merged = []
@@ -53,7 +53,7 @@ class Blocks:
 
 
 class Bytes(Blocks):
-    """Memory of which only the sum matters."""
+    """An allocator without fragmentation, so that only the sum matters."""
 
     def __init__(self) -> None:
         self.sizes, self.held, self.peak = {}, 0, 0
@@ -63,7 +63,7 @@ class Bytes(Blocks):
         self.held += size
         self.peak = max(self.peak, self.held)
 
-    def let_go(self, owner):
+    def release(self, owner):
         self.held -= self.sizes.pop(owner)
 
 
@@ -73,7 +73,7 @@ class StreamMemory:
     def __init__(self, problem, device, tensors, readers):
         self.problem, self.device, self.tensors, self.readers = problem, device, tensors, readers
         self.kinds = [[Bytes(), Blocks()] for _ in problem.devices]
-        self.users = {}  # of (tensor, device): operations there, and ("to", other device)
+        self.users = {}  # (tensor, device) -> operations there, and ("to", other device)
         for d in range(len(problem.devices)):
             on_it = [i for i, where in enumerate(device) if where == d]
             self.hold(d, "resident", sum(int(problem.resident_bytes[i]) for i in on_it))
@@ -85,10 +85,10 @@ class StreamMemory:
             return True
         return False
 
-    def let_go(self, d, owner, size):
+    def release(self, d, owner, size):
         if self.problem.devices[d].is_asynchronous and size > 0:
             for kind in self.kinds[d]:
-                kind.let_go(owner)
+                kind.release(owner)
 
     def size(self, tensor, d):
         is_home = self.device[self.problem.tensor_producers[tensor]] == d
@@ -97,7 +97,7 @@ class StreamMemory:
     def use(self, tensor, d, user):
         self.users[tensor, d].discard(user)
         if not self.users[tensor, d]:
-            self.let_go(d, tensor, self.size(tensor, d))
+            self.release(d, tensor, self.size(tensor, d))
 
     def take(self, i):
         d, temp_bytes = self.device[i], int(self.problem.temp_bytes[i])
@@ -107,10 +107,10 @@ class StreamMemory:
             there = {self.device[j] for j in self.readers[tensor]} - {d}
             local = {j for j in self.readers[tensor] if self.device[j] == d}
             self.users[tensor, d] = local | {("to", other) for other in there}
-        self.let_go(d, "temporary", temp_bytes)
+        self.release(d, "temporary", temp_bytes)
         for tensor in self.tensors[i]:
             if not self.users[tensor, d]:
-                self.let_go(d, tensor, self.size(tensor, d))
+                self.release(d, tensor, self.size(tensor, d))
         for tensor, operations in enumerate(self.readers):
             if i in operations:
                 self.use(tensor, d, i)
@@ -136,7 +136,7 @@ class StreamMemory:
 
 
 def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNamespace:
-    """One step under a legal placement, int [num_groups].
+    """Simulates one step under a legal placement, int [num_groups].
 
     Returns:
         `step_secs`; lists `ready_secs`, `start_secs`, `end_secs` by operation and `peak_bytes` by
@@ -166,13 +166,13 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
     held_until = [0.0] * len(names)
     sends_until = [-math.inf] * len(names)
     running = []  # operations of devices that are not asynchronous
-    queues = collections.defaultdict(list)  # channel: requests, of which the first is under way
+    queues = collections.defaultdict(list)  # channel -> requests; the first is under way
     transfers, now = [], 0.0
     has_stream = [d.is_asynchronous for d in problem.devices]
     stream_end = [0.0] * len(names)
-    lanes = collections.defaultdict(list)  # requests, of which the first may begin or has begun
+    lanes = collections.defaultdict(list)  # lane -> requests; the first may begin or has begun
     waiting = []  # requests that wait for streams
-    arrivals = collections.deque()  # what is done at this instant, first come first served
+    arrivals = collections.deque()  # Events of this instant, first come first served.
     memory = StreamMemory(problem, device, tensors, readers)
 
     def receive(operations):
@@ -229,7 +229,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         request["request"] = now
         queues[channels[device[request["what"][1]], request["what"][2]]].append(request)
 
-    def reached(request):
+    def find_receivers(request):
         tensor, producer, destination = request["what"]
         readers_of_it = followers[producer] if tensor < 0 else readers[tensor]
         return [i for i in readers_of_it if device[i] == destination]
@@ -264,7 +264,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         waits_for[i] = 1
     receive(receive_nothing)
     while True:
-        while True:  # (1) what ends at this instant, (2) what comes of it
+        while True:  # (1) ends at this instant, and (2) their effects
             ended = [i for i in running if end_secs[i] == now]
             arrived = [q for q in queues if queues[q] and queues[q][0].get("end") == now]
             for i in sorted(ended):
@@ -274,7 +274,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
             for request in sorted((queues[q].pop(0) for q in arrived), key=lambda r: r["order"]):
                 transfers.append(request)
                 memory.arrive(request)
-                receive(reached(request))
+                receive(find_receivers(request))
                 if "lane" in request:
                     lanes[request["lane"]].pop(0)
                     for other in lanes[request["lane"]][:1]:
@@ -302,7 +302,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
                 running.append(i)
                 started = True
         if started:
-            continue  # some may have ended already
+            continue  # Some may have ended already.
         under_way = [queue[0]["end"] for queue in queues.values() if queue]
         under_way += [request["request"] for request in waiting]
         if not running and not under_way:
@@ -325,7 +325,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         uses = local + [request["end"] for request in sent]
         hold(home, local_size, start_secs[producer], max(uses, default=end_secs[producer]))
         for request in sent:
-            used = max(end_secs[i] for i in reached(request))
+            used = max(end_secs[i] for i in find_receivers(request))
             begun = request["requested"] if has_stream[home] else request["start"]
             hold(request["what"][2], size, begun, used)
     peak_bytes = []
@@ -336,7 +336,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
         levels = {-1.0: level}
         for when, _, size in sorted(changes[d]):
             level += size
-            levels[when] = level  # the last at an instant counts
+            levels[when] = level  # The last level at an instant counts.
         peak_bytes.append(memory.peak_bytes(d) if has_stream[d] else max(levels.values()))
     records = [(*r["what"], r["request"], r["start"], r["end"]) for r in transfers]
     return types.SimpleNamespace(

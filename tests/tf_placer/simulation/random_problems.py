@@ -1,4 +1,4 @@
-"""Problems that have some of everything, to compare simulators on."""
+"""Random problems with all features, to compare simulators on."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def random_problem(
     whole_secs: bool | None = None,
     asynchronous_share: float = 0.0,
 ) -> PlacementProblem:
-    """A problem of up to 5 devices whose operations are not in topological order.
+    """Makes a problem of up to 5 devices whose operations are not in topological order.
 
-    Has slots, shared channels, tensors without bytes, without consumers and with the same consumer
-    twice, several control edges between two operations, operations and links that take no time,
-    groups without operations, devices that operations may not go to, that lose time to transfers,
-    tensors that hold less where they were made, and little memory.
+    It has slots, shared channels, tensors without bytes, without consumers and with the same
+    consumer twice, several control edges between two operations, operations and links that take no
+    time, groups without operations, devices that are illegal for operations or lose time to
+    transfers, tensors with fewer local bytes than their size, and little memory.
 
     Args:
-        rng: what it depends on.
-        max_operations: the most operations.
-        whole_secs: True: all times are small whole numbers, so that much happens at one instant.
-            False: hardly any two times are equal. None: either.
-        asynchronous_share: about how many of the devices are asynchronous.
+        rng: the source of random numbers.
+        max_operations: the maximum number of operations.
+        whole_secs: True for small integers as times, so that many events coincide; False for times
+            that are almost all different; None to choose at random.
+        asynchronous_share: the approximate share of asynchronous devices.
     """
     if whole_secs is None:
         whole_secs = bool(rng.integers(2))
@@ -61,7 +61,7 @@ def random_problem(
         for source, destination in itertools.permutations(names, 2)
     ]
 
-    # Edges lead to later places.
+    # Edges lead to later positions, so there is no cycle.
     places = rng.permutation(num_operations)
 
     def some_later(place: int, most: int) -> np.ndarray:
@@ -79,13 +79,13 @@ def random_problem(
 
     groups = rng.integers(rng.integers(1, num_operations + 1), size=num_operations)
     legal = rng.random([num_operations, num_devices]) < rng.choice([0.9, 1.0])
-    # Every group can go somewhere.
+    # Make every group legal on some device.
     legal[np.arange(num_operations), rng.integers(num_devices, size=num_operations)[groups]] = True
     temp_bytes, resident_bytes = some_bytes(num_operations), some_bytes(num_operations)
     tensor_bytes = some_bytes(len(producers))
     most = int(temp_bytes.sum() + resident_bytes.sum() + tensor_bytes.sum())
     shares = rng.choice([0.0, 0.25, 1.0], num_devices) * rng.integers(2)
-    # None are drawn where none are wanted, so that the problems stay what they were.
+    # Draw no random numbers if none are wanted, so that the problems of older tests stay the same.
     is_asynchronous = np.zeros(num_devices, bool)
     if asynchronous_share > 0:
         is_asynchronous = rng.random(num_devices) < asynchronous_share
@@ -114,7 +114,7 @@ def random_problem(
 
 
 def with_barriers(rng: np.random.Generator, problem: PlacementProblem) -> PlacementProblem:
-    """The problem with some operations more that all wait for the signals of the same others."""
+    """Adds operations that all wait for the signals of the same others."""
     edges = [problem.control_edges]
     for _ in range(rng.integers(1, 4)):
         first, later = np.split(problem.order, [rng.integers(problem.num_operations + 1)])
@@ -125,7 +125,7 @@ def with_barriers(rng: np.random.Generator, problem: PlacementProblem) -> Placem
 
 
 def random_placement(rng: np.random.Generator, problem: PlacementProblem) -> np.ndarray:
-    """A placement of every group where it may go, int32 [num_groups]."""
+    """Makes a random legal placement, int32 [num_groups]."""
     secs = np.zeros([problem.num_groups, problem.num_devices])
     np.add.at(secs, problem.groups, problem.compute_secs)
     weights = np.where(np.isfinite(secs), rng.random(secs.shape), -1.0)

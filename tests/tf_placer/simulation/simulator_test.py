@@ -23,8 +23,8 @@ _WORKED_CASES = pathlib.Path(__file__).parents[1] / "problem" / "testdata" / "wo
 _RELATIVE_ERROR = 1e-9
 
 
-def chosen_secs(problem, placement):
-    """What each operation takes where it is."""
+def find_placed_secs(problem, placement):
+    """Finds the compute time of each operation on its device."""
     return problem.compute_secs[np.arange(problem.num_operations), placement[problem.groups]]
 
 
@@ -37,7 +37,7 @@ def longest_path_secs(problem, secs):
 
 
 def transfer_records(transfers):
-    """The transfers as the oracle tells of them, sorted."""
+    """Converts transfers to sorted records as the oracle has them."""
     columns = (
         transfers.tensors,
         transfers.producers,
@@ -50,7 +50,7 @@ def transfer_records(transfers):
 
 
 def random_simulations(count, seed, max_operations=12, **kwargs):
-    """Problems, legal placements of them and simulators with one thread."""
+    """Yields random problems, legal placements of them and simulators with one thread."""
     for number in range(count):
         rng = np.random.default_rng([*np.atleast_1d(seed), number])
         problem = random_problem(rng, max_operations, **kwargs)
@@ -101,13 +101,13 @@ class OracleTest(parameterized.TestCase):
         return fits, len(expected.transfers)
 
     @parameterized.parameters(
-        # Whole numbers are added without error in any order.
+        # Integers have no rounding errors in any order.
         dict(whole_secs=True, relative_error=0.0, max_operations=12, count=600),
         dict(whole_secs=False, relative_error=_RELATIVE_ERROR, max_operations=12, count=400),
         dict(whole_secs=True, relative_error=0.0, max_operations=60, count=60),
         dict(whole_secs=False, relative_error=_RELATIVE_ERROR, max_operations=60, count=60),
     )
-    def test_random_problems_take_what_plain_python_says(
+    def test_agrees_with_the_oracle_on_random_problems(
         self, whole_secs, relative_error, max_operations, count
     ):
         found = []
@@ -117,7 +117,7 @@ class OracleTest(parameterized.TestCase):
             with self.subTest(number=number):
                 found.append(self.assert_agrees(problem, placement, simulator, relative_error))
         fits, num_transfers = np.array(found).T
-        # The problems are not all of one kind.
+        # The problems differ in these properties.
         self.assertBetween(fits.mean(), 0.1, 0.9)
         self.assertGreater(num_transfers.mean(), 1.0)
 
@@ -125,7 +125,7 @@ class OracleTest(parameterized.TestCase):
         dict(whole_secs=True, relative_error=0.0, max_operations=12, count=250),
         dict(whole_secs=False, relative_error=_RELATIVE_ERROR, max_operations=40, count=40),
     )
-    def test_random_problems_with_asynchronous_devices(
+    def test_agrees_with_the_oracle_on_asynchronous_devices(
         self, whole_secs, relative_error, max_operations, count
     ):
         found = []
@@ -170,13 +170,13 @@ class OracleTest(parameterized.TestCase):
                 num_barriers += simulator.tables.num_barriers
         self.assertGreater(num_barriers, 125)
 
-    def test_random_problems_whose_devices_lose_time_to_transfers(self):
+    def test_agrees_with_the_oracle_if_devices_lose_time_to_transfers(self):
         lost = []
         for number, (problem, placement, _) in enumerate(
             random_simulations(250, seed=7, max_operations=30, whole_secs=False)
         ):
             rng = np.random.default_rng([7, 1, number])
-            # In milliseconds, so that most devices have had a transfer not long before.
+            # Scale to milliseconds, so that most devices had another transfer shortly before.
             problem = dataclasses.replace(
                 problem,
                 compute_secs=problem.compute_secs * 1e-3,
@@ -207,7 +207,7 @@ class OracleTest(parameterized.TestCase):
             lost.append(simulator.simulate(placement[None]).step_secs[0] > plain_secs)
         self.assertGreater(np.mean(lost), 0.2)
 
-    def test_cases_that_were_worked_out_by_hand(self):
+    def test_agrees_with_the_cases_worked_by_hand(self):
         for case in json.loads(_WORKED_CASES.read_text()):
             with self.subTest(case["name"]):
                 simulator = Simulator(problem_from_json(case["problem"]))
@@ -224,7 +224,7 @@ class OracleTest(parameterized.TestCase):
 class InvariantsTest(absltest.TestCase):
     def test_no_step_is_shorter_than_its_longest_path_or_the_work_of_a_device(self):
         for problem, placement, simulator in random_simulations(200, seed=1):
-            secs = chosen_secs(problem, placement)
+            secs = find_placed_secs(problem, placement)
             step_secs = simulator.simulate(placement[np.newaxis]).step_secs[0]
             bounds = [longest_path_secs(problem, secs)]
             for index, device in enumerate(problem.devices):
@@ -265,7 +265,7 @@ class InvariantsTest(absltest.TestCase):
             np.testing.assert_array_equal(actual.peak_bytes, expected.peak_bytes)
 
     def test_the_order_of_devices_does_not_matter_where_no_two_share_a_channel(self):
-        # On a shared channel a tensor goes to the device of the lowest index first.
+        # On a shared channel, the transfer to the device with the lowest index comes first.
         for problem, placement, _ in random_simulations(200, seed=4, whole_secs=False):
             problem = dataclasses.replace(
                 problem,
@@ -285,7 +285,7 @@ class InvariantsTest(absltest.TestCase):
             )
             np.testing.assert_array_equal(actual.peak_bytes, expected.peak_bytes[:, order])
 
-    def test_saying_something_twice_means_it_once(self):
+    def test_repeated_edges_change_nothing(self):
         for problem, placement, simulator in random_simulations(100, seed=5):
             counts = np.diff(problem.consumer_start)
             readers = np.split(problem.consumers, problem.consumer_start[1:-1])
@@ -336,10 +336,10 @@ class BatchTest(parameterized.TestCase):
             for actual in executor.map(simulator.simulate, itertools.repeat(self.placements, 20)):
                 self.assert_same(actual, expected)
 
-    def test_where_an_operation_may_not_go_nothing_is_simulated(self):
+    def test_an_illegal_placement_is_not_simulated(self):
         batch = Simulator(self.problem).simulate(self.placements)
         legal = np.array(
-            [np.isfinite(chosen_secs(self.problem, row)).all() for row in self.placements]
+            [np.isfinite(find_placed_secs(self.problem, row)).all() for row in self.placements]
         )
         self.assertIn(True, legal)
         self.assertIn(False, legal)
@@ -356,7 +356,7 @@ class BatchTest(parameterized.TestCase):
         self.assertEqual(batch.peak_bytes.shape, (0, self.problem.num_devices))
         self.assertEqual(batch.feasible.shape, (0,))
 
-    def test_integers_of_any_type_and_layout_will_do(self):
+    def test_integers_of_any_type_and_layout_are_accepted(self):
         simulator = Simulator(self.problem)
         expected = simulator.simulate(self.placements)
         self.assert_same(simulator.simulate(self.placements.astype(np.uint8)), expected)
@@ -371,9 +371,7 @@ class LimitTest(parameterized.TestCase):
         dict(count=60, max_operations=60, whole_secs=None),
         dict(count=10, max_operations=300, whole_secs=None),
     )
-    def test_only_what_is_longer_is_cut_and_all_else_is_as_without_a_limit(
-        self, count, max_operations, whole_secs
-    ):
+    def test_only_steps_longer_than_the_limit_are_cut(self, count, max_operations, whole_secs):
         num_cut, num_longer = 0, 0
         for problem, _, simulator in random_simulations(
             count, [7, max_operations], max_operations, whole_secs=whole_secs
@@ -395,19 +393,19 @@ class LimitTest(parameterized.TestCase):
                         np.testing.assert_array_equal(
                             getattr(actual, name)[~is_cut], getattr(expected, name)[~is_cut]
                         )
-        # Rounding hides nearly nothing.
+        # Rounding must hide almost nothing.
         self.assertGreater(num_cut, 0.95 * num_longer)
 
     def setUp(self):
         super().setUp()
-        # Ten operations of a second each after each other, and one that waits for nothing.
+        # A chain of ten operations of a second each, and one operation without inputs.
         problem = make_problem(
             [[1.0, 2.0]] * 11, control_edges=[(k, k + 1) for k in range(9)], resident_bytes=[7] * 11
         )
         self.simulator = Simulator(problem, threads=1)
 
     @parameterized.parameters(
-        # The work of a device; the chain, wherever it is; and what the clock says.
+        # The limit is reached by the work of a device, by the chain, or by the clock.
         ([0] * 11, 11.0),
         ([0] * 10 + [1], 10.0),
         ([1] + [0] * 10, 11.0),
@@ -423,7 +421,7 @@ class LimitTest(parameterized.TestCase):
 
 
 class OrderTest(absltest.TestCase):
-    def test_of_many_that_become_ready_at_one_instant_the_lowest_index_starts_first(self):
+    def test_of_operations_ready_at_one_instant_the_lowest_index_starts_first(self):
         # Two operations that end together make all others ready, from the highest index down.
         count = 20_000
         problem = make_problem(
@@ -467,7 +465,7 @@ class BadInputTest(parameterized.TestCase):
         ([[0, 0], [-1, 0]], "placement 1 puts group 0 on device -1"),
         ([[2**32, 0]], "placement 0 puts group 0 on device 4294967296"),
     )
-    def test_placements_that_are_none(self, placements, message):
+    def test_refuses_invalid_placements(self, placements, message):
         with self.assertRaisesRegex(ValueError, message):
             self.simulator.simulate(np.array(placements))
 
@@ -478,7 +476,7 @@ class BadInputTest(parameterized.TestCase):
         ([0.0, 1.0], "must be integers, not float64"),
         ([0, 1], "operation 'b' may not go to device 'D1'"),
     )
-    def test_no_trace_of_what_cannot_be(self, placement, message):
+    def test_refuses_to_trace_illegal_placements(self, placement, message):
         with self.assertRaisesRegex(ValueError, message):
             self.simulator.trace(np.array(placement))
 

@@ -9,8 +9,8 @@ from tests.tf_placer.simulation.traces import make_problem, make_trace, random_t
 from tf_placer.simulation.step_report import Holder, step_report
 
 
-def worked_trace():
-    """Two devices, worked by hand.
+def make_two_device_trace():
+    """Traces a step on two devices that was worked by hand.
 
     A link takes 1 s and 1 s for each 10 bytes.
 
@@ -32,7 +32,7 @@ def worked_trace():
 
 
 def queue_trace():
-    """Two operations wait for one device, and their tensors for one channel.
+    """Traces a step in which two operations wait for a device, and their tensors for a channel.
 
     D0  first 0-2  second 2-3
     D1                             near 7-8  far 12-13
@@ -47,8 +47,8 @@ def queue_trace():
     return make_trace(problem, [0, 0, 1, 1])
 
 
-def seconds_in_which_one_runs(intervals):
-    """Looks between all instants one by one."""
+def measure_union(intervals):
+    """Computes the length of the union of intervals in the simplest way."""
     instants = sorted({secs for interval in intervals for secs in interval})
     return sum(
         after - before
@@ -67,7 +67,7 @@ def path_rows(report):
 class WorkedStepTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.report = step_report(worked_trace())
+        self.report = step_report(make_two_device_trace())
 
     def test_devices_are_busy_idle_and_copying(self):
         first, second = self.report.devices
@@ -76,9 +76,9 @@ class WorkedStepTest(absltest.TestCase):
         self.assertEqual((second.busy_secs, second.idle_secs, second.operations), (3.0, 5.0, 2))
         self.assertEqual([device.copy_secs for device in (first, second)], [5.0, 5.0])
 
-    def test_memory_at_the_peak_is_told_by_what_holds_it(self):
+    def test_the_report_lists_the_holders_of_memory_at_the_peak(self):
         first, second = self.report.devices
-        # From 1 s on: both outputs and what "left" needs while it runs.
+        # From 1 s on, both outputs and the temporary memory of "left".
         self.assertEqual((first.peak_bytes, first.peak_secs), (100 + 20 + 10 + 7, 1.0))
         self.assertEqual((first.resident_bytes, first.output_bytes), (100, 30))
         self.assertEqual((first.copy_bytes, first.temporary_bytes), (0, 7))
@@ -87,7 +87,7 @@ class WorkedStepTest(absltest.TestCase):
             (Holder("output", "read", 20), Holder("output", "left", 10),
              Holder("temporary", "left", 7)),
         )  # fmt: skip
-        # From 5 s, when the second copy begins to arrive, to 6 s, when "right" has read the first.
+        # From 5 s, when the second copy starts to arrive, to 6 s, when "right" has read the first.
         self.assertEqual((second.peak_bytes, second.peak_secs), (50 + 20 + 30 + 10, 5.0))
         self.assertEqual(
             second.holders,
@@ -175,7 +175,7 @@ class CriticalPathTest(absltest.TestCase):
 
 
 class RandomStepsTest(absltest.TestCase):
-    def test_memory_is_what_the_simulator_says(self):
+    def test_memory_agrees_with_the_simulator(self):
         for trace in random_traces(seed=1, count=200):
             report = step_report(trace)
             self.assertEqual([d.peak_bytes for d in report.devices], trace.peak_bytes.tolist())
@@ -188,7 +188,7 @@ class RandomStepsTest(absltest.TestCase):
                 if len(device.holders) < 10:
                     self.assertEqual(held, parts)
 
-    def test_memory_of_asynchronous_devices_is_what_the_simulator_says(self):
+    def test_memory_of_asynchronous_devices_agrees_with_the_simulator(self):
         in_blocks = 0
         for trace in random_traces(seed=6, count=300, asynchronous_share=0.7):
             devices = trace.problem.devices
@@ -203,10 +203,10 @@ class RandomStepsTest(absltest.TestCase):
             self.assertTrue((unused >= 0).all())
             self.assertFalse(unused[[not device.is_asynchronous for device in devices]].any())
             in_blocks += unused.any()
-        # In some of them blocks count, and in some bytes alone.
+        # Fragmentation counts in some of them, and not in others.
         self.assertBetween(in_blocks, 30, 270)
 
-    def test_busy_and_copying_seconds_are_those_in_which_something_runs(self):
+    def test_busy_and_copy_secs_are_lengths_of_unions_of_intervals(self):
         for trace in random_traces(seed=2, count=100):
             operations = list(
                 zip(trace.operation_devices, trace.start_secs, trace.end_secs, strict=True)
@@ -220,8 +220,8 @@ class RandomStepsTest(absltest.TestCase):
             for index, device in enumerate(step_report(trace).devices):
                 runs = [(start, end) for where, start, end in operations if where == index]
                 copies = [(start, end) for a, b, start, end in transfers if index in (a, b)]
-                self.assertAlmostEqual(device.busy_secs, seconds_in_which_one_runs(runs))
-                self.assertAlmostEqual(device.copy_secs, seconds_in_which_one_runs(copies))
+                self.assertAlmostEqual(device.busy_secs, measure_union(runs))
+                self.assertAlmostEqual(device.copy_secs, measure_union(copies))
                 self.assertAlmostEqual(device.compute_secs, sum(end - start for start, end in runs))
                 self.assertAlmostEqual(device.busy_secs + device.idle_secs, trace.step_secs)
 
@@ -246,7 +246,7 @@ class RandomStepsTest(absltest.TestCase):
             self.assertEqual(path[-1].kind, "compute")
             for before, item in itertools.pairwise(path):
                 self.assertEqual(item.start_secs, before.end_secs)
-                # What comes before is of the kind that the reason says, and in the right place.
+                # The previous item has the kind and the device that the reason implies.
                 is_transfer = before.kind != "compute"
                 self.assertEqual(is_transfer, item.waited_for in ("transfer", "channel"))
                 if item.waited_for == "input":
@@ -261,7 +261,7 @@ class RandomStepsTest(absltest.TestCase):
             reasons |= {item.waited_for for item in path}
         self.assertEqual(reasons, {"nothing", "input", "transfer", "device", "channel"})
 
-    def test_an_input_that_was_waited_for_is_an_input(self):
+    def test_an_item_waits_for_one_of_its_inputs(self):
         for trace in random_traces(seed=5, count=100):
             problem = trace.problem
             edges = {(problem.operation_names[a], problem.operation_names[b])

@@ -1,4 +1,4 @@
-"""Small problems, and traces of their steps as the plain simulator makes them."""
+"""Small problems, and traces of their steps by the reference simulator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_problem(
     bandwidth_bytes_per_sec: float = 1.0,
     channel: str | None = None,
 ) -> PlacementProblem:
-    """A problem whose devices are called D0, D1, … and whose links are all alike.
+    """Makes a problem whose devices are named D0, D1, … and whose links are all equal.
 
     Args:
         compute_secs: a row for each operation.
@@ -74,12 +74,12 @@ def make_problem(
 
 
 def make_trace(problem: PlacementProblem, placement: Sequence[int] | np.ndarray) -> StepTrace:
-    """The trace of a step under a legal placement."""
+    """Traces a step under a legal placement."""
     return Simulator(problem, threads=1).trace(np.array(placement, np.int32))
 
 
 def random_traces(seed: int, count: int, *, asynchronous_share: float = 0.0) -> Iterator[StepTrace]:
-    """Traces of random placements of random problems."""
+    """Yields traces of random placements of random problems."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         problem = random_problem(rng, max_operations=14, asynchronous_share=asynchronous_share)

@@ -1,9 +1,9 @@
-"""Several controllers that share one parameter server: ColocRL's asynchronous training.
+"""Asynchronous training by several controllers that share a parameter server, as in ColocRL.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
-    section 3.3: controllers sample placements, each waits for its own, and gradients are applied
-    to shared weights without waiting for the others.
+    section 3.3: each controller samples placements and waits for its own; the parameter server
+    applies its gradients to the shared weights without waiting for the other controllers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.batches import SampledBatch
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.fleet import Fleet
-from tf_placer.search.distributed.kept_weights import KeptBatch, KeptWeights, WeightsKeeper
+from tf_placer.search.distributed.kept_weights import (
+    PendingBatch,
+    TrainingCheckpoint,
+    TrainingCheckpointer,
+)
 from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["Controllers"]
@@ -36,21 +40,21 @@ _POLL_SECS = 0.2
 
 @dataclasses.dataclass(eq=False)
 class _Slot:
-    """A controller, whichever process has its place.
+    """The state of a controller, which outlives its process.
 
     Attributes:
-        number: from 1.
-        actor: its process.
-        state: what it remembers of its earlier batches.
+        number: number of the controller, from 1.
+        actor: its current process.
+        state: its training state from earlier batches.
         next_batch: number of the batch that it samples next.
-        batch: what it has sampled and not learned yet.
-        kept: the same with its actions.
-        parameters: the call that gave the weights that it was sampled under; None for weights that
-            are gone with an earlier search.
-        asked: the version of the weights that it samples under now.
-        measurements: of its batch; None before all have ended.
-        learned: what came of them, and has not been applied yet.
-        steps: the call that gave that.
+        batch: the batch that it has sampled and not learned from yet.
+        pending: the same batch with its actions.
+        parameters: the call that returned the weights that the batch was sampled under; None if
+            they were lost with an earlier process.
+        sampling_version: the version of the weights that it samples under now.
+        measurements: the measurements of the batch; None before all have ended.
+        learned: the result of learning from the batch, before it is applied to the weights.
+        steps: the call that returned `learned`.
     """
 
     number: int
@@ -58,27 +62,26 @@ class _Slot:
     state: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     next_batch: int = 0
     batch: SampledBatch | None = None
-    kept: KeptBatch | None = None
+    pending: PendingBatch | None = None
     parameters: Any = None
-    asked: int = 0
+    sampling_version: int = 0
     measurements: Sequence[Measurement] | None = None
     learned: Learned | None = None
     steps: Any = None
 
 
 class Controllers(ConcurrentPlacer):
-    """Samples by several processes, and has one other process apply what they learn.
+    """Controllers that sample in several processes, and a parameter server in another process.
 
     A controller samples a batch under the current weights, waits until it is measured, computes its
-    gradients under the weights that it was sampled under, has them applied to the current ones, and
-    samples again. No controller waits for another. Each has a baseline of its own.
+    gradients under the weights that it was sampled under, has the server apply them to the current
+    weights, and samples again. No controller waits for another. Each has its own baseline.
 
-    Weights, and what is learned, are results of calls, which no process keeps. What one that is
-    lost was doing is done again from the same weights and measurements, so an update is applied
-    once.
+    Weights and gradients are results of calls, and no process stores them. If a process is lost,
+    its call is repeated with the same weights and measurements, so each update is applied once.
 
     Attributes:
-        version: how many updates the weights have had.
+        version: the version of the weights, which is the number of their updates.
     """
 
     def __init__(
@@ -95,30 +98,31 @@ class Controllers(ConcurrentPlacer):
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the processes and does not wait for them.
+        """Starts the processes without waiting for them.
 
         Args:
-            name: of the placer.
-            controllers: starts `Controller`s.
-            server: starts a `ParameterServer`, which takes calls of controllers for arguments.
-            count: how many controllers.
-            directory: of the run, where the weights are kept; None to keep nothing.
-            updates: those of the training log; of a search that goes on.
-            lift: turns placements of controllers into those that are measured.
-            say: called with a line for people when a process is lost.
-            timeouts: how long to wait for what.
-            clock: gives the time in seconds.
+            name: name of the placer.
+            controllers: starts actors of class `Controller`.
+            server: starts an actor of class `ParameterServer`, which accepts the calls of
+                controllers as arguments.
+            count: the number of controllers.
+            directory: directory of the run for the checkpoint; None to write none.
+            updates: the updates in the training log of a resumed search.
+            lift: converts placements of controllers to placements to measure.
+            say: called with a message for people when a process is lost.
+            timeouts: limits on waiting.
+            clock: returns the time in seconds.
         """
         self.name = name
         self.version = 0
-        self._fleets = controllers, server
-        self._keeper = WeightsKeeper(directory, say, clock)
+        self._backends = controllers, server
+        self._checkpointer = TrainingCheckpointer(directory, say, clock)
         self._records = list(updates)
         self._lift = lift
         self._say = say
         self._num_samples = 0
         self._has_changed = False
-        # The call that gave the current weights; None before the first.
+        # The call that returned the current weights; None before the first.
         self._parameters: Any = None
         self._policy: Mapping[str, bytes] = {}
         self._is_policy_wanted = False
@@ -135,100 +139,98 @@ class Controllers(ConcurrentPlacer):
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:
-        """What was learned so far, in the order in which it was applied."""
+        """The updates so far, in the order in which they were applied."""
         return self._records
 
     def begin(self, last_batches: Mapping[int, int]) -> None:
-        """Begins, or goes on with what was kept; see `ConcurrentPlacer.begin`.
+        """Begins, or resumes from the checkpoint; see `ConcurrentPlacer.begin`.
 
         Raises:
-            SearchError: what was kept is damaged.
+            SearchError: the checkpoint is damaged.
         """
-        kept = self._keeper.read() if last_batches else None
-        # What was learned after the weights were kept is not in them: it is learned again.
-        del self._records[0 if kept is None else kept.num_records :]
+        checkpoint = self._checkpointer.read() if last_batches else None
+        # Updates after the checkpoint are not in its weights, so drop them and learn them again.
+        del self._records[0 if checkpoint is None else checkpoint.num_records :]
         self._num_samples = self._records[-1].samples if self._records else 0
         for controller in self._controllers:
             controller.next_batch = last_batches.get(controller.number, -1) + 1
-        if kept is not None:
-            self.version = kept.version
+        if checkpoint is not None:
+            self.version = checkpoint.version
             for controller, state, batch in zip(
-                self._controllers, kept.states, kept.batches, strict=True
+                self._controllers, checkpoint.states, checkpoint.batches, strict=True
             ):
                 controller.state = state
                 if batch is not None:
-                    self._has_sampled(controller, batch)
+                    self._add_sampled(controller, batch)
                     controller.next_batch = max(controller.next_batch, batch.number + 1)
-            self._say(f"going on with weights that have had {kept.version} updates")
-        self._server.begin("initial", None if kept is None else kept.parameters)
+            self._say(f"resuming with weights that have had {checkpoint.version} updates")
+        self._server.begin("initial", None if checkpoint is None else checkpoint.parameters)
 
     def advance(self, timeout_secs: float) -> list[SampledBatch]:
         """Lets controllers sample and learn; see `ConcurrentPlacer.advance`."""
-        self._turn(timeout_secs)
+        self._advance(timeout_secs)
         sampled, self._sampled = self._sampled, []
         return sampled
 
     def learn(self, batch: SampledBatch, measurements: Sequence[Measurement]) -> None:
-        """Begins to learn from a batch; see `ConcurrentPlacer.learn`."""
+        """Starts to learn from a batch; see `ConcurrentPlacer.learn`."""
         controller = self._controllers[batch.controller - 1]
         assert controller.batch is batch
         controller.measurements = measurements
 
     def settle(self) -> None:
-        """Waits until all has been learned; see `ConcurrentPlacer.settle`."""
+        """Waits until all measured batches are learned from; see `ConcurrentPlacer.settle`."""
         self._is_settling = True
         while any(each.measurements is not None for each in self._controllers):
-            self._turn(_POLL_SECS)
-        self._keep(at_once=True)
+            self._advance(_POLL_SECS)
+        self._write_checkpoint(at_once=True)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the policy as the placer does; see `Placer.save`."""
+        """Writes the policy; see `Placer.save`."""
         self._policy, self._is_policy_wanted = {}, True
         while self._is_policy_wanted:
-            self._turn(_POLL_SECS)
+            self._advance(_POLL_SECS)
         for name, content in self._policy.items():
             write_bytes(pathlib.Path(directory, name), content)
 
     def close(self) -> None:
         """Ends the processes."""
-        for fleet in self._fleets:
-            fleet.close()
+        for backend in self._backends:
+            backend.close()
 
-    # What happens.
-
-    def _turn(self, timeout_secs: float) -> None:
-        """Lets every process do what it can do next, and takes in what has ended."""
-        self._begin_what_can()
+    def _advance(self, timeout_secs: float) -> None:
+        """Starts the next call of every idle process, and handles the calls that have ended."""
+        self._start_calls()
         actors = [self._server, *(each.actor for each in self._controllers)]
         calls = [call for actor in actors for call in actor.calls]
-        ended = self._fleets[0].ended(calls, timeout_secs)
-        self._server_outcome(ended)
+        ended = self._backends[0].wait(calls, timeout_secs)
+        self._handle_server(ended)
         for controller in self._controllers:
-            self._controller_outcome(controller, ended)
-        self._begin_what_can()
-        self._keep()
+            self._handle_controller(controller, ended)
+        self._start_calls()
+        self._write_checkpoint()
 
-    def _begin_what_can(self) -> None:
+    def _start_calls(self) -> None:
         if self._parameters is None:
             return
         for controller in self._controllers:
             if controller.actor.doing or controller.learned is not None:
                 continue
             if controller.measurements is not None:
-                assert controller.kept is not None
+                assert controller.pending is not None
                 controller.actor.begin(
                     "learn",
                     controller.parameters,
                     controller.state,
                     self.version,
-                    controller.kept.actions,
+                    controller.pending.actions,
                     controller.measurements,
                 )
             elif controller.batch is None and not self._is_settling:
-                controller.asked = self.version
+                controller.sampling_version = self.version
                 controller.parameters = self._parameters
-                where = controller.number, controller.next_batch
-                controller.actor.begin("sample", self._parameters, *where)
+                numbers = controller.number, controller.next_batch
+                controller.actor.begin("sample", self._parameters, *numbers)
         if self._server.doing:
             return
         if self._waiting:
@@ -236,9 +238,9 @@ class Controllers(ConcurrentPlacer):
         elif self._is_policy_wanted:
             self._server.begin("policy", self._parameters)
 
-    def _server_outcome(self, ended: Sequence[Any]) -> None:
-        """Takes in what the parameter server has done."""
-        done = self._server.outcome(ended)
+    def _handle_server(self, ended: Sequence[Any]) -> None:
+        """Handles a call of the parameter server that has ended."""
+        done = self._server.update(ended)
         if done is None:
             return
         method, value, call = done
@@ -247,42 +249,43 @@ class Controllers(ConcurrentPlacer):
             return
         self._parameters = call
         if method == "apply":
-            self._has_learned(self._waiting.popleft(), is_update=True)
+            self._finish_batch(self._waiting.popleft(), is_update=True)
             return
         for controller in self._controllers:
-            if controller.kept is not None:
-                # Those that it was sampled under are gone with an earlier process.
+            if controller.pending is not None:
+                # The weights that the batch was sampled under were lost with an earlier process.
                 controller.parameters = self._parameters
 
-    def _controller_outcome(self, controller: _Slot, ended: Sequence[Any]) -> None:
-        """Takes in what a controller has done."""
-        done = controller.actor.outcome(ended)
+    def _handle_controller(self, controller: _Slot, ended: Sequence[Any]) -> None:
+        """Handles a call of a controller that has ended."""
+        done = controller.actor.update(ended)
         if done is None:
             return
         method, value, call = done
         if method == "sample":
             actions, placements = value
-            kept = KeptBatch(controller.next_batch, controller.asked, placements, actions)
+            version = controller.sampling_version
+            pending = PendingBatch(controller.next_batch, version, placements, actions)
             controller.next_batch += 1
-            self._has_sampled(controller, kept)
+            self._add_sampled(controller, pending)
         elif method == "learn":
-            # Views would keep the steps in the store of Ray.
+            # Copy, because views of arrays would keep the result of the call in Ray's object store.
             controller.learned, controller.steps = copy.deepcopy(value[0]), call
             if controller.learned.counts:
                 self._waiting.append(controller)
             else:
-                self._has_learned(controller, is_update=False)
+                self._finish_batch(controller, is_update=False)
 
-    def _has_sampled(self, controller: _Slot, kept: KeptBatch) -> None:
-        controller.kept = kept
+    def _add_sampled(self, controller: _Slot, pending: PendingBatch) -> None:
+        controller.pending = pending
         controller.batch = SampledBatch(
-            controller.number, kept.number, kept.version, self._lift(kept.placements)
+            controller.number, pending.number, pending.version, self._lift(pending.placements)
         )
         self._sampled.append(controller.batch)
         self._has_changed = True
 
-    def _has_learned(self, controller: _Slot, *, is_update: bool) -> None:
-        """Ends a batch whose steps are in the weights."""
+    def _finish_batch(self, controller: _Slot, *, is_update: bool) -> None:
+        """Finishes a batch whose gradients have been applied, and records its updates."""
         learned, batch = controller.learned, controller.batch
         assert learned is not None and batch is not None
         controller.state = learned.state
@@ -303,25 +306,25 @@ class Controllers(ConcurrentPlacer):
                 )
             )
         self.version += is_update
-        controller.batch = controller.kept = controller.learned = None
+        controller.batch = controller.pending = controller.learned = None
         controller.measurements = controller.parameters = controller.steps = None
         self._has_changed = True
 
-    def _keep(self, *, at_once: bool = False) -> None:
-        """Writes the weights now and then, with where each controller stands."""
+    def _write_checkpoint(self, *, at_once: bool = False) -> None:
+        """Writes the weights and the state of each controller, if that is due."""
         if not (
             self._has_changed
             and self._parameters is not None
-            and self._keeper.is_due(at_once=at_once)
+            and self._checkpointer.is_due(at_once=at_once)
         ):
             return
-        self._keeper.write(
-            KeptWeights(
+        self._checkpointer.write(
+            TrainingCheckpoint(
                 self.version,
                 len(self._records),
-                self._fleets[1].result(self._parameters),
+                self._backends[1].result(self._parameters),
                 tuple(each.state for each in self._controllers),
-                tuple(each.kept for each in self._controllers),
+                tuple(each.pending for each in self._controllers),
             )
         )
         self._has_changed = False

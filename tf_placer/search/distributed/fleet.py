@@ -1,4 +1,4 @@
-"""What starts workers on machines and talks to them, and what they say first."""
+"""The interface of backends that start workers on machines and call their methods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Fleet", "Greeting", "WorkerLostError"]
 
 
 class WorkerLostError(RuntimeError):
-    """A worker died, or its machine cannot be reached; one sentence says what is known.
+    """The loss of a worker that died or cannot be reached, or the failure of its method.
 
     Attributes:
-        has_failed: whether the worker is there, and its method raised an error.
+        has_failed: whether the worker is alive, and its method raised an error.
     """
 
     def __init__(self, reason: str, *, has_failed: bool = False) -> None:
@@ -25,13 +25,13 @@ class WorkerLostError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Greeting:
-    """What a worker says when it is ready.
+    """The facts that a worker reports when it is ready.
 
     Attributes:
         host: name of its computer.
         process: id of its process.
-        versions: of the packages that decide what a step takes.
-        original: the graph as it came, measured there.
+        versions: versions of the packages that affect step times.
+        original: the measurement of the original graph on its machine.
     """
 
     host: str
@@ -41,43 +41,43 @@ class Greeting:
 
 
 class Fleet(Protocol):
-    """Starts workers and calls their methods without waiting for what they return."""
+    """Starts workers, and calls their methods without waiting for the results."""
 
-    def wanted(self) -> int:
-        """Counts how many workers there should be now, at least one."""
+    def count_wanted(self) -> int:
+        """Counts the workers that should run now, at least one."""
         ...
 
     def start(self) -> Any:
-        """Begins to start a worker; it waits for a machine that has room for it."""
+        """Requests a new worker, which starts when a machine has room for it."""
         ...
 
     def call(self, worker: Any, method: str, *args: Any) -> Any:
         """Calls a method of a worker.
 
         Args:
-            worker: from `start`.
+            worker: a worker from `start`.
             method: name of the method.
-            args: its arguments, or calls that have returned them.
+            args: its arguments, or earlier calls whose results are the arguments.
 
         Returns:
             The call, which has not ended.
         """
         ...
 
-    def ended(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
-        """Waits until at least one of some calls has ended.
+    def wait(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
+        """Waits until at least one of several calls has ended.
 
         Args:
-            calls: from `call`.
-            timeout_secs: how long to wait at most.
+            calls: calls from `call`.
+            timeout_secs: the longest wait.
 
         Returns:
-            Those that have ended; none if there was not enough time.
+            The calls that have ended; none after the time-out.
         """
         ...
 
     def result(self, call: Any) -> Any:
-        """Gives what a call that has ended returned.
+        """Returns the result of a call that has ended.
 
         Raises:
             WorkerLostError: the worker is gone, or the method raised an error.
@@ -85,9 +85,9 @@ class Fleet(Protocol):
         ...
 
     def kill(self, worker: Any) -> None:
-        """Ends a worker, whatever it does, and all of its processes."""
+        """Kills a worker and all of its processes."""
         ...
 
     def close(self) -> None:
-        """Ends all workers, and what was started for them."""
+        """Kills all workers, and stops everything that was started for them."""
         ...

@@ -1,4 +1,4 @@
-"""The simulated search of `auto` on several workers that meet now and then."""
+"""The simulated search of `auto` as an island model: workers exchange their best placements."""
 
 from __future__ import annotations
 
@@ -22,23 +22,21 @@ from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["IslandWorker", "island_search"]
 
-# How often the workers meet, the end included. One alone has nobody to meet.
-_ROUNDS = 4
+_NUM_ROUNDS = 4
 _POLL_SECS = 0.2
-# Seeds of different workers and rounds are so far apart.
-_SEED_STEP = 7919
+_SEED_STRIDE = 7919
 
 
 class IslandWorker:
-    """Searches on its machine, from what it is given to begin with."""
+    """Searches on its machine, from given placements."""
 
     def __init__(self, problem: PlacementProblem, config: AutoConfig, threads: int | None) -> None:
-        """Searches nothing yet.
+        """Prepares the search.
 
         Args:
-            problem: what is placed.
-            config: how to search.
-            threads: how many chains; as many as the machine has cores when None.
+            problem: the problem to place.
+            config: settings of the search.
+            threads: the number of chains; None for the number of cores of the machine.
         """
         self._problem = problem
         self._config = config
@@ -46,7 +44,7 @@ class IslandWorker:
         self._groups = group_graph(problem)
 
     def ping(self) -> int:
-        """Answers with the id of its process, also while it searches."""
+        """Returns the id of the process, even while it searches."""
         return os.getpid()
 
     def search(
@@ -66,7 +64,7 @@ class IslandWorker:
 
 
 def island_search(
-    fleet: Fleet,
+    backend: Fleet,
     count: int,
     *,
     max_secs: float,
@@ -77,47 +75,47 @@ def island_search(
     timeouts: Timeouts | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AutoResult:
-    """Lets workers search side by side, each with random numbers of its own.
+    """Searches on several workers in parallel, each with its own random numbers.
 
-    When all have ended their part of the budget they meet: each goes on from the best placement of
-    all, and from its own. Where `max_simulated` ends the search, the same seed and number of
-    workers give the same placement, whichever machine is how fast, and whatever dies: the part of
-    a worker that was lost is searched again with the same random numbers.
+    The search has several rounds. After each, every worker continues from the best placement of all
+    workers and from its own. If `max_simulated` ends the search, the same seed and number of
+    workers give the same placement, whatever the speed of machines and whichever workers are lost:
+    the round of a lost worker is searched again with the same random numbers.
 
     Args:
-        fleet: starts `IslandWorker`s.
-        count: how many.
-        max_secs: seconds after which no worker goes on.
-        max_simulated: how many placements all of them simulate at most.
-        seed: of everything random.
-        report: called when a worker has ended its part.
-        say: called with a line for people when a worker was lost.
-        timeouts: how long to wait for what.
-        clock: gives the time in seconds.
+        backend: starts actors of class `IslandWorker`.
+        count: the number of workers.
+        max_secs: seconds after which no worker continues.
+        max_simulated: the maximum number of placements that all workers simulate together.
+        seed: the seed of all random numbers.
+        report: called when a worker has finished a round.
+        say: called with a message for people when a worker was lost.
+        timeouts: limits on waiting.
+        clock: returns the time in seconds.
 
     Returns:
-        What `refined_search` returns, of all workers.
+        The merged results of `refined_search` of all workers.
 
     Raises:
-        KeyboardInterrupt: the search was interrupted before a worker had ended its first part.
-        SearchError: workers are lost again and again, or cannot search, and none had ended its
-            first part.
+        KeyboardInterrupt: Ctrl-C was pressed before any worker had finished its first round.
+        SearchError: workers are lost repeatedly, or cannot search, before any has finished its
+            first round.
     """
     workers = [
-        SupervisedActor(fleet, f"worker {number}", say, timeouts, clock)
+        SupervisedActor(backend, f"worker {number}", say, timeouts, clock)
         for number in range(1, count + 1)
     ]
-    return _Islands(fleet, workers, max_secs, max_simulated, seed, report, say, clock).run()
+    return _Islands(backend, workers, max_secs, max_simulated, seed, report, say, clock).run()
 
 
 @dataclasses.dataclass
 class _Island:
-    """A worker's place in the search.
+    """An island of the search, which outlives its worker process.
 
     Attributes:
-        number: from 0.
-        worker: who has it, whichever process that is now.
-        best: the best placement that it has found; None before the first.
+        number: number of the island, from 0.
+        worker: its supervised worker.
+        best: its best placement so far; None before the first.
     """
 
     number: int
@@ -126,11 +124,11 @@ class _Island:
 
 
 class _Islands:
-    """One search."""
+    """The state of one search."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        backend: Fleet,
         workers: Sequence[SupervisedActor],
         max_secs: float,
         max_simulated: float,
@@ -139,99 +137,101 @@ class _Islands:
         say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        self._fleet = fleet
+        self._backend = backend
         count = len(workers)
-        self._rounds = _ROUNDS if count > 1 else 1
+        # A single worker has no other to exchange placements with.
+        self._num_rounds = _NUM_ROUNDS if count > 1 else 1
         self._seed = seed
         self._max_secs = max_secs
-        self._part = max_secs / self._rounds, max(1.0, max_simulated / self._rounds / count)
+        self._round_secs = max_secs / self._num_rounds
+        self._round_simulated = max(1.0, max_simulated / self._num_rounds / count)
         self._report = report
         self._say = say
         self._clock = clock
         self._start_secs = clock()
-        # By round and island: in whichever order they came, the search is the same.
-        self._found: dict[tuple[int, int], AutoResult] = {}
+        # By round and island, so that the result does not depend on the order of arrival.
+        self._result_of: dict[tuple[int, int], AutoResult] = {}
         self._islands = [_Island(number, worker) for number, worker in enumerate(workers)]
 
     def run(self) -> AutoResult:
-        """Searches round by round."""
+        """Runs all rounds, and merges the results."""
         interrupted = False
         try:
-            for number in range(self._rounds):
-                left_secs = self._max_secs - self._elapsed_secs()
+            for number in range(self._num_rounds):
+                left_secs = self._max_secs - self._measure_elapsed()
                 if number and (left_secs <= 0 or self._is_settled()):
                     break
-                self._round(number, min(self._part[0], left_secs))
+                self._run_round(number, min(self._round_secs, left_secs))
         except KeyboardInterrupt:
-            if not self._found:
+            if not self._result_of:
                 raise
             interrupted = True
         except SearchError as error:
-            if not self._found:
+            if not self._result_of:
                 raise
-            # What was found is as good as ever.
+            # The placements found so far remain valid, so return the best of them.
             self._say(f"the search ends with the best so far: {error}")
             interrupted = True
-        return self._joined(interrupted)
+        return self._merge_results(interrupted)
 
-    def _round(self, number: int, max_secs: float) -> None:
+    def _run_round(self, number: int, max_secs: float) -> None:
         """Lets all workers search once."""
-        best = self._best.placement if self._found else None
+        best = self._best.placement if self._result_of else None
         for island in self._islands:
             own = None if island.best is None else island.best.placement
             starts = [each for each in (best, own) if each is not None]
-            seed = self._seed + _SEED_STEP * (number * len(self._islands) + island.number)
-            island.worker.begin("search", seed, starts, max_secs, self._part[1])
+            seed = self._seed + _SEED_STRIDE * (number * len(self._islands) + island.number)
+            island.worker.begin("search", seed, starts, max_secs, self._round_simulated)
         while any(island.worker.doing for island in self._islands):
             calls = [call for each in self._islands for call in each.worker.calls]
-            ended = self._fleet.ended(calls, _POLL_SECS)
+            ended = self._backend.wait(calls, _POLL_SECS)
             for island in self._islands:
-                done = island.worker.outcome(ended)
+                done = island.worker.update(ended)
                 if done is not None:
-                    self._take(number, island, done[1])
+                    self._add_result(number, island, done[1])
 
     @property
     def _results(self) -> list[AutoResult]:
-        return [result for _, result in sorted(self._found.items(), key=lambda item: item[0])]
+        return [result for _, result in sorted(self._result_of.items(), key=lambda item: item[0])]
 
-    def _take(self, number: int, island: _Island, result: AutoResult) -> None:
-        """Takes in what a worker has found in a round."""
-        self._found[number, island.number] = result
+    def _add_result(self, number: int, island: _Island, result: AutoResult) -> None:
+        """Stores and reports the result of a worker in a round."""
+        self._result_of[number, island.number] = result
         island.best = min(
             [result.best, *([] if island.best is None else [island.best])], key=lambda f: f.rank
         )
         if self._report is not None:
-            share = len(self._results) / self._rounds / len(self._islands)
+            share = len(self._results) / self._num_rounds / len(self._islands)
             num_simulated = sum(each.num_simulated for each in self._results)
-            self._report(AutoProgress(self._best, share, num_simulated, self._elapsed_secs()))
+            self._report(AutoProgress(self._best, share, num_simulated, self._measure_elapsed()))
 
     @property
     def _best(self) -> Found:
-        # Of equals that of the island with the lowest number, whichever ended first.
+        # Ties go to the lowest island number, so that the order of arrival does not matter.
         found = [each.best for each in self._islands if each.best is not None]
         return min(found, key=lambda each: each.rank)
 
     def _is_settled(self) -> bool:
         return any(result.is_optimal or result.is_near_bound for result in self._results)
 
-    def _elapsed_secs(self) -> float:
+    def _measure_elapsed(self) -> float:
         return self._clock() - self._start_secs
 
-    def _joined(self, interrupted: bool) -> AutoResult:
-        """Puts the results of all workers together."""
+    def _merge_results(self, interrupted: bool) -> AutoResult:
+        """Merges the results of all workers."""
         finalists = {
             found.placement.tobytes(): found
             for result in self._results
             for found in result.finalists
         }
         best = self._best
-        of_best = next(r for r in self._results if r.best.rank == best.rank)
+        best_result = next(r for r in self._results if r.best.rank == best.rank)
         return dataclasses.replace(
-            of_best,
+            best_result,
             best=best,
             finalists=tuple(sorted(finalists.values(), key=lambda found: found.rank)),
             num_simulated=sum(result.num_simulated for result in self._results),
-            elapsed_secs=self._elapsed_secs(),
+            elapsed_secs=self._measure_elapsed(),
             is_near_bound=any(result.is_near_bound for result in self._results),
             is_optimal=any(result.is_optimal for result in self._results),
             interrupted=interrupted or any(result.interrupted for result in self._results),

@@ -1,4 +1,4 @@
-"""The file that a search with several controllers goes on with: their weights and what they do."""
+"""The checkpoint of a search with several controllers: the weights and the controllers' states."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from tf_placer.placers.learned.training_values import Parameters
 
 __all__ = [
     "CONTROLLERS_FILE",
-    "KeptBatch",
-    "KeptWeights",
-    "WeightsKeeper",
-    "read_kept",
+    "PendingBatch",
+    "TrainingCheckpoint",
+    "TrainingCheckpointer",
+    "read_checkpoint",
 ]
 
 #: Name of the file in the directory of a run.
 CONTROLLERS_FILE = "controllers.npz"
 _FORMAT = 1
-# Weights are written so seldom that it takes at most this share of the time.
-_SAVE_SHARE = 0.05
+_MAX_SHARE_OF_TIME_WRITING = 0.05
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class KeptBatch:
-    """A batch that was being measured.
+class PendingBatch:
+    """A batch that is being measured.
 
     Attributes:
-        number: of the batch.
-        version: how many updates the weights had that it was sampled under.
+        number: number of the batch.
+        version: version of the weights that it was sampled under.
         placements: int32 [num_placements, num_groups].
-        actions: what was decided, int32 [num_placements, num_decisions] for each set of decisions.
+        actions: the sampled actions, int32 [num_placements, num_decisions] for each policy head.
     """
 
     number: int
@@ -50,26 +49,26 @@ class KeptBatch:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class KeptWeights:
-    """The weights, and where each controller stands.
+class TrainingCheckpoint:
+    """The weights, and the state of each controller.
 
     Attributes:
-        version: how many updates the weights have had.
-        num_records: how many lines of the training log that is.
+        version: version of the weights.
+        num_records: the number of records in the training log for these updates.
         parameters: the weights.
-        states: what each controller remembers of its earlier batches, from the first on.
-        batches: what each has under way; None for nothing.
+        states: the training state of each controller, from controller 1 on.
+        batches: the batch that each controller has under way; None for none.
     """
 
     version: int
     num_records: int
     parameters: Parameters
     states: tuple[Mapping[str, np.ndarray], ...]
-    batches: tuple[KeptBatch | None, ...]
+    batches: tuple[PendingBatch | None, ...]
 
 
-class WeightsKeeper:
-    """Writes the weights now and then, as long as the directory takes them."""
+class TrainingCheckpointer:
+    """Writes checkpoints at intervals, until one cannot be written."""
 
     def __init__(
         self,
@@ -80,57 +79,59 @@ class WeightsKeeper:
         """Writes nothing yet.
 
         Args:
-            directory: of the run; None to keep nothing.
-            say: called with a line for people when the weights cannot be written.
-            clock: gives the time in seconds.
+            directory: directory of the run; None to write nothing.
+            say: called with a message for people if a checkpoint cannot be written.
+            clock: returns the time in seconds.
         """
         self._path = None if directory is None else pathlib.Path(directory, CONTROLLERS_FILE)
         self._say = say
         self._clock = clock
         self._next_secs = -math.inf
 
-    def read(self) -> KeptWeights | None:
-        """Reads what is kept; None for nothing. See `read_kept`."""
-        return None if self._path is None else read_kept(self._path)
+    def read(self) -> TrainingCheckpoint | None:
+        """Reads the checkpoint; None if there is none. See `read_checkpoint`."""
+        return None if self._path is None else read_checkpoint(self._path)
 
     def is_due(self, *, at_once: bool = False) -> bool:
-        """Says whether weights that have changed are to be written now.
+        """Returns whether changed weights should be written now.
 
         Args:
-            at_once: whether they are to be written however short ago that was done.
+            at_once: whether to ignore the time since the last checkpoint.
         """
         return self._path is not None and (at_once or self._clock() >= self._next_secs)
 
-    def write(self, kept: KeptWeights) -> None:
-        """Writes the weights; where that is not possible, it says so and writes no more."""
+    def write(self, checkpoint: TrainingCheckpoint) -> None:
+        """Writes a checkpoint, or reports an error and writes no more."""
         assert self._path is not None
         began_secs = self._clock()
         try:
-            _write_kept(self._path, kept)
+            _write_checkpoint(self._path, checkpoint)
         except OSError as error:
             self._path = None
-            self._say(f"{error_text(error)}: the weights of the controllers are not kept")
+            self._say(f"{error_text(error)}: the weights of the controllers are not saved")
             return
         now_secs = self._clock()
-        self._next_secs = now_secs + (now_secs - began_secs) / _SAVE_SHARE
+        self._next_secs = now_secs + (now_secs - began_secs) / _MAX_SHARE_OF_TIME_WRITING
 
 
-def _write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
-    """Writes the file, whole or not at all.
+def _write_checkpoint(path: str | os.PathLike[str], checkpoint: TrainingCheckpoint) -> None:
+    """Writes a checkpoint atomically.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     arrays: dict[str, np.ndarray] = {
         "format": np.array(_FORMAT),
-        "version": np.array(kept.version),
-        "num_records": np.array(kept.num_records),
-        "controllers": np.array(len(kept.states)),
+        "version": np.array(checkpoint.version),
+        "num_records": np.array(checkpoint.num_records),
+        "controllers": np.array(len(checkpoint.states)),
     }
     for name in ("weights", "optimizer"):
-        values = getattr(kept.parameters, name)
+        values = getattr(checkpoint.parameters, name)
         arrays |= {f"{name}/{number}": value for number, value in enumerate(values)}
-    for number, (state, batch) in enumerate(zip(kept.states, kept.batches, strict=True)):
+    for number, (state, batch) in enumerate(
+        zip(checkpoint.states, checkpoint.batches, strict=True)
+    ):
         arrays |= {f"{number}/state/{name}": value for name, value in state.items()}
         if batch is not None:
             arrays[f"{number}/numbers"] = np.array([batch.number, batch.version])
@@ -142,27 +143,27 @@ def _write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
     write_bytes(path, content.getvalue())
 
 
-def read_kept(path: str | os.PathLike[str]) -> KeptWeights | None:
-    """Reads what is kept; None where there is no file.
+def read_checkpoint(path: str | os.PathLike[str]) -> TrainingCheckpoint | None:
+    """Reads a checkpoint; None if there is no file.
 
     Raises:
-        SearchError: it is not such a file.
-        OSError: it cannot be read.
+        SearchError: the file is not a checkpoint.
+        OSError: the file cannot be read.
     """
     if not pathlib.Path(path).exists():
         return None
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        return _kept(arrays)
+        return _parse_checkpoint(arrays)
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise SearchError(
-            f"{os.fspath(path)!r} does not hold weights of controllers ({error}): delete it to go "
-            "on with new ones"
+            f"{os.fspath(path)!r} is no checkpoint of controllers ({error}): delete it to resume "
+            "with new weights"
         ) from None
 
 
-def _kept(arrays: Mapping[str, np.ndarray]) -> KeptWeights:
+def _parse_checkpoint(arrays: Mapping[str, np.ndarray]) -> TrainingCheckpoint:
     if int(arrays["format"]) != _FORMAT:
         raise ValueError(f"format {int(arrays['format'])}")
     states, batches = [], []
@@ -173,17 +174,19 @@ def _kept(arrays: Mapping[str, np.ndarray]) -> KeptWeights:
         )
         batch = None
         if f"{number}/numbers" in arrays:
-            which, version = arrays[f"{number}/numbers"].tolist()
+            batch_number, version = arrays[f"{number}/numbers"].tolist()
             placements = arrays[f"{number}/placements"]
-            batch = KeptBatch(which, version, placements, _list(arrays, f"{number}/actions"))
+            actions = _collect(arrays, f"{number}/actions")
+            batch = PendingBatch(batch_number, version, placements, actions)
         batches.append(batch)
-    parameters = Parameters(_list(arrays, "weights"), _list(arrays, "optimizer"))
+    parameters = Parameters(_collect(arrays, "weights"), _collect(arrays, "optimizer"))
     counts = int(arrays["version"]), int(arrays["num_records"])
-    return KeptWeights(*counts, parameters, tuple(states), tuple(batches))
+    return TrainingCheckpoint(*counts, parameters, tuple(states), tuple(batches))
 
 
-def _list(arrays: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
-    found: list[np.ndarray] = []
-    while f"{name}/{len(found)}" in arrays:
-        found.append(arrays[f"{name}/{len(found)}"])
-    return tuple(found)
+def _collect(arrays: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
+    """Collects the numbered arrays of a name, in order."""
+    collected: list[np.ndarray] = []
+    while f"{name}/{len(collected)}" in arrays:
+        collected.append(arrays[f"{name}/{len(collected)}"])
+    return tuple(collected)

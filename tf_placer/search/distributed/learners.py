@@ -1,7 +1,7 @@
-"""The processes of a search with several controllers: those that learn, and the parameter server.
+"""The actors of a search with several controllers: the controllers and the parameter server.
 
-The server has little to do: measured at commit 3f2f361, whose processes kept the weights, it was
-busy all the time from about 200 controllers of eight workers on, with trials of 30 s.
+One server is enough: at commit 3f2f361, whose processes stored the weights, it became fully busy
+only with about 200 controllers of eight workers each and trials of 30 s.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -27,13 +27,13 @@ __all__ = ["Controller", "ParameterServer"]
 
 
 class _Learner:
-    """A process that trains and keeps nothing from call to call: another can take its place."""
+    """A stateless actor that trains: between two calls another process can replace it."""
 
     def __init__(self, setup: PlacerSetup) -> None:
         """Makes the placer.
 
         Args:
-            setup: which placer.
+            setup: arguments of the placer.
         """
         placer = setup.make_placer()
         if not isinstance(placer, LearnedPlacer):
@@ -41,12 +41,12 @@ class _Learner:
         self._training = Training(placer)
 
     def ping(self) -> int:
-        """Answers with the id of its process, also while something else runs."""
+        """Returns the id of the process, even while another method runs."""
         return os.getpid()
 
 
 class Controller(_Learner):
-    """Samples placements, and computes gradients from what they were measured to be."""
+    """Samples placements, and computes gradients from their measurements."""
 
     def sample(
         self, parameters: Parameters, controller: int, batch: int
@@ -62,34 +62,34 @@ class Controller(_Learner):
         actions: tuple[np.ndarray, ...],
         measurements: Sequence[Measurement],
     ) -> tuple[Learned, Steps]:
-        """Computes what a batch changes; see `Training.learn`."""
+        """Computes the gradients of a batch; see `Training.learn`."""
         return self._training.learn(parameters, state, num_updates, actions, measurements)
 
 
 class ParameterServer(_Learner):
-    """Applies to the weights what controllers have learned."""
+    """Applies the gradients of controllers to the weights."""
 
     def initial(self, parameters: Parameters | None) -> Parameters:
-        """Gives the weights to begin with.
+        """Returns the first weights of a search.
 
         Args:
-            parameters: those of an earlier search; None for initial ones.
+            parameters: weights from a checkpoint; None to initialize new ones.
 
         Raises:
-            ValueError: they are those of another agent.
+            ValueError: the weights are those of another agent.
         """
         if parameters is not None:
             self._training.restore(parameters)
         return self._training.parameters()
 
     def apply(self, parameters: Parameters, learned: tuple[Learned, Steps]) -> Parameters:
-        """Changes weights by what `Controller.learn` has computed; see `Training.apply`."""
+        """Applies the result of `Controller.learn` to weights; see `Training.apply`."""
         self._training.restore(parameters)
         self._training.apply(learned[1])
         return self._training.parameters()
 
     def policy(self, parameters: Parameters) -> Mapping[str, bytes]:
-        """Makes the files that `Placer.save` writes, by name."""
+        """Makes the files of `Placer.save`, by name."""
         self._training.restore(parameters)
         with scratch_directory() as directory:
             self._training.save(directory)

@@ -1,4 +1,4 @@
-"""What measures on a machine of its own: the same trials as a search without workers."""
+"""The worker that measures trials on a machine of its own, as a search without workers does."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tf_placer.search.log_header import package_versions
 
 __all__ = ["MeasuringWorker", "Setup"]
 
-# Where placements are measured alone, nothing tells how slow the machine is: after so many of them
-# the graph as it came is measured again.
-_ALONE_TRIALS = 10
+# A placement that is measured alone does not show how slow the machine is, so measure the original
+# graph again from time to time.
+_ALONE_TRIALS_PER_REFERENCE = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What all workers of a search measure.
+    """The arguments that all workers of a search share.
 
     Attributes:
         graph: a serialized GraphDef.
-        step: what a step of it runs.
+        step: the step to measure.
         machine: the machine of the search; that of a worker must have the same devices.
         session_config: the serialized ConfigProto of the user's sessions.
     """
@@ -53,21 +53,21 @@ class Setup:
 
 
 class MeasuringWorker:
-    """Measures placements on the machine that it runs on, beside the graph as it came.
+    """Measures placements on its machine, in turns with the original graph.
 
-    Its sessions run in processes of their own, as those of a search without workers do. They end
-    with this process, however that ends.
+    Its sessions run in separate processes, as those of a search without workers do. The processes
+    end with this one, however it ends.
     """
 
     def __init__(self, setup: Setup) -> None:
         """Starts no process yet.
 
         Args:
-            setup: what is measured.
+            setup: the graph, step and machine.
         """
         self._setup = setup
-        # Workers are killed: what they leave is removed with the directory of their Ray, or at the
-        # next start.
+        # A worker is killed without cleaning up. Its files are removed with Ray's directory, or at
+        # the next start.
         self._files = contextlib.ExitStack()
         self._directory = self._files.enter_context(scratch_directory())
         self._graph = pathlib.Path(self._directory, "graph.pb")
@@ -80,18 +80,18 @@ class MeasuringWorker:
         self._trials_alone = 0
 
     def ping(self) -> bool:
-        """Answers, also while something else runs."""
+        """Returns true, even while another method runs."""
         return True
 
     def begin(self, timeout_secs: float) -> Greeting:
-        """Starts the processes and measures the graph as it came.
+        """Starts the processes and measures the original graph.
 
         Args:
-            timeout_secs: how long the measurement may take.
+            timeout_secs: time limit of the measurement.
 
         Raises:
-            MachineError, WorkerStartError: the machine is not that of the search, or its processes
-                do not start.
+            MachineError, WorkerStartError: the machine has other devices than that of the search,
+                or its processes do not start.
         """
         self._machine = self._find_machine()
         self._sessions = self._environment(timeout_secs, meta_optimizer=False)
@@ -107,33 +107,33 @@ class MeasuringWorker:
 
         Args:
             assignment: full device names by operation name.
-            best_secs: what the fastest placement so far takes, in the seconds of this machine.
-            timeout_secs: how long it may take.
+            best_secs: step time of the fastest placement so far, scaled to this machine.
+            timeout_secs: time limit of the measurement.
 
         Returns:
-            The measurement; and what a step of the graph as it came takes on this machine, None
-            where it does not run.
+            The measurement; and the step time of the original graph on this machine, None if it
+            does not run.
         """
-        sessions, paired = self._begun()
+        sessions, paired = self._get_environments()
         self._best_secs = best_secs
         sessions.timeout_secs = timeout_secs
         measurement = paired.measure_assignment(assignment)
         if measurement.reference_secs is None and paired.reference_secs is not None:
             self._trials_alone += 1
-            if self._trials_alone % _ALONE_TRIALS == 0:
+            if self._trials_alone % _ALONE_TRIALS_PER_REFERENCE == 0:
                 self.measure_original(timeout_secs)
         return measurement, paired.reference_secs
 
     def measure_original(self, timeout_secs: float) -> float | None:
-        """Measures the graph as it came again.
+        """Measures the original graph again.
 
         Args:
-            timeout_secs: how long it may take.
+            timeout_secs: time limit of the measurement.
 
         Returns:
-            What a step of it takes now, in seconds; None where it does not run.
+            The median step time in seconds; None if the graph does not run.
         """
-        sessions, paired = self._begun()
+        sessions, paired = self._get_environments()
         sessions.timeout_secs = timeout_secs
         steps = sessions.measure_assignment({}).step_secs
         if steps is None:
@@ -149,19 +149,18 @@ class MeasuringWorker:
         known_secs: Mapping[tuple[int, ...], float],
         timeout_secs: float,
     ) -> PlacementProblem:
-        """Finds out what the operations of the graph cost on this machine.
+        """Profiles the costs of the graph's operations on this machine.
 
         Args:
-            steps: how many steps to trace on each kind of device.
-            granularity: how fine the groups of the graph are.
-            known_secs: by placement, what a step was measured to take.
-            timeout_secs: how long each trace may take; links are measured where all of it leaves
-                time for that.
+            steps: the number of steps to trace on each kind of device.
+            granularity: granularity of the groups.
+            known_secs: measured step times by placement.
+            timeout_secs: time limit of each trace; links are measured if enough time is left.
 
         Raises:
             SearchError, WorkerStartError: the graph cannot be profiled.
         """
-        sessions, _ = self._begun()
+        sessions, _ = self._get_environments()
         sessions.timeout_secs = timeout_secs
         step = self._setup.step
         graph_def = tf.compat.v1.GraphDef.FromString(self._setup.graph)
@@ -182,16 +181,16 @@ class MeasuringWorker:
     def confirm(
         self, method: str, timeout_secs: float, args: Sequence[Any], options: Mapping[str, Any]
     ) -> Any:
-        """Does one thing of a confirmation, in sessions like those of the user.
+        """Calls a method for a confirmation, in sessions configured like those of the user.
 
         Args:
             method: name of the method of `SessionEnvironment`.
-            timeout_secs: how long it may take.
-            args: its arguments.
-            options: its arguments by name.
+            timeout_secs: time limit.
+            args: its positional arguments.
+            options: its keyword arguments.
 
         Returns:
-            What the method returns.
+            The result of the method.
         """
         if self._confirming is None:
             self.release()
@@ -201,12 +200,12 @@ class MeasuringWorker:
         return getattr(self._confirming, method)(*args, **options)
 
     def release(self) -> None:
-        """Stops all processes, so that others have the machine for themselves."""
+        """Stops all processes, to leave the machine to others."""
         for environment in (self._sessions, self._confirming):
             if environment is not None:
                 environment.stop()
 
-    def _begun(self) -> tuple[SessionEnvironment, PairedEnvironment]:
+    def _get_environments(self) -> tuple[SessionEnvironment, PairedEnvironment]:
         if self._sessions is None or self._paired is None:
             raise RuntimeError("the worker has not begun")
         return self._sessions, self._paired
@@ -215,8 +214,8 @@ class MeasuringWorker:
         """Finds the devices of this machine.
 
         Raises:
-            MachineError: they cannot be listed.
-            WorkerStartError: they are others than those of the search.
+            MachineError: the devices cannot be listed.
+            WorkerStartError: the devices differ from those of the search.
         """
         wanted = self._setup.machine
         found = find_machine(wanted.spec, self._config)

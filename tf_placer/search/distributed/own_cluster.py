@@ -1,4 +1,4 @@
-"""A Ray cluster on this computer, for several searches: on the loopback, and with a token."""
+"""A private Ray cluster on this computer, which several searches of one user can share."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tf_placer.search.distributed.workers import (
 
 __all__ = ["OwnCluster", "find_own_cluster", "own_cluster"]
 
-_START_SECS, _STOP_SECS = 120.0, 20.0
-# `ray start` in a process that is asked to end when the one that started it has ended, even by
-# SIGKILL; Ray then ends its processes.
+_START_TIMEOUT_SECS, _STOP_TIMEOUT_SECS = 120.0, 20.0
+# Runs `ray start` in a process that gets SIGTERM when its parent ends, even by SIGKILL; Ray then
+# ends its processes.
 _RAY_START = """
 import ctypes, os, runpy, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
@@ -40,23 +40,23 @@ if os.getppid() != int(sys.argv.pop(1)):
     sys.exit(1)
 runpy.run_module("ray.scripts.scripts", run_name="__main__", alter_sys=True)
 """
-# Where Ray writes the address of the cluster when its node is there. It takes connections before,
-# and knows no workers then.
+# Ray writes the address of the cluster to this file when its node is ready. It accepts connections
+# earlier, but has no workers then.
 _ADDRESS_FILE = "ray_current_cluster"
 _START_LOG = "start.log"
-# Where `find_own_cluster` finds the token; for the user alone.
-_FILE = "cluster.json"
+# Has the token, so only the user may read it.
+_CLUSTER_FILE = "cluster.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnCluster:
-    """A cluster that runs on this computer.
+    """A private cluster that runs on this computer.
 
     Attributes:
-        address: "ray://127.0.0.1:PORT".
-        head: "127.0.0.1:PORT", by which a process is one of the cluster, and no client.
-        token: without which it refuses to talk.
-        process: id of the process that runs it.
+        address: the address for clients, "ray://127.0.0.1:PORT".
+        head: the address for processes that join the cluster, "127.0.0.1:PORT".
+        token: the token that the cluster requires.
+        process: id of the process that runs the cluster.
     """
 
     address: str
@@ -66,14 +66,14 @@ class OwnCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables of Ray that a process needs to connect to it."""
+        """The environment variables of Ray that a process needs to connect to the cluster."""
         return {**LOOPBACK_ENVIRONMENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
 
 def find_own_cluster() -> OwnCluster | None:
-    """Finds the cluster of this user that `own_cluster` runs; None where none runs."""
+    """Finds this user's cluster, which `own_cluster` runs; None if none runs."""
     try:
-        found = read_record(OwnCluster, read_json(cache_directory() / _FILE))
+        found = read_record(OwnCluster, read_json(cache_directory() / _CLUSTER_FILE))
         os.kill(found.process, 0)
     except (OSError, ValueError):
         return None
@@ -82,17 +82,17 @@ def find_own_cluster() -> OwnCluster | None:
 
 @contextlib.contextmanager
 def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
-    """Runs a cluster with room for some workers, which ends with the context.
+    """Runs a cluster until the context ends.
 
-    It listens on the loopback alone and asks for a token, which is in a file that only this user
+    It listens on the loopback interface only and requires a token from a file that only this user
     can read.
 
     Args:
-        count: how many workers there is room for.
-        port: where it listens; a free one when None.
+        count: the number of workers that the cluster has room for.
+        port: the port to listen on; None for a free one.
 
     Yields:
-        The cluster, when it runs.
+        The running cluster.
 
     Raises:
         ImportError: Ray is not installed.
@@ -109,7 +109,7 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
         )
     port = _free_port(port)
     cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", "", secrets.token_hex(32), os.getpid())
-    file = cache_directory() / _FILE
+    file = cache_directory() / _CLUSTER_FILE
     with ray_directories() as (private, directory):
         process = _start(count, port, private, directory, cluster)
         try:
@@ -136,11 +136,11 @@ def _start(
         f"--resources={json.dumps({RESOURCE: count})}",
         f"--temp-dir={directory}",
     ]
-    environ = {**build_python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
-    environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = (
-        "0"  # It serves nobody who could go elsewhere.
-    )
-    environ["TMPDIR"] = private  # Workers are killed, and leave what they have there.
+    environ = {**python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
+    # The single node has no other node to hand its work to.
+    environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
+    # Killed workers leave temporary files, which are removed with this directory.
+    environ["TMPDIR"] = private
     with open(pathlib.Path(private, _START_LOG), "wb") as log:
         return subprocess.Popen(
             command,
@@ -148,14 +148,14 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # Ctrl-C in a terminal reaches this process alone, which then ends the other.
+            # Ctrl-C in a terminal must reach only this process, which then stops the cluster.
             start_new_session=True,
         )
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, private: str, directory: str) -> str:
-    """Waits until the cluster takes connections and has its workers; returns its address."""
-    deadline = time.monotonic() + _START_SECS
+    """Waits until the cluster is ready, and returns its address."""
+    deadline = time.monotonic() + _START_TIMEOUT_SECS
     path = pathlib.Path(directory, _ADDRESS_FILE)
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
@@ -167,20 +167,20 @@ def _wait(process: subprocess.Popen[bytes], port: int, private: str, directory: 
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the cluster: Ray ends its processes when it is asked to."""
-    for sent in (signal.SIGTERM, signal.SIGKILL):
+    """Stops the cluster; on SIGTERM, Ray ends its own processes."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sent)
+            os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_SECS)
+            process.wait(_STOP_TIMEOUT_SECS)
             return
 
 
 def _free_port(port: int | None) -> int:
-    """Finds a port where nobody listens.
+    """Finds a free port, or checks that the given one is free.
 
     Raises:
-        SearchError: somebody listens on the given one.
+        SearchError: the given port is in use.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What a placer is made of, for this process and others."""
+"""The arguments of a learned placer, for this process and others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["PlacerSetup"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacerSetup:
-    """What `make_placer` takes, for one that learns.
+    """The arguments of `make_placer` for a learned placer.
 
     Attributes:
-        name: of the placer.
+        name: name of the placer.
         groups, legal, seed, options, problem, start: see `make_placer`.
     """
 
@@ -33,7 +33,7 @@ class PlacerSetup:
     start: np.ndarray | None = None
 
     def make_placer(self) -> Placer:
-        """Makes the placer, which is the same in every process."""
+        """Makes the placer, identically in every process."""
         return make_placer(
             self.name,
             self.groups,

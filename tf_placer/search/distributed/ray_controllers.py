@@ -17,19 +17,19 @@ __all__ = ["ray_controllers"]
 
 @contextlib.contextmanager
 def ray_controllers(workers: Workers, setup: PlacerSetup, **options: Any) -> Iterator[Controllers]:
-    """Starts controllers beside the search; this process must be connected.
+    """Starts controllers on the computer of the search; Ray must be initialized.
 
     Args:
-        workers: says how many.
-        setup: what they train.
-        options: of `Controllers`.
+        workers: settings of the search's workers, with the number of controllers.
+        setup: the placer to train.
+        options: further arguments of `Controllers`.
     """
-    # It needs TensorFlow, which only those need that learn.
+    # Import here, because the module needs TensorFlow and most searches have no controllers.
     learners = importlib.import_module("tf_placer.search.distributed.learners")
     controllers = Controllers(
         setup.name,
-        RayFleet(workers, learners.Controller, setup, is_near=True),
-        RayFleet(workers, learners.ParameterServer, setup, is_near=True),
+        RayFleet(workers, learners.Controller, setup, is_local=True),
+        RayFleet(workers, learners.ParameterServer, setup, is_local=True),
         workers.controllers,
         **options,
     )

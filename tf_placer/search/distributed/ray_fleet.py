@@ -1,4 +1,4 @@
-"""Workers as actors of Ray. Nothing else imports Ray, which is an extra of the package."""
+"""Workers as actors of Ray. Only this module imports Ray, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -29,57 +29,56 @@ from tf_placer.search.distributed.workers import (
 
 __all__ = ["RayFleet", "connected"]
 
-# What Ray sets for its actors, and what TensorFlow would take for the user's wish.
-_THREADS = "OMP_NUM_THREADS"
-# An actor that measures has all GPUs of its machine: Ray is told to hide none. One that computes
-# beside the search must not take their memory from it.
+_THREADS_VARIABLE = "OMP_NUM_THREADS"
+# Keep Ray from hiding GPUs: an actor that measures uses all GPUs of its machine.
 _ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-_NEAR_ENVIRONMENT = {**_ACTOR_ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "-1"}
+# An actor on the computer of the search must not take GPU memory from the search.
+_LOCAL_ACTOR_ENVIRONMENT = {**_ACTOR_ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def _environment(workers: Workers, own: OwnCluster | None) -> dict[str, str]:
-    """Finds the environment variables of Ray by which it connects to some workers.
+def _make_environment(workers: Workers, own: OwnCluster | None) -> dict[str, str]:
+    """Makes the environment variables of Ray that connect it to workers.
 
-    Ray that is started here asks for a token that only this process and its descendants know, or
-    for the user's. A process has one token, because Ray reads it once.
+    If Ray is started here, it requires the user's token, or a new one that only this process and
+    its descendants know. A process keeps its token, because Ray reads it only once.
 
     Args:
-        workers: which ones.
-        own: the cluster of this user on this computer, if these are its workers.
+        workers: the workers.
+        own: the private cluster of this user, if it has the workers.
     """
     if workers.are_here:
         token = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
-        asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
-        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **asked}
+        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **auth}
     return {**QUIET_ENVIRONMENT, **(own.environment if own else {})}
 
 
-def _own(workers: Workers) -> OwnCluster | None:
-    """Finds the cluster of this user on this computer; None where the workers are others."""
+def _find_own_cluster_of(workers: Workers) -> OwnCluster | None:
+    """Finds the private cluster of this user; None if the workers are not in it."""
     own = find_own_cluster()
-    # Ray takes "auto" for its own variable first.
+    # With "auto", Ray uses its own environment variable first.
     is_auto = workers.address == "auto" and not os.environ.get("RAY_ADDRESS")
     return own if own is not None and (is_auto or workers.address == own.address) else None
 
 
 @contextlib.contextmanager
 def connected(workers: Workers) -> Iterator[None]:
-    """Connects this process to Ray, which is started on this computer where that is asked for.
+    """Initializes Ray in this process, and starts Ray here if the workers are to run here.
 
-    Ray that is started here listens on the loopback alone, asks for a token, and ends with this
+    A Ray started here listens on the loopback interface only, requires a token, and ends with this
     process.
 
     Raises:
         ImportError: Ray is not installed.
-        SearchError: there is nothing to connect to, or Ray does not start.
+        SearchError: no cluster can be reached, or Ray does not start.
     """
     require_ray()
-    own = _own(workers)
-    os.environ.update(_environment(workers, own))
+    own = _find_own_cluster_of(workers)
+    os.environ.update(_make_environment(workers, own))
     import ray
 
     with contextlib.ExitStack() as stack:
-        # Ray that looks for a cluster by itself may find that of another search here.
+        # If Ray looked for a cluster by itself, it might find that of another search.
         is_found = own is not None and own.address != workers.address
         options: dict[str, Any] = {"address": own.head if own and is_found else workers.address}
         if workers.are_here:
@@ -93,8 +92,8 @@ def connected(workers: Workers) -> Iterator[None]:
                 "_node_ip_address": LOOPBACK,
                 "_temp_dir": directory,
             }
-            with _variable("TMPDIR", private):
-                # Workers are killed, and leave what they have there.
+            with _set_variable("TMPDIR", private):
+                # Killed workers leave temporary files, which are removed with this directory.
                 _init(ray, workers, options)
         else:
             _init(ray, workers, options)
@@ -103,7 +102,7 @@ def connected(workers: Workers) -> Iterator[None]:
 
 
 def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
-    # Ray's own handler prints pages when the process is ended; what Ray has started ends anyway.
+    # Restore the handler: Ray's prints pages on SIGTERM, and Ray's processes end without it.
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if is_main else None
     try:
@@ -120,8 +119,8 @@ def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """Gives processes that are started meanwhile another value of an environment variable."""
+def _set_variable(name: str, value: str) -> Iterator[None]:
+    """Sets an environment variable for the processes started in the context."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -136,21 +135,20 @@ def _variable(name: str, value: str) -> Iterator[None]:
 class RayFleet:
     """Starts actors of a class; see `Fleet`.
 
-    There is one for each machine that has room for a worker, or as many as are wanted beside the
-    search.
+    They run on machines with room for a worker, or on the computer of the search.
     """
 
     def __init__(
-        self, workers: Workers, worker_type: type, *args: Any, is_near: bool = False
+        self, workers: Workers, worker_type: type, *args: Any, is_local: bool = False
     ) -> None:
-        """Starts nothing yet; this process must be connected.
+        """Starts nothing yet; Ray must be initialized.
 
         Args:
-            workers: how many are wanted.
+            workers: settings of the search's workers, with their number.
             worker_type: the class of the workers, in a module that all machines have.
-            args: what workers are made with; sent to each machine once.
-            is_near: whether they run on the computer that is connected, without its GPUs, and not
-                where there is room to measure.
+            args: arguments of the class; sent to each machine once.
+            is_local: whether the actors run on the computer of the search, without its GPUs,
+                instead of on machines with room for a worker.
         """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -158,26 +156,26 @@ class RayFleet:
         self._ray: Any = ray
         self._workers = workers
         self._args = [ray.put(arg) for arg in args]
-        self._type: Any = ray.remote(_actor_type(worker_type)).options(
+        self._type: Any = ray.remote(_make_actor_type(worker_type)).options(
             num_cpus=0,
-            resources={} if is_near else {RESOURCE: 1},
+            resources={} if is_local else {RESOURCE: 1},
             max_restarts=0,
             max_task_retries=0,
-            # One that measures can still answer.
+            # A worker must answer pings while it measures.
             max_concurrency=2,
             scheduling_strategy=NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            if is_near
+            if is_local
             else "SPREAD",
-            runtime_env={"env_vars": _NEAR_ENVIRONMENT if is_near else _ACTOR_ENVIRONMENT},
+            runtime_env={"env_vars": _LOCAL_ACTOR_ENVIRONMENT if is_local else _ACTOR_ENVIRONMENT},
         )
-        self._threads = os.environ.get(_THREADS)
+        self._threads = os.environ.get(_THREADS_VARIABLE)
         self._started: list[Any] = []
-        self._raylet = _line_to_raylet(ray)
+        self._raylet = _connect_to_raylet(ray)
 
-    def wanted(self) -> int:
-        """Counts how many workers there should be; see `Fleet.wanted`."""
+    def count_wanted(self) -> int:
+        """Counts the workers that should run; see `Fleet.count_wanted`."""
         if self._workers.count is not None:
             return self._workers.count
         if self._workers.are_here:
@@ -185,7 +183,7 @@ class RayFleet:
         return max(1, int(self._ray.cluster_resources().get(RESOURCE, 0)))
 
     def start(self) -> Any:
-        """Begins to start an actor; see `Fleet.start`."""
+        """Requests a new actor; see `Fleet.start`."""
         actor = self._type.remote(self._threads, *self._args)
         self._started.append(actor)
         return actor
@@ -194,8 +192,8 @@ class RayFleet:
         """Calls a method of an actor; see `Fleet.call`."""
         return getattr(worker, method).remote(*args)
 
-    def ended(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
-        """Waits for calls to end; see `Fleet.ended`.
+    def wait(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
+        """Waits for calls to end; see `Fleet.wait`.
 
         Raises:
             SearchError: Ray's process on this computer has died.
@@ -203,19 +201,19 @@ class RayFleet:
         if not calls:
             time.sleep(timeout_secs)
         first = self._ray.wait(list(calls), timeout=timeout_secs)[0] if calls else []
-        # Ray waits for some seconds, and then ends this process without a word.
+        # Check before Ray does: it would end this process without a message some seconds later.
         if self._raylet is not None and wait_until_readable(self._raylet.fileno(), 0.0):
             raise SearchError(
-                "Ray has died on this computer (its process 'raylet'): call again; what has a "
-                "log_dir goes on where it was"
+                "Ray has died on this computer (its process 'raylet'): call again; a search with a "
+                "log_dir resumes"
             )
         if not first:
             return []
-        all_ended, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
-        return list(all_ended)
+        ended, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        return list(ended)
 
     def result(self, call: Any) -> Any:
-        """Gives what a call returned; see `Fleet.result`."""
+        """Returns the result of a call; see `Fleet.result`."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(call)
@@ -225,19 +223,19 @@ class RayFleet:
             text = str(cause) if is_plain else f"{type(cause).__name__}: {cause}"
             raise WorkerLostError(text, has_failed=True) from None
         except errors.RayActorError as error:
-            raise WorkerLostError(_why_dead(str(error))) from None
+            raise WorkerLostError(_extract_cause(str(error))) from None
         except errors.RayError as error:
             raise WorkerLostError(str(error).strip().splitlines()[0]) from None
 
     def kill(self, worker: Any) -> None:
-        """Ends an actor; see `Fleet.kill`."""
+        """Kills an actor; see `Fleet.kill`."""
         with contextlib.suppress(ValueError):
             self._started.remove(worker)
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(worker)
 
     def close(self) -> None:
-        """Ends all actors; see `Fleet.close`."""
+        """Kills all actors; see `Fleet.close`."""
         for worker in list(self._started):
             self.kill(worker)
         if self._raylet is not None:
@@ -245,39 +243,40 @@ class RayFleet:
             self._raylet = None
 
 
-def _line_to_raylet(ray: Any) -> socket.socket | None:
-    """Opens a line whose end is the death of Ray's process here; None where Ray has none."""
+def _connect_to_raylet(ray: Any) -> socket.socket | None:
+    """Opens a socket that ends when Ray's process on this computer dies; None if there is none."""
     node = getattr(getattr(ray, "_private", None), "worker", None)
     path = getattr(getattr(node, "_global_node", None), "raylet_socket_name", None)
     if not path:
-        return None  # As a client of a cluster.
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        return None  # A client of a cluster has no such process.
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        line.connect(path)
+        connection.connect(path)
     except OSError:
-        line.close()
+        connection.close()
         return None
-    return line
+    return connection
 
 
-def _why_dead(text: str) -> str:
-    """Picks from Ray's page about a death the sentence that says why."""
+def _extract_cause(text: str) -> str:
+    """Extracts the cause from Ray's long message about the death of an actor."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     because = [line for line in lines if "because" in line or "node" in line.lower()[:12]]
     return " ".join((because or lines or ["it died"])[0].split())[:160].rstrip(".")
 
 
-def _actor_type(worker_type: type) -> type:
-    """Makes a worker an actor of Ray."""
+def _make_actor_type(worker_type: type) -> type:
+    """Makes the class of a worker's actor."""
 
-    class Worker(worker_type):
+    class Actor(worker_type):
         def __init__(self, threads: str | None, *args: Any) -> None:
-            # As in the process that searches, and not what Ray sets.
-            os.environ.pop(_THREADS, None)
+            # Ray sets the variable, and TensorFlow would take it for a setting of the user. Restore
+            # the value of the process that searches.
+            os.environ.pop(_THREADS_VARIABLE, None)
             if threads is not None:
-                os.environ[_THREADS] = threads
+                os.environ[_THREADS_VARIABLE] = threads
             super().__init__(*args)
 
-    # What its process is called.
-    Worker.__name__ = Worker.__qualname__ = worker_type.__name__
-    return Worker
+    # Ray names the process after the class.
+    Actor.__name__ = Actor.__qualname__ = worker_type.__name__
+    return Actor

@@ -1,4 +1,4 @@
-"""Sessions on the machine of a worker, for what one machine does for all: the confirmation."""
+"""Sessions on the machine of a worker, for the confirmation."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ __all__ = ["RemoteSessions"]
 
 
 class RemoteSessions:
-    """Does what a confirmation needs of a `SessionEnvironment`, on the machine of a worker.
+    """The methods of a `SessionEnvironment` that a confirmation needs, run by a worker.
 
-    All is done by the same worker, while the others do nothing. If it is lost, every method raises
-    WorkerLostError once, and the next one is done by another: what was measured before does not
-    belong to what follows.
+    One worker runs them all while the others are idle. If it is lost, the method raises
+    WorkerLostError, and another worker runs the next one. Measurements from before the loss must
+    not be compared with later ones.
 
     Attributes:
-        timeout_secs: seconds that opening a session or running steps may take.
+        timeout_secs: time limit for opening a session and for running steps.
     """
 
     def __init__(self, pool: WorkerPool, timeout_secs: float) -> None:
         """Opens nothing yet.
 
         Args:
-            pool: has the workers.
-            timeout_secs: see above.
+            pool: the pool of workers.
+            timeout_secs: see the class.
         """
         self._pool = pool
         self.timeout_secs = timeout_secs
 
     def restart(self) -> None:
-        """Lets everything that follows run in fresh processes."""
+        """Starts fresh processes for all later calls."""
         self._do("restart")
 
     def stop(self) -> None:
-        """Ends what is under way, which was broken off."""
-        self._pool.drop()
+        """Cancels the call that is under way."""
+        self._pool.cancel()
 
     def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
         """Opens a session; see `SessionEnvironment.open_session`."""
@@ -57,7 +57,7 @@ class RemoteSessions:
     def fetched_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute; see `SessionEnvironment.fetched_values`."""
+        """Fetches the values of a few steps; see `SessionEnvironment.fetched_values`."""
         values: dict[str, np.ndarray] | Failure = self._do(
             "fetched_values", assignment, tensors=tensors
         )
@@ -65,7 +65,9 @@ class RemoteSessions:
 
     def _do(self, method: str, *args: Any, **options: Any) -> Any:
         try:
-            return self._pool.ask("confirm", method, self.timeout_secs, args, options, alone=True)
+            return self._pool.call_one(
+                "confirm", method, self.timeout_secs, args, options, alone=True
+            )
         except WorkerLostError as error:
             if error.has_failed:
                 raise WorkerStartError(str(error)) from None

@@ -1,7 +1,7 @@
-"""Supervision of actors: signs of life, and another one in the place of one that is lost.
+"""Supervision of actors: heartbeats, and the replacement of actors that are lost.
 
-Ray could restart its actors and call their methods again. As tried with Ray 2, it says nothing of
-it, restarts one that dies while it starts for ever, and never notices one that is stopped.
+Ray could restart its actors and call their methods again. But Ray 2, when tried, did so silently,
+restarted an actor that dies while it starts forever, and never noticed a stopped one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 
 __all__ = ["Heartbeat", "PauseAwareClock", "SupervisedActor", "Timeouts"]
 
-_MOST_LOSSES_IN_A_ROW = 5
-# A search looks several times a second. What is longer between two looks was spent elsewhere.
-_MOST_PAUSE_SECS = 1.0
+_MAX_LOSSES_IN_A_ROW = 5
+# A search reads the clock several times a second; a longer gap means that the process was paused.
+_MAX_COUNTED_PAUSE_SECS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,134 +27,136 @@ class Timeouts:
     """Limits on waiting for actors, in seconds.
 
     Attributes:
-        poll: between two looks at whether the search was interrupted.
-        ping: between an answer and the next question whether an actor is there.
-        silence: without an answer, after which an actor counts as lost.
-        start: of the processes of an actor, at most, beside what it measures then.
-        check: between two measurements of the graph as it came by a worker that was set aside.
-        machine: without any worker, after which no machine is waited for any more.
+        poll_interval: the time between two checks for an interrupt of the search.
+        ping_interval: the time between an answer and the next ping.
+        max_silence: the time without an answer after which an actor counts as lost.
+        max_start: the time to start the processes of an actor, without its first measurement.
+        recheck_interval: the time between two measurements of the original graph by a worker that
+            was set aside.
+        max_without_worker: the time without any worker after which the search gives up.
     """
 
-    poll: float = 0.2
-    ping: float = 5.0
-    silence: float = 30.0
-    start: float = 660.0
-    check: float = 120.0
-    machine: float = 300.0
+    poll_interval: float = 0.2
+    ping_interval: float = 5.0
+    max_silence: float = 30.0
+    max_start: float = 660.0
+    recheck_interval: float = 120.0
+    max_without_worker: float = 300.0
 
 
 class PauseAwareClock:
     """A clock that skips pauses of this process.
 
-    A search that was stopped, or did something else for long, has not heard what it was told
-    meanwhile: it must not take that for silence of others.
+    A search that was suspended has not received its messages. By this clock, the pause does not
+    count towards the time-outs of actors.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begins at zero.
+        """Starts at zero.
 
         Args:
-            clock: gives the time in seconds.
+            clock: returns the time in seconds.
         """
         self._clock = clock
         self._read_secs = clock()
         self._secs = 0.0
 
     def __call__(self) -> float:
-        """Computes the seconds so far, of which the last pause is one at most."""
+        """Returns the seconds so far, and counts at most one second since the last call."""
         now_secs = self._clock()
-        self._secs += min(now_secs - self._read_secs, _MOST_PAUSE_SECS)
+        self._secs += min(now_secs - self._read_secs, _MAX_COUNTED_PAUSE_SECS)
         self._read_secs = now_secs
         return self._secs
 
 
 class Heartbeat:
-    """Signs of life of an actor, which is asked for them.
+    """The heartbeat of an actor, which is pinged at intervals.
 
     Attributes:
-        call: the question under way; None between two.
-        heard_secs: time of the last answer; None before the first, while it has no machine.
+        call: the ping under way; None between two.
+        answer_secs: time of the last answer; None before the first, while it has no machine.
     """
 
     def __init__(
         self,
-        fleet: Fleet,
+        backend: Fleet,
         handle: Any,
         clock: PauseAwareClock,
         timeouts: Timeouts,
         start_secs: float = math.inf,
     ) -> None:
-        """Asks for the first one.
+        """Sends the first ping.
 
         Args:
-            fleet: calls the actor.
-            handle: of the actor, from `Fleet.start`.
-            clock: gives the time in seconds.
-            timeouts: how often to ask, and how long to wait.
-            start_secs: how long to wait for the first answer.
+            backend: calls the actor.
+            handle: handle of the actor, from `Fleet.start`.
+            clock: returns the time in seconds.
+            timeouts: limits on waiting.
+            start_secs: limit on waiting for the first answer.
         """
-        self._fleet = fleet
+        self._backend = backend
         self._handle = handle
         self._clock = clock
         self._timeouts = timeouts
         self._start_secs = start_secs
-        self.heard_secs: float | None = None
+        self.answer_secs: float | None = None
         self.call: Any = None
-        self._asked_secs = 0.0
-        self._ask()
+        self._ping_secs = 0.0
+        self._ping()
 
-    def hear(self) -> None:
-        """Notes that the actor has just answered, whatever that was."""
-        self.heard_secs = self._clock()
+    def record_answer(self) -> None:
+        """Records that the actor has just answered any call."""
+        self.answer_secs = self._clock()
 
     def update(self, ended: Collection[Any]) -> None:
-        """Takes in an answer.
+        """Handles an answer to the ping.
 
         Args:
-            ended: calls that have ended.
+            ended: the calls that have ended.
 
         Raises:
             WorkerLostError: the actor is gone.
         """
         if self.call is not None and self.call in ended:
             call, self.call = self.call, None
-            self._fleet.result(call)
-            self.hear()
+            self._backend.result(call)
+            self.record_answer()
 
     def check(self) -> None:
-        """Asks again when that is due.
+        """Sends the next ping when it is due.
 
         Raises:
             WorkerLostError: the actor has not answered for too long.
         """
-        now_secs, heard_secs = self._clock(), self.heard_secs
+        now_secs, answer_secs = self._clock(), self.answer_secs
         if self.call is None:
-            if heard_secs is None or now_secs - heard_secs >= self._timeouts.ping:
-                self._ask()
+            if answer_secs is None or now_secs - answer_secs >= self._timeouts.ping_interval:
+                self._ping()
             return
-        limit_secs = self._start_secs if heard_secs is None else self._timeouts.silence
-        if now_secs - self._asked_secs >= limit_secs:
-            last_secs = self._asked_secs if heard_secs is None else heard_secs
+        limit_secs = self._start_secs if answer_secs is None else self._timeouts.max_silence
+        if now_secs - self._ping_secs >= limit_secs:
+            last_secs = self._ping_secs if answer_secs is None else answer_secs
             raise WorkerLostError(f"it has not answered for {now_secs - last_secs:.0f} s")
 
-    def _ask(self) -> None:
-        self.call = self._fleet.call(self._handle, "ping")
-        self._asked_secs = self._clock()
+    def _ping(self) -> None:
+        self.call = self._backend.call(self._handle, "ping")
+        self._ping_secs = self._clock()
 
 
 class SupervisedActor:
-    """An actor that does one thing at a time, which is done again by another one if it is lost.
+    """An actor that is replaced if it is lost, and whose call is then repeated.
 
-    What its methods return depends on their arguments alone, so nobody notices.
+    It runs one method at a time. The results of its methods depend only on their arguments, so a
+    repeated call returns the same.
 
     Attributes:
-        name: for people.
-        doing: the method under way; empty where it waits.
+        name: name for people.
+        doing: the method under way; empty if there is none.
     """
 
     def __init__(
         self,
-        fleet: Fleet,
+        backend: Fleet,
         name: str,
         say: Callable[[str], None],
         timeouts: Timeouts | None = None,
@@ -163,15 +165,15 @@ class SupervisedActor:
         """Starts the actor.
 
         Args:
-            fleet: starts it.
-            name: for people.
-            say: called with a line for people when it is lost.
-            timeouts: how long to wait for what.
-            clock: gives the time in seconds.
+            backend: starts the actor.
+            name: name for people.
+            say: called with a message for people when the actor is lost.
+            timeouts: limits on waiting.
+            clock: returns the time in seconds.
         """
         self.name = name
         self.doing = ""
-        self._fleet = fleet
+        self._backend = backend
         self._say = say
         self._timeouts = timeouts or Timeouts()
         self._clock = PauseAwareClock(clock)
@@ -181,61 +183,61 @@ class SupervisedActor:
         self._start()
 
     def begin(self, method: str, *args: Any) -> None:
-        """Calls a method; it must be doing nothing.
+        """Calls a method; none may be under way.
 
         Args:
             method: name of the method.
-            args: its arguments, or calls that have returned them.
+            args: its arguments, or earlier calls whose results are the arguments.
         """
         assert not self.doing
         self.doing, self._args = method, args
-        self._call = self._fleet.call(self._handle, method, *args)
+        self._call = self._backend.call(self._handle, method, *args)
 
     @property
     def calls(self) -> list[Any]:
-        """What to wait for."""
+        """The calls under way."""
         return [call for call in (self._call, self._heartbeat.call) if call is not None]
 
-    def outcome(self, ended: Collection[Any]) -> tuple[str, Any, Any] | None:
-        """Takes in what has ended; replaces the actor if it is lost.
+    def update(self, ended: Collection[Any]) -> tuple[str, Any, Any] | None:
+        """Handles calls that have ended, and replaces the actor if it is lost.
 
         Args:
-            ended: calls.
+            ended: the calls that have ended.
 
         Returns:
-            The method that has ended, what it returned, and the call, which may be an argument of
-            another one; None if it goes on.
+            The name of the method that has ended, its result, and the call, which may be an
+            argument of another one; None if no method has ended.
 
         Raises:
-            SearchError: the method cannot be done, or one actor after the other is lost.
+            SearchError: the method raised an error, or too many actors in a row were lost.
         """
         try:
             self._heartbeat.update(ended)
             if self._call is not None and self._call in ended:
-                done = self.doing, self._fleet.result(self._call), self._call
+                done = self.doing, self._backend.result(self._call), self._call
                 self.doing, self._args, self._call = "", (), None
-                self._heartbeat.hear()
+                self._heartbeat.record_answer()
                 self._losses = 0
                 return done
             self._heartbeat.check()
         except WorkerLostError as error:
             if error.has_failed:
-                raise SearchError(f"{self.name} cannot go on: {error}") from None
+                raise SearchError(f"{self.name} failed: {error}") from None
             self._replace(str(error))
         return None
 
     def _replace(self, reason: str) -> None:
         self._losses += 1
-        if self._losses >= _MOST_LOSSES_IN_A_ROW:
+        if self._losses >= _MAX_LOSSES_IN_A_ROW:
             raise SearchError(f"{self.name} was lost {self._losses} times in a row: {reason}")
         self._say(f"{self.name} is lost: {reason}; another one takes its place")
-        self._fleet.kill(self._handle)
+        self._backend.kill(self._handle)
         self._start()
         if self.doing:
-            self._call = self._fleet.call(self._handle, self.doing, *self._args)
+            self._call = self._backend.call(self._handle, self.doing, *self._args)
 
     def _start(self) -> None:
-        self._handle = self._fleet.start()
+        self._handle = self._backend.start()
         self._heartbeat = Heartbeat(
-            self._fleet, self._handle, self._clock, self._timeouts, self._timeouts.start
+            self._backend, self._handle, self._clock, self._timeouts, self._timeouts.max_start
         )

@@ -1,4 +1,4 @@
-"""What each worker has done so far, for people, the log and TensorBoard."""
+"""Statistics of workers, for people, the log and TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Tally", "all_workers_line", "num_workers", "tally_line", "workers_ta
 
 @dataclasses.dataclass
 class Tally:
-    """What a worker has done.
+    """Statistics of a worker.
 
     Attributes:
-        name: of the worker.
-        place: the computer that it runs on; empty before it is known.
-        state: what it does: "waiting for a machine", "starting", "idle", "measuring", "set aside",
-            "lost", or "ended" where the search has ended it.
-        trials: that it has measured.
-        failures: how many of these failed.
-        ready_secs: since when it can measure, in seconds of the clock of the pool; None before.
-        busy_secs: how long it has measured.
-        slowness: how many times as slow as at the start of the search its machine is; None where
-            that is not known.
+        name: name of the worker.
+        place: name of its computer; empty before it is known.
+        state: "waiting for a machine", "starting", "idle", "measuring", "set aside", "lost", or
+            "ended" if the search has ended the worker.
+        trials: the number of trials that it has measured.
+        failures: the number of them that failed.
+        ready_secs: the time from which it can measure, by the clock of the pool; None before.
+        busy_secs: the time that it has spent measuring.
+        relative_step_time: step time of the original graph on its machine, relative to that in
+            trial 0; None if unknown.
     """
 
     name: str
@@ -36,58 +36,60 @@ class Tally:
     failures: int = 0
     ready_secs: float | None = None
     busy_secs: float = 0.0
-    slowness: float | None = None
+    relative_step_time: float | None = None
 
     def trials_per_minute(self, now_secs: float) -> float:
-        """Computes how many trials it has ended in a minute; 0 before it is ready."""
-        there_secs = self._there_secs(now_secs)
-        return 60.0 * self.trials / there_secs if there_secs > 0 else 0.0
+        """Computes the number of trials per minute; 0 before it is ready."""
+        ready_for_secs = self._ready_for_secs(now_secs)
+        return 60.0 * self.trials / ready_for_secs if ready_for_secs > 0 else 0.0
 
     def idle_share(self, now_secs: float) -> float:
-        """Computes in what share of its time it had nothing to measure; 0 before it is ready."""
-        there_secs = self._there_secs(now_secs)
-        return min(1.0, max(0.0, 1.0 - self.busy_secs / there_secs)) if there_secs > 0 else 0.0
+        """Computes the share of its time without a trial to measure; 0 before it is ready."""
+        ready_for_secs = self._ready_for_secs(now_secs)
+        return (
+            min(1.0, max(0.0, 1.0 - self.busy_secs / ready_for_secs)) if ready_for_secs > 0 else 0.0
+        )
 
-    def _there_secs(self, now_secs: float) -> float:
+    def _ready_for_secs(self, now_secs: float) -> float:
         return 0.0 if self.ready_secs is None else now_secs - self.ready_secs
 
 
-def tally_line(tally: Tally, now_secs: float) -> str:
-    """Says on one line what a worker has done and does."""
-    where = f" on {tally.place}" if tally.place else ""
-    parts = [f"{tally.name}{where}: {tally.state}"]
-    if tally.ready_secs is not None:
+def tally_line(statistics: Tally, now_secs: float) -> str:
+    """Formats the statistics of a worker on one line."""
+    where = f" on {statistics.place}" if statistics.place else ""
+    parts = [f"{statistics.name}{where}: {statistics.state}"]
+    if statistics.ready_secs is not None:
         parts += [
-            f"{tally.trials} trials",
-            f"{tally.trials_per_minute(now_secs):.1f} a minute",
-            f"idle {tally.idle_share(now_secs):.0%}",
+            f"{statistics.trials} trials",
+            f"{statistics.trials_per_minute(now_secs):.1f} a minute",
+            f"idle {statistics.idle_share(now_secs):.0%}",
         ]
-    if tally.failures:
-        parts.append(f"{tally.failures} failed")
-    if tally.slowness is not None:
-        parts.append(f"steps take {tally.slowness:.2f}x as long as in trial 0")
+    if statistics.failures:
+        parts.append(f"{statistics.failures} failed")
+    if statistics.relative_step_time is not None:
+        parts.append(f"steps take {statistics.relative_step_time:.2f}x as long as in trial 0")
     return ", ".join(parts)
 
 
 def all_workers_line(
-    tallies: Sequence[Tally], now_secs: float, best: str, eta_secs: float | None
+    workers: Sequence[Tally], now_secs: float, best: str, eta_secs: float | None
 ) -> str:
-    """Says on one line what all workers have done.
+    """Formats the statistics of all workers on one line.
 
     Args:
-        tallies: one per worker, also of those that were lost.
+        workers: statistics of each worker, including those that were lost.
         now_secs: the time, by the clock of the pool.
         best: the best trial so far, in words.
-        eta_secs: how long the search goes on; None where that is not known.
+        eta_secs: the estimated time until the end of the search; None if unknown.
     """
-    there = [tally for tally in tallies if tally.state not in ("lost", "ended")]
-    measuring = [tally for tally in there if tally.ready_secs is not None]
-    rate = sum(tally.trials_per_minute(now_secs) for tally in measuring)
-    idle = sum(tally.idle_share(now_secs) for tally in measuring) / max(1, len(measuring))
-    lost = sum(tally.state == "lost" for tally in tallies)
+    current = [each for each in workers if each.state not in ("lost", "ended")]
+    ready = [each for each in current if each.ready_secs is not None]
+    rate = sum(each.trials_per_minute(now_secs) for each in ready)
+    idle = sum(each.idle_share(now_secs) for each in ready) / max(1, len(ready))
+    lost = sum(each.state == "lost" for each in workers)
     parts = [
-        f"{len(measuring)} of {len(there)} workers ready" + (f", {lost} lost" if lost else ""),
-        f"{sum(tally.trials for tally in tallies)} trials, {rate:.1f} a minute, idle {idle:.0%}",
+        f"{len(ready)} of {len(current)} workers ready" + (f", {lost} lost" if lost else ""),
+        f"{sum(each.trials for each in workers)} trials, {rate:.1f} a minute, idle {idle:.0%}",
         best,
     ]
     if eta_secs is not None:
@@ -96,13 +98,13 @@ def all_workers_line(
 
 
 def num_workers(trials: Iterable[Trial]) -> int:
-    """Finds the highest number of a worker in a log; 0 where there was none."""
+    """Finds the highest number of a worker in a log; 0 if there was none."""
     names = {trial.worker for trial in trials if trial.worker is not None}
     return max((int(name.rpartition(" ")[2]) for name in names), default=0)
 
 
 def workers_table(trials: Iterable[Trial]) -> str:
-    """Shows what the log of a search says of its workers; empty where there were none."""
+    """Formats a table of the workers in a log; empty if there were none."""
     by_worker: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.worker is not None:

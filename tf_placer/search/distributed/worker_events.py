@@ -1,4 +1,4 @@
-"""The log of what the workers of a search did: who came and went, and how each was used."""
+"""The log of the workers of a search: workers gained and lost, and their statistics."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class WorkerUse:
-    """How a worker was used until now.
+    """The logged statistics of a worker.
 
     Attributes:
-        name: of the worker.
+        name: name of the worker.
         place: name of its computer.
-        state: what it does.
-        trials: how many it has measured.
-        failures: how many of these failed.
-        trials_per_minute: since it was ready.
-        idle_share: of the time since then in which it measured nothing.
-        slowness: how many times as slow as at the start of the search its machine is; None where
-            that is not known.
+        state: its state, in words.
+        trials: the number of trials that it has measured.
+        failures: the number of them that failed.
+        trials_per_minute: trials per minute since it was ready.
+        idle_share: the share of the time since then in which it measured nothing.
+        slowness: step time of the original graph on its machine, relative to that in trial 0; None
+            if unknown.
     """
 
     name: str
@@ -45,12 +45,12 @@ class WorkerUse:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerEvent:
-    """What happened to workers, or how all of them were used until now.
+    """An event of one worker, or the statistics of all workers.
 
     Attributes:
-        time: ISO 8601 in UTC.
-        text: what happened, for people.
-        workers: how each was used; none where a single worker came or went.
+        time: time of the event, ISO 8601 in UTC.
+        text: description for people.
+        workers: statistics of all workers; empty for an event of one worker.
     """
 
     time: str
@@ -63,7 +63,7 @@ class WorkerEvent:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], number: int = 0) -> WorkerEvent:
-        """Reads what `to_json` wrote.
+        """Makes an event from its JSON form.
 
         Raises:
             ValueError: the value is not an event.
@@ -76,26 +76,26 @@ _KIND = LogKind("log of workers", "an event", _FORMAT, WorkerEvent.to_json, Work
 
 
 class WorkerLog(LogFile[WorkerEvent]):
-    """A log of workers that is open for writing."""
+    """A log of workers open for writing."""
 
     def __init__(self, directory: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-        """Creates the log of a run, or opens the one that is there to go on with it.
+        """Creates the log of a run, or opens an existing one to append to it.
 
         Args:
-            directory: of the run.
-            header: what the run is of, as JSON values.
+            directory: directory of the run.
+            header: JSON values that identify the run.
 
         Raises:
-            LogError, OSError: as `LogFile` raises them.
+            LogError, OSError: see `LogFile`.
         """
         super().__init__(os.path.join(directory, WORKER_EVENTS), _KIND, header)
 
 
 def read_worker_log(directory: str | os.PathLike[str]) -> tuple[WorkerEvent, ...]:
-    """Reads the log of workers of a run without changing it; works while it is written.
+    """Reads the log of workers of a run without changing it, even while a search writes it.
 
     Raises:
         LogError: the file is not such a log, or one of its lines is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return read_log_file(os.path.join(directory, WORKER_EVENTS), _KIND)[1]

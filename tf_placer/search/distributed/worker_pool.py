@@ -1,4 +1,4 @@
-"""Measures placements by workers that may die, hang, be slow, or come late."""
+"""A pool of workers that measure placements and may die, hang, be slow, or start late."""
 
 from __future__ import annotations
 
@@ -22,105 +22,113 @@ from tf_placer.search.runner import CompletedTrial
 
 __all__ = ["WorkerPool"]
 
-# A placement during whose measurement so many workers were lost is not measured again.
-_MOST_LOSSES = 3
-# So many workers in a row that cannot begin, while no other can measure, end the search.
-_MOST_FAILED_STARTS = 5
-_MOST_BACK_OFF_SECS = 60.0
+
+@dataclasses.dataclass(frozen=True)
+class _RetryLimits:
+    """Limits on retries after the loss of workers.
+
+    Failed starts are counted in a row, while no worker can measure.
+    """
+
+    max_losses_per_placement: int = 3
+    max_failed_starts: int = 5
+    max_back_off_secs: float = 60.0
+
+
+_LIMITS = _RetryLimits()
 
 
 class WorkerPool:
-    """Measures placements by the workers of a fleet; see `Runner`.
+    """A runner that measures placements by the workers of a backend; see `Runner`.
 
-    A worker that is ready has measured the graph as it came on its machine. What it measures later
-    is told in the seconds of the machine of trial 0, by the ratio of the two, so that machines are
-    compared by ratios. A worker that dies or does not answer is replaced, and its placement is
-    measured by another; what it may still answer is not heard. One whose machine is slower than
-    those of the others is set aside, and comes back when it is as fast again.
+    Each worker first measures the original graph on its machine. By the ratio to the original in
+    trial 0, its later measurements are scaled to the machine of trial 0. A worker that dies or does
+    not answer is replaced, its late answers are ignored, and another worker measures its placement.
+    A worker whose machine is slower than those of the others is set aside until it is as fast
+    again.
     """
 
     def __init__(
         self,
-        fleet: Fleet,
+        backend: Fleet,
         assign: Callable[[np.ndarray], Mapping[str, str]],
         *,
         timeout_secs: Callable[[], float],
         best_secs: Callable[[], float | None] = lambda: None,
         reference_secs: float | None = None,
         num_before: int = 0,
-        should_break: Callable[[], bool] = lambda: False,
+        should_cancel: Callable[[], bool] = lambda: False,
         report: Callable[[str], None] = lambda line: None,
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the workers and does not wait for them.
+        """Starts the workers without waiting for them.
 
         Args:
-            fleet: starts workers.
-            assign: turns a placement, int32 [num_groups], into device names by operation name.
-            timeout_secs: says how long the next measurement may take.
-            best_secs: says what the fastest placement so far takes.
-            reference_secs: what a step of the graph as it came took in trial 0; of a search that
-                goes on.
-            num_before: how many workers the search has had before, whose names are taken.
-            should_break: says whether what is under way is of no interest any more.
-            report: called with a line for people when a worker comes or goes.
-            timeouts: how long to wait for what.
-            clock: gives the time in seconds.
+            backend: starts workers.
+            assign: converts a placement, int32 [num_groups], to device names by operation name.
+            timeout_secs: returns the time limit of the next measurement.
+            best_secs: returns the step time of the fastest placement so far.
+            reference_secs: the step time of the original graph in trial 0 of a resumed search.
+            num_before: the number of workers of the search before, whose names are taken.
+            should_cancel: returns whether the measurements under way are to be canceled.
+            report: called with a message for people when a worker is gained or lost.
+            timeouts: limits on waiting.
+            clock: returns the time in seconds.
         """
-        self._fleet = fleet
+        self._backend = backend
         self._assign = assign
         self._timeout_secs = timeout_secs
         self._best_secs = best_secs
         self._reference_secs = reference_secs
         self._original: Measurement | None = None
-        self._should_break = should_break
+        self._should_cancel = should_cancel
         self._report = report
         self._timeouts = timeouts or Timeouts()
         self._clock = clock
-        self._awake = PauseAwareClock(clock)
+        self._pause_aware_clock = PauseAwareClock(clock)
         self._workers: list[WorkerState] = []
         self._num_started = num_before
         self._lost: list[Tally] = []
         self._waiting: collections.deque[Task] = collections.deque()
-        self._ended: list[CompletedTrial] = []
+        self._completed: list[CompletedTrial] = []
         self._failed_starts = 0
         self._next_start_secs = -math.inf
         self._reasons: list[str] = []
         self._is_one_enough = False
-        self._had_worker_secs = self._awake()
-        self._fill()
+        self._last_worker_secs = self._pause_aware_clock()
+        self._start_missing()
 
-    # What a search asks for.
+    # The interface for a search.
 
     def wait_for_machine(self) -> None:
-        """Waits until a worker has a machine, or nobody wants to wait any more.
+        """Waits until a worker has a machine, or the wait is canceled.
 
         Raises:
-            WorkerStartError: no machine comes.
+            WorkerStartError: no machine becomes available.
         """
-        while not (self._should_break() or any(each.has_machine for each in self._workers)):
+        while not (self._should_cancel() or any(each.has_machine for each in self._workers)):
             self._advance()
 
     def measure_original(self) -> Measurement:
-        """Waits until a worker has measured the graph as it came.
+        """Waits until a worker has measured the original graph.
 
         Raises:
-            WorkerStartError: no worker can begin.
+            WorkerStartError: no worker can start.
         """
         while self._original is None:
-            if self._should_break():
-                return _broken_off()
+            if self._should_cancel():
+                return _make_canceled()
             self._advance()
         return self._original
 
     @property
     def capacity(self) -> int:
-        """How many workers measure; see `Runner.capacity`."""
+        """The number of workers that can measure; see `Runner.capacity`."""
         return max(1, sum(worker.can_measure for worker in self._workers))
 
     def submit(self, key: Any, placement: np.ndarray) -> None:
-        """Takes a placement, which the next free worker measures; see `Runner.submit`."""
+        """Queues a placement for the next free worker; see `Runner.submit`."""
         self._waiting.append(Task(key, placement))
         self._dispatch()
 
@@ -128,53 +136,52 @@ class WorkerPool:
         """Waits until a placement has been measured; see `Runner.wait`.
 
         Raises:
-            WorkerStartError: no worker is left, and none can begin.
+            WorkerStartError: no worker is left, and none can start.
         """
         end_secs = self._clock() + timeout_secs
-        while not self._ended:
-            if self._should_break():
-                self._break_off()
+        while not self._completed:
+            if self._should_cancel():
+                self._complete_canceled()
             else:
                 self._advance(end_secs - self._clock())
             if self._clock() >= end_secs:
                 break
-        ended, self._ended = self._ended, []
-        return ended
+        completed, self._completed = self._completed, []
+        return completed
 
-    def tallies(self) -> list[Tally]:
-        """Says what each worker has done, those that were lost first."""
+    def list_statistics(self) -> list[Tally]:
+        """Lists the statistics of all workers, those that were lost first."""
         for worker in self._workers:
-            worker.tally.state, worker.tally.slowness = worker.state, worker.slowness.now
-        return [*self._lost, *(worker.tally for worker in self._workers)]
+            worker.statistics.state = worker.state
+            worker.statistics.relative_step_time = worker.relative_step_time.now
+        return [*self._lost, *(worker.statistics for worker in self._workers)]
 
     def now_secs(self) -> float:
-        """The time of the clock that tallies go by."""
+        """Returns the time by the clock of the statistics."""
         return self._clock()
 
-    # What one worker does for all.
+    def call_one(self, method: str, *args: Any, alone: bool = False) -> Any:
+        """Calls a method of one worker, and waits for the result.
 
-    def ask(self, method: str, *args: Any, alone: bool = False) -> Any:
-        """Has a worker do something that only one needs to do, and waits for it.
-
-        The same worker does all that is asked for, until it is lost.
+        The same worker runs all such calls until it is lost.
 
         Args:
             method: name of the method of the worker.
             args: its arguments.
-            alone: whether the processes of all others are stopped, now and from now on.
+            alone: whether to stop the processes of all other workers, from now on.
 
         Returns:
-            What the method returns.
+            The result of the method.
 
         Raises:
             WorkerLostError: the worker is gone, or the method raised an error.
-            WorkerStartError: no worker can begin.
+            WorkerStartError: no worker can start.
         """
         while not (ready := [each for each in self._workers if each.is_ready and not each.doing]):
             self._advance()
         worker = min(ready, key=lambda each: each.aside_secs is not None)
         if alone and not self._is_one_enough:
-            self._quiet_others(worker)
+            self._release_others(worker)
         self._do(worker, "ask", method, *args)
         while worker.doing == "ask":
             self._advance()
@@ -185,8 +192,8 @@ class WorkerPool:
             raise answer
         return answer
 
-    def drop(self) -> None:
-        """Ends the workers that are doing something, which is of no interest any more."""
+    def cancel(self) -> None:
+        """Cancels all placements and calls, by ending the workers that are busy with them."""
         for worker in list(self._workers):
             if worker.doing in ("measure", "ask"):
                 self._remove(worker, "ended")
@@ -194,11 +201,11 @@ class WorkerPool:
 
     def close(self) -> None:
         """Ends all workers."""
-        self._fleet.close()
+        self._backend.close()
         self._workers.clear()
 
-    def _quiet_others(self, worker: WorkerState) -> None:
-        """Lets a worker have the computer for itself, which may be that of others, too."""
+    def _release_others(self, worker: WorkerState) -> None:
+        """Stops all other workers, because they may share the computer of this one."""
         self._is_one_enough = True
         for other in list(self._workers):
             if other is worker or other.doing == "release":
@@ -210,46 +217,46 @@ class WorkerPool:
         while any(other.doing for other in self._workers):
             self._advance()
 
-    # The course of events.
+    # The event loop.
 
     def _advance(self, timeout_secs: float = math.inf) -> None:
-        """Lets workers start, measure and answer, for a moment.
+        """Starts workers and calls, waits shortly, and handles the calls that have ended.
 
         Args:
-            timeout_secs: how long that moment may be.
+            timeout_secs: the longest wait.
 
         Raises:
-            WorkerStartError: no worker is left, and none can begin.
+            WorkerStartError: no worker is left, and none can start.
         """
-        self._fill()
+        self._start_missing()
         self._dispatch()
         calls = [call for each in self._workers for call in (each.call, each.heartbeat.call)]
-        poll_secs = max(0.0, min(self._timeouts.poll, timeout_secs))
-        ended = self._fleet.ended([call for call in calls if call is not None], poll_secs)
+        poll_secs = max(0.0, min(self._timeouts.poll_interval, timeout_secs))
+        ended = self._backend.wait([call for call in calls if call is not None], poll_secs)
         for worker in list(self._workers):
             try:
                 worker.heartbeat.update(ended)
                 if worker.call is not None and worker.call in ended:
-                    self._ended_call(worker)
+                    self._handle_result(worker)
                 self._check(worker)
             except WorkerLostError as error:
-                self._lose(worker, str(error))
+                self._handle_loss(worker, str(error))
         self._give_up_without_workers()
 
-    def _fill(self) -> None:
-        """Starts workers in place of those that are missing."""
+    def _start_missing(self) -> None:
+        """Starts workers until there are as many as wanted."""
         if self._clock() < self._next_start_secs:
             return
-        wanted = 1 if self._is_one_enough else self._fleet.wanted()
+        wanted = 1 if self._is_one_enough else self._backend.count_wanted()
         while len(self._workers) < wanted:
             self._num_started += 1
-            handle = self._fleet.start()
-            heartbeat = Heartbeat(self._fleet, handle, self._awake, self._timeouts)
-            tally = Tally(f"worker {self._num_started}")
-            self._workers.append(WorkerState(handle, tally, heartbeat))
+            handle = self._backend.start()
+            heartbeat = Heartbeat(self._backend, handle, self._pause_aware_clock, self._timeouts)
+            statistics = Tally(f"worker {self._num_started}")
+            self._workers.append(WorkerState(handle, statistics, heartbeat))
 
     def _dispatch(self) -> None:
-        """Gives placements to workers that wait, and has those set aside look at themselves."""
+        """Gives placements to idle workers, and rechecks workers that were set aside."""
         now_secs = self._clock()
         is_any_usable = any(each.can_measure for each in self._workers)
         for worker in self._workers:
@@ -259,7 +266,7 @@ class WorkerPool:
                 self._do(worker, "begin", "begin", self._timeout_secs())
                 continue
             if worker.aside_secs is not None and is_any_usable:
-                is_due = now_secs - worker.aside_secs >= self._timeouts.check
+                is_due = now_secs - worker.aside_secs >= self._timeouts.recheck_interval
                 if is_due and not self._is_one_enough:
                     worker.aside_secs = now_secs
                     self._do(worker, "check", "measure_original", self._timeout_secs())
@@ -268,188 +275,193 @@ class WorkerPool:
                 assignment = self._assign(worker.task.placement)
                 best_secs = self._best_secs()
                 if best_secs is not None:
-                    best_secs *= self._factor(worker)
+                    best_secs *= self._compute_slowdown(worker)
                 limit_secs = self._timeout_secs()
                 self._do(worker, "measure", "measure", assignment, best_secs, limit_secs)
 
     def _do(self, worker: WorkerState, doing: str, method: str, *args: Any) -> None:
-        """Calls a method of a worker that does nothing else."""
+        """Calls a method of an idle worker."""
         worker.doing, worker.since_secs = doing, self._clock()
         worker.limit_secs = math.inf
         if doing in ("begin", "measure", "check"):
-            worker.limit_secs = self._awake() + self._timeout_secs() + self._timeouts.start
-        worker.call = self._fleet.call(worker.handle, method, *args)
+            limit_secs = self._timeout_secs() + self._timeouts.max_start
+            worker.limit_secs = self._pause_aware_clock() + limit_secs
+        worker.call = self._backend.call(worker.handle, method, *args)
 
-    def _ended_call(self, worker: WorkerState) -> None:
-        """Takes in what a call gave.
+    def _handle_result(self, worker: WorkerState) -> None:
+        """Handles the result of a worker's call.
 
         Raises:
-            WorkerLostError: the worker is gone, or cannot do what it must.
+            WorkerLostError: the worker is gone, or its method raised an error.
         """
         doing, worker.doing = worker.doing, ""
         call, worker.call = worker.call, None
         try:
-            value = self._fleet.result(call)
+            value = self._backend.result(call)
         except WorkerLostError as error:
             if not (error.has_failed and doing == "ask"):
                 raise
             worker.answer = error
             return
-        worker.heartbeat.hear()
+        worker.heartbeat.record_answer()
         if doing == "begin":
-            self._begun(worker, value)
+            self._add_ready(worker, value)
         elif doing == "measure":
-            self._measured(worker, *value)
+            self._complete_trial(worker, *value)
         elif doing == "check":
-            self._checked(worker, value)
+            self._reinstate(worker, value)
         elif doing == "ask":
             worker.answer = value
 
-    def _begun(self, worker: WorkerState, greeting: Any) -> None:
-        """Lets a worker measure that has measured the graph as it came.
+    def _add_ready(self, worker: WorkerState, info: Any) -> None:
+        """Adds a worker that has measured the original graph to those that can measure.
 
         Raises:
-            WorkerLostError: that fails there, and not where the search has begun.
+            WorkerLostError: the original graph fails on its machine but ran in trial 0.
         """
-        original = greeting.original
+        original = info.original
         if self._original is None:
             self._original = original
             if self._reference_secs is None:
                 self._reference_secs = original.median_secs
-        worker.tally.place = greeting.host
+        worker.statistics.place = info.host
         worker.reference_secs = original.median_secs
         if original.failure is not None and self._reference_secs is not None:
-            raise WorkerLostError(f"the graph as it came fails there: {original.failure.message}")
+            raise WorkerLostError(f"the original graph fails there: {original.failure.message}")
         self._failed_starts = 0
-        worker.tally.ready_secs = self._clock()
+        worker.statistics.ready_secs = self._clock()
         if worker.reference_secs is not None:
-            worker.slowness.add(self._factor(worker))
+            worker.relative_step_time.add(self._compute_slowdown(worker))
         self._report(
-            f"{worker.name} on {greeting.host} is ready"
+            f"{worker.name} on {info.host} is ready"
             + (
-                f": a step takes {worker.slowness.now:.2f}x as long there as in trial 0"
-                if worker.slowness.now is not None
+                f": a step takes {worker.relative_step_time.now:.2f}x as long there as in trial 0"
+                if worker.relative_step_time.now is not None
                 else ""
             )
         )
 
-    def _measured(
+    def _complete_trial(
         self, worker: WorkerState, measurement: Measurement, reference_secs: float | None
     ) -> None:
-        """Ends a trial, in the seconds of the machine of trial 0."""
+        """Completes a trial, with its times scaled to the machine of trial 0."""
         task, worker.task = worker.task, None
         assert task is not None
         worker.reference_secs = reference_secs
         if measurement.step_secs is not None:
-            drift = measurement.drift * self._factor(worker)
+            drift = measurement.drift * self._compute_slowdown(worker)
             measurement = dataclasses.replace(measurement, drift=drift)
             if reference_secs is not None:
-                worker.slowness.add(drift)
-        worker.tally.trials += 1
-        worker.tally.failures += measurement.failure is not None
-        worker.tally.busy_secs += self._clock() - worker.since_secs
-        self._ended.append(CompletedTrial(task.key, measurement, worker.name))
+                worker.relative_step_time.add(drift)
+        worker.statistics.trials += 1
+        worker.statistics.failures += measurement.failure is not None
+        worker.statistics.busy_secs += self._clock() - worker.since_secs
+        self._completed.append(CompletedTrial(task.key, measurement, worker.name))
         self._set_aside()
 
-    def _checked(self, worker: WorkerState, secs: float | None) -> None:
-        """Lets a worker measure again that is as fast as the others."""
+    def _reinstate(self, worker: WorkerState, secs: float | None) -> None:
+        """Lets a worker that was set aside measure again if it is as fast as the others."""
         if secs is None or self._reference_secs is None:
             return
-        worker.slowness.forget()
+        worker.relative_step_time.forget()
         for _ in range(3):
-            worker.slowness.add(secs / self._reference_secs)
-        odd = find_straggler({each.name: each.slowness for each in self._workers if each.is_ready})
+            worker.relative_step_time.add(secs / self._reference_secs)
+        odd = find_straggler(
+            {each.name: each.relative_step_time for each in self._workers if each.is_ready}
+        )
         if odd is None or odd[0] != worker.name:
             worker.aside_secs = None
-            self._report(f"{worker.name} on {worker.tally.place} is as fast as the others again")
+            self._report(
+                f"{worker.name} on {worker.statistics.place} is as fast as the others again"
+            )
 
     def _set_aside(self) -> None:
-        """Lets a worker measure no more whose machine is slower than those of the others."""
+        """Sets a worker aside whose machine is slower than those of the others."""
         measuring = {each.name: each for each in self._workers if each.can_measure}
-        odd = find_straggler({name: each.slowness for name, each in measuring.items()})
+        odd = find_straggler({name: each.relative_step_time for name, each in measuring.items()})
         if odd is None:
             return
         name, reason = odd
         worker = measuring[name]
         worker.aside_secs = self._clock()
-        self._report(f"{name} on {worker.tally.place} is set aside: it {reason}")
+        self._report(f"{name} on {worker.statistics.place} is set aside: it {reason}")
 
-    # What goes wrong.
+    # Losses.
 
     def _check(self, worker: WorkerState) -> None:
-        """Asks a worker whether it is there.
+        """Checks that a worker answers and keeps its time limit.
 
         Raises:
-            WorkerLostError: it does not answer, or measures for too long.
+            WorkerLostError: the worker does not answer, or measures for too long.
         """
         worker.heartbeat.check()
-        if worker.doing and self._awake() >= worker.limit_secs:
+        if worker.doing and self._pause_aware_clock() >= worker.limit_secs:
             took_secs = self._clock() - worker.since_secs
             raise WorkerLostError(f"it has not ended a measurement within {took_secs:.0f} s")
 
-    def _lose(self, worker: WorkerState, reason: str) -> None:
-        """Gives a worker up, and its placement to another."""
+    def _handle_loss(self, worker: WorkerState, reason: str) -> None:
+        """Removes a lost worker, and queues its placement for another."""
         task = worker.task
         self._reasons.append(reason)
         if not worker.is_ready:
             self._failed_starts += 1
-            back_off_secs = min(_MOST_BACK_OFF_SECS, 2.0**self._failed_starts)
+            back_off_secs = min(_LIMITS.max_back_off_secs, 2.0**self._failed_starts)
             self._next_start_secs = self._clock() + back_off_secs
         else:
-            # What it had may do for another.
+            # Its resources are free again, so start a replacement at once.
             self._failed_starts, self._next_start_secs = 0, -math.inf
         self._remove(worker)
-        where = f" on {worker.tally.place}" if worker.tally.place else ""
+        where = f" on {worker.statistics.place}" if worker.statistics.place else ""
         then = ""
         if task is not None:
             task.losses.append(reason)
-            if len(task.losses) < _MOST_LOSSES:
+            if len(task.losses) < _LIMITS.max_losses_per_placement:
                 self._waiting.appendleft(task)
                 then = "; its placement is measured by another"
             else:
                 message = f"{len(task.losses)} workers were lost while they measured it: {reason}"
                 failure = Failure(FailureKind.WORKER_DIED, message)
-                self._ended.append(
+                self._completed.append(
                     CompletedTrial(task.key, Measurement(failure=failure), worker.name)
                 )
         self._report(f"{worker.name}{where} is lost: {reason}{then}")
 
     def _remove(self, worker: WorkerState, state: str = "lost") -> None:
-        """Ends a worker."""
+        """Ends a worker, and forgets it."""
         self._workers.remove(worker)
-        self._fleet.kill(worker.handle)
-        worker.tally.state, worker.doing, worker.task = state, "", None
-        # What it may still answer is not heard.
+        self._backend.kill(worker.handle)
+        worker.statistics.state, worker.doing, worker.task = state, "", None
+        # Ignore late answers of the worker.
         worker.call = None
-        self._lost.append(worker.tally)
+        self._lost.append(worker.statistics)
 
     def _give_up_without_workers(self) -> None:
-        now_secs = self._awake()
+        now_secs = self._pause_aware_clock()
         if any(each.has_machine for each in self._workers):
-            self._had_worker_secs = now_secs
+            self._last_worker_secs = now_secs
         if any(each.is_ready for each in self._workers):
             return
-        if self._failed_starts >= _MOST_FAILED_STARTS:
-            raise WorkerStartError(f"no worker can begin: {self._reasons[-1]}")
-        if now_secs - self._had_worker_secs >= self._timeouts.machine:
+        if self._failed_starts >= _LIMITS.max_failed_starts:
+            raise WorkerStartError(f"no worker can start: {self._reasons[-1]}")
+        if now_secs - self._last_worker_secs >= self._timeouts.max_without_worker:
             why = f"; the last worker was lost: {self._reasons[-1]}" if self._reasons else ""
-            limit = f"{self._timeouts.machine:.0f} s"
+            limit = f"{self._timeouts.max_without_worker:.0f} s"
             raise WorkerStartError(f"no machine with room for a worker was there for {limit}{why}")
 
-    def _break_off(self) -> None:
-        """Ends what is under way, which is of no interest any more."""
+    def _complete_canceled(self) -> None:
+        """Cancels all placements, and completes their trials as failures."""
         tasks = [each.task for each in self._workers if each.task is not None]
-        self._ended += [
-            CompletedTrial(task.key, _broken_off()) for task in (*tasks, *self._waiting)
+        self._completed += [
+            CompletedTrial(task.key, _make_canceled()) for task in (*tasks, *self._waiting)
         ]
-        self.drop()
+        self.cancel()
 
-    def _factor(self, worker: WorkerState) -> float:
-        """How many times as long as in trial 0 the graph as it came takes on a machine."""
+    def _compute_slowdown(self, worker: WorkerState) -> float:
+        """Computes the step time of the original graph on a machine, relative to trial 0."""
         if worker.reference_secs is None or self._reference_secs is None:
             return 1.0
         return worker.reference_secs / self._reference_secs
 
 
-def _broken_off() -> Measurement:
-    return Measurement(failure=Failure(FailureKind.TIMEOUT, "broken off"))
+def _make_canceled() -> Measurement:
+    return Measurement(failure=Failure(FailureKind.TIMEOUT, "canceled"))

@@ -19,9 +19,9 @@ class Task:
     """A placement to measure.
 
     Attributes:
-        key: what it was submitted under.
+        key: the key that it was submitted under.
         placement: int32 [num_groups], a device index per group.
-        losses: why workers were lost that measured it.
+        losses: the reasons for the losses of workers that measured it.
     """
 
     key: Any
@@ -31,27 +31,26 @@ class Task:
 
 @dataclasses.dataclass(eq=False)
 class WorkerState:
-    """A worker, what it does and what is known of it.
+    """The state of a worker.
 
     Attributes:
-        handle: what the fleet knows it by.
-        tally: what it has done.
-        heartbeat: its signs of life.
-        doing: "begin", "measure", "check", "ask" or "release"; empty when it waits.
-        call: the call under way; None when it waits.
-        since_secs: when that began, by the clock.
-        limit_secs: when it must have ended, by the clock that skips pauses.
-        task: what it measures; None unless it does.
-        reference_secs: what a step of the graph as it came takes on its machine; None where it does
-            not run, and before the worker is ready.
-        slowness: of its machine.
-        answer: what it was last asked for.
-        aside_secs: when it was set aside, or measured the graph as it came since; None where it is
-            not set aside.
+        handle: its handle from the backend.
+        statistics: its statistics.
+        heartbeat: its heartbeat.
+        doing: "begin", "measure", "check", "ask" or "release"; empty if it is idle.
+        call: the call under way; None if it is idle.
+        since_secs: the start of the call, by the clock.
+        limit_secs: the time limit of the call, by the pause-aware clock.
+        task: the placement that it measures; None for none.
+        reference_secs: the step time of the original graph on its machine; None if that does not
+            run, and before the worker is ready.
+        relative_step_time: the speed of its machine.
+        answer: the result of its last `WorkerPool.call_one`.
+        aside_secs: the time when it was set aside or last rechecked; None if it is not set aside.
     """
 
     handle: Any
-    tally: Tally
+    statistics: Tally
     heartbeat: Heartbeat
     doing: str = ""
     call: Any = None
@@ -59,33 +58,33 @@ class WorkerState:
     limit_secs: float = float("inf")
     task: Task | None = None
     reference_secs: float | None = None
-    slowness: RelativeStepTime = dataclasses.field(default_factory=RelativeStepTime)
+    relative_step_time: RelativeStepTime = dataclasses.field(default_factory=RelativeStepTime)
     answer: Any = None
     aside_secs: float | None = None
 
     @property
     def name(self) -> str:
-        """Its name."""
-        return self.tally.name
+        """The name of the worker."""
+        return self.statistics.name
 
     @property
     def has_machine(self) -> bool:
-        """Whether it has answered."""
-        return self.heartbeat.heard_secs is not None
+        """True once the worker has answered."""
+        return self.heartbeat.answer_secs is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has begun."""
-        return self.tally.ready_secs is not None
+        """True once the worker has measured the original graph."""
+        return self.statistics.ready_secs is not None
 
     @property
     def can_measure(self) -> bool:
-        """Whether it has begun and is not set aside."""
+        """True if the worker is ready and not set aside."""
         return self.is_ready and self.aside_secs is None
 
     @property
     def state(self) -> str:
-        """What it does, in a word."""
+        """The state in words."""
         if not self.is_ready:
             return "starting" if self.has_machine else "waiting for a machine"
         if self.aside_secs is not None:

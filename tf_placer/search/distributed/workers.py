@@ -1,4 +1,4 @@
-"""Which workers measure: none, those of this computer, or those of a Ray cluster."""
+"""Settings of the workers of a search: none, on this computer, or in a Ray cluster."""
 
 from __future__ import annotations
 
@@ -32,40 +32,39 @@ __all__ = [
     "require_ray",
 ]
 
-#: Where Ray listens that is started here.
+#: The address that a Ray started here listens on.
 LOOPBACK = "127.0.0.1"
-#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, its
-#: actors run at the priority of other processes, and it prints nothing of what dies, least of all
-#: to standard output, where it would do so.
+#: Environment variables to set before Ray is imported: it sends no usage statistics, its actors run
+#: at normal priority, and it does not print messages about dead processes to standard output.
 QUIET_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
 }
-#: Those for a cluster on the loopback.
+#: Environment variables for a cluster on the loopback interface.
 LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-#: What Ray that is started here keeps for graphs on their way, in bytes.
+#: Size of the object store of a Ray started here, which transports graphs.
 OBJECT_STORE_BYTES = 256 * 2**20
-#: The resource of Ray that a machine has if it may measure, one for each worker.
+#: The Ray resource of machines that may measure, one unit for each worker.
 RESOURCE = "tf_placer_worker"
-#: How the directories of Ray that is started here begin: short, because sockets are in them.
+#: Prefix of the directory of a Ray started here. It must be short, because the path of a socket has
+#: at most 107 bytes, of which Ray uses about 70.
 SHORT_PREFIX = "tfp_ray_"
-# As short: the path of a socket has 107 bytes at most, of which Ray takes about 70.
-_RAY = "r"
+_RAY_DIRECTORY = "r"
 _HERE, _CLUSTER = "ray", "auto"
 
 
 @dataclasses.dataclass(frozen=True)
 class Workers:
-    """What measures placements in parallel.
+    """Settings of the workers, which measure placements in parallel.
 
     Attributes:
         address: "ray" for workers that are started on this computer, "auto" for the Ray cluster
             that runs here, "ray://HOST:PORT" for one elsewhere.
-        count: how many there are at most; None for one on this computer, and for as many as the
-            cluster has.
-        controllers: how many processes sample placements and learn, each on its own, where the
-            placer learns; 1 for the search itself.
+        count: the maximum number of workers; None for one on this computer, and for as many as the
+            cluster has room for.
+        controllers: the number of processes of a learned placer that sample placements and learn
+            independently; 1 for the search process itself.
     """
 
     address: str
@@ -74,7 +73,7 @@ class Workers:
 
     @property
     def are_here(self) -> bool:
-        """Whether they are started on this computer for this search."""
+        """True if the workers are started on this computer for this search."""
         return self.address == _HERE
 
     def to_json(self) -> dict[str, Any]:
@@ -83,19 +82,19 @@ class Workers:
 
 
 def find_workers(address: object, count: object, controllers: object = None) -> Workers | None:
-    """Checks which workers are wanted; connects to nothing.
+    """Checks the settings of workers, without connecting to them.
 
     Args:
-        address: see `Workers`; None for none.
+        address: see `Workers`; None for no workers.
         count: see `Workers`.
         controllers: see `Workers`; None for 1.
 
     Returns:
-        The workers, or None where none are wanted.
+        The settings, or None for no workers.
 
     Raises:
         ImportError: Ray is not installed.
-        ValueError: there are no such workers.
+        ValueError: a setting is invalid.
     """
     if address is None:
         if count is not None:
@@ -105,8 +104,8 @@ def find_workers(address: object, count: object, controllers: object = None) -> 
         return None
     if not isinstance(address, str):
         raise ValueError(f"workers is an address such as 'ray', not {quoted(address)}")
-    number = _positive("num_workers", count)
-    num_controllers = _positive("controllers", controllers)
+    number = _check_positive("num_workers", count)
+    num_controllers = _check_positive("controllers", controllers)
     if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
         raise ValueError(
             f"there are no workers {quoted(address)}: 'ray' starts some on this computer, 'auto' "
@@ -116,8 +115,8 @@ def find_workers(address: object, count: object, controllers: object = None) -> 
     return Workers(address, number, num_controllers or 1)
 
 
-def _positive(name: str, count: object) -> int | None:
-    """Checks how many of something are wanted; None for no wish."""
+def _check_positive(name: str, count: object) -> int | None:
+    """Checks an optional positive number."""
     if count is None:
         return None
     if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
@@ -127,29 +126,28 @@ def _positive(name: str, count: object) -> int | None:
 
 @contextlib.contextmanager
 def ray_directories() -> Iterator[tuple[str, str]]:
-    """Makes a private directory, and one in it for Ray, which are gone at the end.
+    """Makes a private directory with a directory for Ray in it, until the context ends.
 
-    Ray lets everybody write to the directory that it is given, and everybody who reaches its
-    sockets may take its processes over. So the directory of Ray is in one that only this user can
-    enter.
+    Ray makes its directory writable by all users, and any user who reaches its sockets can take
+    over its processes. Therefore only this user can enter the private directory around it.
 
     Yields:
-        The private one, and that of Ray.
+        The private directory, and that of Ray.
 
     Raises:
-        OSError: they cannot be made.
+        OSError: a directory cannot be made.
     """
     with scratch_directory(prefix=SHORT_PREFIX) as private:
-        directory = os.path.join(private, _RAY)
+        directory = os.path.join(private, _RAY_DIRECTORY)
         os.mkdir(directory, 0o700)
         yield private, directory
 
 
 def require_ray() -> None:
-    """Makes sure that Ray is installed, without importing it.
+    """Checks that Ray is installed, without importing it.
 
     Raises:
-        ImportError: it is not; the message says how to install it.
+        ImportError: Ray is not installed; the message says how to install it.
     """
     if importlib.util.find_spec("ray") is None:
         raise ImportError("workers need Ray: pip install 'tf_placer[ray]'")
@@ -158,10 +156,11 @@ def require_ray() -> None:
 def check_is_for_controllers(
     workers: Workers | None, placer: str, options: Mapping[str, object] | None
 ) -> None:
-    """Makes sure that a placer can be trained by the controllers that are wanted.
+    """Checks that a placer supports the requested number of controllers.
 
     Raises:
-        ValueError: there are several, and it does not learn or begins by measuring placements.
+        ValueError: there are several, and the placer does not learn or starts by measuring
+            placements.
     """
     if workers is None or workers.controllers == 1:
         return
@@ -176,16 +175,16 @@ def check_is_for_controllers(
 
 
 def check_is_for_workers(workers: Workers, kind: Kind, spec: str, calls_python: bool) -> None:
-    """Makes sure that workers can measure on a machine.
+    """Checks that workers can measure on a machine.
 
     Args:
-        workers: who measures.
-        kind: of the machine.
-        spec: its name.
-        calls_python: whether a step calls functions of this process.
+        workers: settings of the workers.
+        kind: kind of the machine.
+        spec: name of the machine.
+        calls_python: whether a step calls Python functions of this process.
 
     Raises:
-        SearchError: they cannot; the message says why.
+        SearchError: the workers cannot measure; the message says why.
     """
     if not BACKENDS[kind].suits_workers:
         raise SearchError(

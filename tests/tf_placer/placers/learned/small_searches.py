@@ -14,7 +14,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import describe_placer, make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import propose_checked
 
 __all__ = ["search"]
 
@@ -98,7 +98,7 @@ def search(
     sampled: list[float] = []
 
     while len(sampled) < max_samples:
-        placements = proposed(placer, min(placer.batch_size, max_samples - len(sampled)))
+        placements = propose_checked(placer, min(placer.batch_size, max_samples - len(sampled)))
         np.testing.assert_array_equal(legal[np.arange(len(legal)), placements], True)
         measurements = environment.measure(placements)
         secs = [m.median_secs for m in measurements]

@@ -1,4 +1,4 @@
-"""Searches with several controllers, in one process: what they learn, and what dies."""
+"""Tests of searches with several controllers, in one process, whose actors may die."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tf_placer.placers import make_placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.controllers import Controllers
-from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_kept
+from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_checkpoint
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.worker_pool import WorkerPool
-from tf_placer.search.replay import by_position
+from tf_placer.search.replay import index_by_position
 from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import TrialLog
 
 _OPTIONS = {"batch_size": 4, "ascent_steps": 2, "ce_samples": 8}
 
 
-def _ordered(trials):
-    """The placements in the order in which they were proposed."""
+def sort_by_proposal(trials):
+    """Sorts the placements of trials by the order in which they were proposed."""
     by_place = sorted(trials[1:], key=lambda trial: (trial.batch, trial.position))
     return [trial.assignment for trial in by_place]
 
@@ -46,7 +46,7 @@ class _Stopped(Exception):
 class ControllersTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # Every process that is replaced would compile its own.
+        # Every replacement actor would compile its own functions.
         run_eagerly(self)
         edges = [(n, n + 1, 1) for n in range(7)]
         self.problem = task_problem([(2, 1, 1)] * 8, edges)
@@ -54,18 +54,18 @@ class ControllersTest(absltest.TestCase):
         self.directory = self.create_tempdir().full_path
         self.lines: list[str] = []
 
-    def setup_of(self, name: str = "post") -> PlacerSetup:
+    def make_setup(self, name: str = "post") -> PlacerSetup:
         return PlacerSetup(name, self.groups, self.legal, 5, _OPTIONS, self.problem)
 
     def controllers(self, count: int, deaths=(), server_deaths=(), seed=0, updates=()):
-        rng, setup = random.Random(seed), self.setup_of()
-        self.fleets = [
+        rng, setup = random.Random(seed), self.make_setup()
+        self.backends = [
             ProcessFleet(lambda: Controller(setup), rng, deaths),
             ProcessFleet(lambda: ParameterServer(setup), rng, server_deaths),
         ]
         return Controllers(
             "post",
-            *self.fleets,
+            *self.backends,
             count,
             directory=self.directory,
             updates=updates,
@@ -91,7 +91,7 @@ class ControllersTest(absltest.TestCase):
             )
 
     def check(self, trials, max_trials: int) -> None:
-        """Nothing is lost, twice, or measured twice, and batches are those of controllers."""
+        """Checks that no trial is lost or measured twice, and that batches are complete."""
         self.assertLen(trials, max_trials)
         self.assertEqual([trial.index for trial in trials], list(range(max_trials)))
         places = [(t.controller, t.batch, t.position) for t in trials[1:]]
@@ -105,19 +105,19 @@ class ControllersTest(absltest.TestCase):
         environment = SimulatedEnvironment(self.problem)
         for first in range(1, 41, 4):
             proposed = placer.propose(100)
-            # Those that repeat an earlier one are in the log before it is measured.
+            # Trials that repeat an earlier one are logged before the batch is measured.
             batch = sorted(trials[first : first + 4], key=lambda trial: trial.position)
             got = [trial.assignment for trial in batch]
             self.assertEqual(got, [tuple(row) for row in proposed.tolist()])
             placer.observe(proposed, environment.measure(proposed))
 
-    def test_controllers_have_batches_of_their_own_and_share_the_weights(self):
+    def test_controllers_have_separate_batches_and_share_the_weights(self):
         placer = self.controllers(3)
         self.check(trials := self.search(placer, 61), 61)
         self.assertEqual({trial.controller for trial in trials[1:]}, {1, 2, 3})
         for update in placer.updates:
             self.assertGreaterEqual(update.staleness, 0)
-        # What the others have learned meanwhile is not in the weights that a batch is from.
+        # The weights of a batch lack the updates that other controllers made since.
         self.assertGreater(max(update.staleness for update in placer.updates), 0)
         by_batch = collections.defaultdict(set)
         for trial in trials[1:]:
@@ -127,7 +127,7 @@ class ControllersTest(absltest.TestCase):
         self.assertEqual(placer.version, 15)
         self.assertEqual(placer.updates[-1].samples, 60)
 
-    def test_every_update_is_applied_once_whatever_dies(self):
+    def test_every_update_is_applied_once_when_processes_die(self):
         for seed in range(3):
             rng = random.Random(seed)
             self.directory = self.create_tempdir().full_path
@@ -137,42 +137,42 @@ class ControllersTest(absltest.TestCase):
             batches = collections.Counter(u.controller for u in placer.updates)
             self.assertEqual(sum(batches.values()), 15)
             self.assertEqual(placer.version, 15)
-            self.assertGreater(self.fleets[0].started + self.fleets[1].started, 3 + 2)
+            self.assertGreater(self.backends[0].started + self.backends[1].started, 3 + 2)
             self.assertTrue(any("takes its place" in line for line in self.lines))
 
-    def test_one_controller_learns_the_same_whatever_dies(self):
+    def test_one_controller_learns_the_same_when_processes_die(self):
         whole = self.controllers(1)
         trials = self.search(whole, 41)
         self.directory = self.create_tempdir().full_path
         broken = self.controllers(1, [0, 3, 4, 9], [0, 1, 2, 5, 9, 10], seed=3)
         again = self.search(broken, 41)
-        self.assertEqual(_ordered(again), _ordered(trials))
+        self.assertEqual(sort_by_proposal(again), sort_by_proposal(trials))
         self.assertEqual(
             [update.mean_reward for update in broken.updates],
             [update.mean_reward for update in whole.updates],
         )
 
-    def test_what_a_controller_has_learned_outlives_it(self):
+    def test_an_unapplied_update_survives_the_death_of_its_controller(self):
         whole = self.controllers(1)
         trials = self.search(whole, 21)
         self.directory = self.create_tempdir().full_path
         broken = self.controllers(1, server_deaths=[1])
-        # It dies while the parameter server begins again.
-        call = self.fleets[1].call
+        # The controller dies while the parameter server restarts.
+        call = self.backends[1].call
 
         def kill_before_the_update_is_applied(actor, method, *args):
-            if method == "apply" and self.fleets[1].started == 2:
-                self.fleets[0].kill(self.fleets[0].actors[0])
+            if method == "apply" and self.backends[1].started == 2:
+                self.backends[0].kill(self.backends[0].actors[0])
             return call(actor, method, *args)
 
-        self.fleets[1].call = kill_before_the_update_is_applied
-        self.assertEqual(_ordered(self.search(broken, 21)), _ordered(trials))
-        controllers, server = self.fleets
+        self.backends[1].call = kill_before_the_update_is_applied
+        self.assertEqual(sort_by_proposal(self.search(broken, 21)), sort_by_proposal(trials))
+        controllers, server = self.backends
         self.assertEqual((controllers.started, server.started), (2, 2))
         self.assertEqual(server.calls[:4], ["initial", "apply", "apply", "apply"])
         self.assertEqual(controllers.calls[:4], ["sample", "learn", "sample", "sample"])
 
-    def test_a_search_that_was_killed_goes_on_from_its_log_and_the_last_weights(self):
+    def test_a_killed_search_resumes_from_its_log_and_checkpoint(self):
         for number in (1, 18, 45):
             self.directory = self.create_tempdir().full_path
             killed = self.controllers(2, seed=number)
@@ -183,7 +183,7 @@ class ControllersTest(absltest.TestCase):
 
             with self.assertRaises(_Stopped):
                 self.search(killed, 61, kill)
-            kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+            kept = read_checkpoint(os.path.join(self.directory, CONTROLLERS_FILE))
             on = self.controllers(2, seed=number + 1, updates=killed.updates)
             trials = self.search(on, 61)
             self.check(trials, 61)
@@ -192,9 +192,9 @@ class ControllersTest(absltest.TestCase):
                 self.assertGreaterEqual(on.version, kept.version)
             self.assertEqual([update.update for update in on.updates], list(range(len(on.updates))))
 
-    def test_a_larger_budget_goes_on_with_the_same_batches(self):
+    def test_a_larger_budget_resumes_with_the_same_batches(self):
         self.search(self.controllers(2), 30)
-        kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+        kept = read_checkpoint(os.path.join(self.directory, CONTROLLERS_FILE))
         pending = {(n + 1, b.number) for n, b in enumerate(kept.batches) if b is not None}
         trials = self.search(self.controllers(2, seed=1), 61)
         self.check(trials, 61)
@@ -202,17 +202,17 @@ class ControllersTest(absltest.TestCase):
             of_batch = [t for t in trials if (t.controller, t.batch) == (controller, batch)]
             self.assertLen(of_batch, 4)
 
-    def test_controllers_that_die_again_and_again_end_the_search(self):
+    def test_controllers_that_die_repeatedly_end_the_search(self):
         with self.assertRaisesRegex(SearchError, r"controller 1 was lost 5 times in a row"):
             self.search(self.controllers(1, range(1000)), 20)
 
-    def test_the_policy_is_that_of_the_server(self):
+    def test_the_saved_policy_has_the_weights_of_the_server(self):
         placer = self.controllers(2)
         self.search(placer, 21)
         placer.save(self.directory)
         reader = make_placer("post", self.groups, self.legal, seed=9, options=_OPTIONS)
         reader.agent.load_weights(os.path.join(self.directory, "policy.weights.h5"))
-        kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+        kept = read_checkpoint(os.path.join(self.directory, CONTROLLERS_FILE))
         for mine, weights in zip(
             reader.agent.trainable_variables, kept.parameters.weights, strict=True
         ):
@@ -220,17 +220,19 @@ class ControllersTest(absltest.TestCase):
 
     def test_controllers_share_workers_of_a_pool(self):
         """Two controllers of four samples keep more than four workers busy."""
-        fleet = FakeFleet(8)
-        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        backend = FakeFleet(8)
+        pool = WorkerPool(
+            backend, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=backend.clock
+        )
         pool.measure_original()
         while pool.capacity < 8:
             pool._advance()
-        began_secs = fleet.now_secs
+        began_secs = backend.now_secs
         trials = self.search(self.controllers(2), 61, runner=pool)
         self.check(trials, 61)
         measured = sum(trial.repeats is None for trial in trials[1:])
-        # Four at a time would take as long as that, without learning.
-        self.assertLess(fleet.now_secs - began_secs, measured / 4 * fake_fleet.TRIAL_SECS)
+        # Four workers at a time would take this long even without learning.
+        self.assertLess(backend.now_secs - began_secs, measured / 4 * fake_fleet.TRIAL_SECS)
         expected = [
             fake_fleet.ORIGINAL_SECS * fake_fleet.relative_secs(trial.assignment)
             for trial in trials[1:]
@@ -239,10 +241,10 @@ class ControllersTest(absltest.TestCase):
             self.assertAlmostEqual(trial.measurement.median_secs, secs)
 
     def test_post_is_trained_in_step_by_twelve_workers(self):
-        """Post's form: one distribution, twelve workers that wait for each other."""
+        """Trains as Post does: one distribution, twelve workers that wait for each other."""
         options = {"total_samples": 240}
 
-        def searched(runner, original, path):
+        def search_with(runner, original, path):
             placer = make_placer("post", self.groups, self.legal, seed=5, options=options)
             with TrialLog(path, {"seed": 5}) as log:
                 doubles.drive_placers([placer], runner, log, Budget(121, 600.0), original)
@@ -252,18 +254,20 @@ class ControllersTest(absltest.TestCase):
             def measure(self, placements):
                 return [fake_fleet.measurement_of(each) for each in placements.tolist()]
 
-        fleet = FakeFleet(12)
-        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        backend = FakeFleet(12)
+        pool = WorkerPool(
+            backend, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=backend.clock
+        )
         pool.measure_original()
         while pool.capacity < 12:
             pool._advance()
-        placer, trials = searched(pool, pool.measure_original, f"{self.directory}/twelve")
+        placer, trials = search_with(pool, pool.measure_original, f"{self.directory}/twelve")
         original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
-        alone, expected = searched(
+        alone, expected = search_with(
             SequentialRunner(OneMachine()), lambda: original, f"{self.directory}/alone"
         )
         for first in range(1, 121, 12):
-            batches = [by_position(each[first : first + 12]) for each in (trials, expected)]
+            batches = [index_by_position(each[first : first + 12]) for each in (trials, expected)]
             rows = [[trial.assignment for trial in batch.values()] for batch in batches]
             self.assertEqual(*rows)
         self.assertEqual(
@@ -274,14 +278,14 @@ class ControllersTest(absltest.TestCase):
             [update.mean_reward for update in placer.updates],
             [update.mean_reward for update in alone.updates],
         )
-        self.assertGreater(sum(bool(worker.measured) for worker in fleet.workers), 9)
+        self.assertGreater(sum(bool(worker.measured) for worker in backend.workers), 9)
 
-    def test_a_file_that_is_no_file_of_weights_is_named(self):
+    def test_an_invalid_checkpoint_is_named(self):
         path = os.path.join(self.directory, CONTROLLERS_FILE)
         with open(path, "w") as file:
             file.write("nothing")
-        with self.assertRaisesRegex(SearchError, "controllers.npz' does not hold weights"):
-            read_kept(path)
+        with self.assertRaisesRegex(SearchError, "controllers.npz' is no checkpoint"):
+            read_checkpoint(path)
 
 
 if __name__ == "__main__":

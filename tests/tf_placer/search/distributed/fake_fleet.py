@@ -1,4 +1,4 @@
-"""A fleet whose workers, machines and clock are all made up: minutes pass in no time."""
+"""A backend with fake workers, machines and clock, so that tests of minutes take no time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
 
-#: What a step of the graph as it came takes on a machine of speed 1.
+#: Step time of the original graph on a machine of speed 1.
 ORIGINAL_SECS = 0.1
 BEGIN_SECS, TRIAL_SECS = 5.0, 10.0
 
 
 def relative_secs(row: Sequence[int]) -> float:
-    """What a step takes under a placement, where the graph as it came takes 1."""
+    """Computes the step time of a placement, relative to the original graph."""
     return 0.5 + 0.1 * (sum(row) % 10)
 
 
@@ -26,13 +26,13 @@ def measurement_of(
     own_secs: float = ORIGINAL_SECS,
     failing: Collection[tuple[int, ...]] = (),
 ) -> Measurement:
-    """What a worker measures, by its own clock.
+    """Makes the measurement of a worker, in seconds of its machine.
 
     Args:
         row: the placement.
-        slowness: of its machine, now.
-        own_secs: what a step of the graph as it came took there first.
-        failing: placements that do not fit.
+        slowness: the relative step time of the machine now.
+        own_secs: the first step time of the original graph on the machine.
+        failing: placements that do not fit into memory.
     """
     if tuple(row) in failing:
         return Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "it is too large"))
@@ -43,14 +43,14 @@ def measurement_of(
 
 @dataclasses.dataclass(eq=False)
 class FakeWorker:
-    """A worker that is made up.
+    """A fake worker.
 
     Attributes:
-        number: from 0 in the order in which they were started.
-        machine_secs: when it gets a machine; infinite for never.
-        slowness: how many times as long as on a machine of speed 1 everything takes, by the time.
-        dead_secs, hung_secs: when it dies, or does not answer any more.
-        measured: what it was asked to measure.
+        number: from 0 in the order of starts.
+        machine_secs: the time when it gets a machine; infinite for never.
+        slowness: computes the relative step time of its machine from the time.
+        dead_secs, hung_secs: the times when it dies, and when it stops answering.
+        measured: the placements that it was given to measure.
     """
 
     number: int
@@ -70,15 +70,15 @@ class _Call:
 
 
 class FakeFleet:
-    """Starts workers that are made up.
+    """Starts fake workers.
 
     Attributes:
         now_secs: the time.
-        size: how many workers there should be.
-        workers: all that were started.
-        killed: those that were ended by the pool.
-        start_failure: why workers cannot begin; None where they can.
-        failing, fatal: placements that fail, and that kill whoever measures them.
+        size: the number of workers wanted.
+        workers: all workers that were started.
+        killed: the workers that the pool has killed.
+        start_failure: the reason that workers cannot start; None if they can.
+        failing, fatal: placements that fail, and that kill the workers that measure them.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FakeFleet:
     def clock(self) -> float:
         return self.now_secs
 
-    def wanted(self) -> int:
+    def count_wanted(self) -> int:
         return self.size
 
     def start(self) -> FakeWorker:
@@ -125,7 +125,7 @@ class FakeFleet:
             call.end_secs = max(self.now_secs, worker.dead_secs)
         return call
 
-    def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
+    def wait(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
         for call in calls:
             worker = call.worker
             if call.end_secs > worker.hung_secs and worker.hung_secs <= self.now_secs:
@@ -141,7 +141,7 @@ class FakeFleet:
         if worker.dead_secs <= self.now_secs:
             raise WorkerLostError("its process died")
         if worker in self.killed:
-            raise AssertionError("a worker that was ended is still heard")
+            raise AssertionError("the pool has used an answer of a worker that it has killed")
         slowness = worker.slowness(self.now_secs)
         own_secs = ORIGINAL_SECS * worker.slowness(worker.machine_secs)
         if call.method == "begin":
@@ -165,5 +165,5 @@ class FakeFleet:
 
 
 def assign(row: Any) -> dict[str, Any]:
-    """Stands in for device names by operation name: a worker that is made up takes the row."""
+    """Makes an assignment for a fake worker, which has the row in place of device names."""
     return {"row": tuple(int(device) for device in row)}

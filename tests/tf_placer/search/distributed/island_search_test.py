@@ -1,4 +1,4 @@
-"""Searches of several workers that meet: the same result whatever is slow or dies."""
+"""Tests of the island search, whose result does not depend on slow or dying workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tf_placer.search.distributed.supervision import Timeouts
 from tf_placer.simulation.simulator import Simulator
 
 
-class Fleet(ProcessFleet):
-    """Workers of this process, which end in an order of chance and die where they are told to."""
+class IslandWorkers(ProcessFleet):
+    """Workers in this process, which end in random order and die in given calls."""
 
     def __init__(self, problem, *, seed: int = 0, deaths: Sequence[int] = ()) -> None:
         super().__init__(
@@ -39,13 +39,13 @@ class IslandSearchTest(absltest.TestCase):
         ]
         self.problem = task_problem(rng.integers(1, 9, (40, 3)).tolist(), edges)
 
-    def search(self, fleet: Fleet, count: int = 3, max_simulated: int = 2400, **changes):
+    def search(self, backend: IslandWorkers, count: int = 3, max_simulated: int = 2400, **changes):
         return island_search(
-            fleet, count, max_secs=600.0, max_simulated=max_simulated, seed=5, **changes
+            backend, count, max_secs=600.0, max_simulated=max_simulated, seed=5, **changes
         )
 
-    def test_the_result_is_the_same_in_whichever_order_workers_end(self):
-        results = [self.search(Fleet(self.problem, seed=seed)) for seed in range(3)]
+    def test_the_result_does_not_depend_on_the_order_in_which_workers_end(self):
+        results = [self.search(IslandWorkers(self.problem, seed=seed)) for seed in range(3)]
         for result in results[1:]:
             self.assertEqual(result.best.placement.tolist(), results[0].best.placement.tolist())
             self.assertEqual(result.num_simulated, results[0].num_simulated)
@@ -54,8 +54,8 @@ class IslandSearchTest(absltest.TestCase):
                 [found.rank for found in results[0].finalists],
             )
 
-    def test_what_is_found_takes_as_long_as_is_said(self):
-        result = self.search(Fleet(self.problem))
+    def test_the_best_placement_has_the_reported_step_time(self):
+        result = self.search(IslandWorkers(self.problem))
         simulated = Simulator(self.problem, threads=1).simulate(result.best.placement[None])
         self.assertEqual(result.best.step_secs, simulated.step_secs[0])
         self.assertEqual(result.best.rank, min(found.rank for found in result.finalists))
@@ -71,24 +71,24 @@ class IslandSearchTest(absltest.TestCase):
             seed=5,
             threads=1,
         )
-        result = self.search(Fleet(self.problem), 1, 800)
+        result = self.search(IslandWorkers(self.problem), 1, 800)
         self.assertEqual(result.best.placement.tolist(), alone.best.placement.tolist())
         self.assertEqual(result.num_simulated, alone.num_simulated)
 
-    def test_a_part_that_was_lost_is_searched_again_with_the_same_random_numbers(self):
-        whole = self.search(Fleet(self.problem))
+    def test_a_lost_round_is_searched_again_with_the_same_random_numbers(self):
+        whole = self.search(IslandWorkers(self.problem))
         lines: list[str] = []
-        fleet = Fleet(self.problem, seed=1, deaths=[0, 2, 4])
-        result = self.search(fleet, say=lines.append)
+        backend = IslandWorkers(self.problem, seed=1, deaths=[0, 2, 4])
+        result = self.search(backend, say=lines.append)
         self.assertEqual(result.best.placement.tolist(), whole.best.placement.tolist())
         self.assertEqual(result.num_simulated, whole.num_simulated)
-        self.assertEqual(fleet.started, 3 + 3)
+        self.assertEqual(backend.started, 3 + 3)
         self.assertLen(lines, 3)
         self.assertIn("is lost: its process died; another one takes its place", lines[0])
 
-    def test_a_worker_that_hangs_is_replaced_and_its_part_searched_again(self):
-        class Hanging(Fleet):
-            """The worker that has the second search does not answer from then on."""
+    def test_a_worker_that_hangs_is_replaced_and_its_round_searched_again(self):
+        class Hanging(IslandWorkers):
+            """The worker of the second search stops answering."""
 
             now_secs = 0.0
             hung = None
@@ -98,34 +98,34 @@ class IslandSearchTest(absltest.TestCase):
                     self.hung = worker
                 return super().call(worker, method, *args)
 
-            def ended(self, calls, timeout_secs):
+            def wait(self, calls, timeout_secs):
                 self.now_secs += timeout_secs
                 there = [call for call in calls if call.actor is not self.hung]
-                return super().ended(there, timeout_secs) if there else []
+                return super().wait(there, timeout_secs) if there else []
 
-        whole = self.search(Fleet(self.problem))
-        fleet, lines = Hanging(self.problem), []
-        timeouts = Timeouts(ping=5.0, silence=30.0, start=40.0)
+        whole = self.search(IslandWorkers(self.problem))
+        backend, lines = Hanging(self.problem), []
+        timeouts = Timeouts(ping_interval=5.0, max_silence=30.0, max_start=40.0)
         result = self.search(
-            fleet, say=lines.append, timeouts=timeouts, clock=lambda: fleet.now_secs
+            backend, say=lines.append, timeouts=timeouts, clock=lambda: backend.now_secs
         )
         self.assertEqual(result.best.placement.tolist(), whole.best.placement.tolist())
-        self.assertEqual(fleet.started, 3 + 1)
+        self.assertEqual(backend.started, 3 + 1)
         self.assertRegex(lines[0], "^worker 2 is lost: it has not answered for 40 s; another one")
         self.assertLen(lines, 1)
 
-    def test_workers_use_different_random_numbers_and_go_on_from_the_best_of_all(self):
-        fleet = Fleet(self.problem)
-        self.search(fleet)
-        seeds = [seed for seed, *_ in fleet.asked]
+    def test_workers_use_different_random_numbers_and_continue_from_the_best_of_all(self):
+        backend = IslandWorkers(self.problem)
+        self.search(backend)
+        seeds = [seed for seed, *_ in backend.asked]
         self.assertLen(set(seeds), len(seeds))
-        first, later = fleet.asked[:3], fleet.asked[3:6]
+        first, later = backend.asked[:3], backend.asked[3:6]
         self.assertEqual([starts for _, starts, *_ in first], [[]] * 3)
         begun = {tuple(starts[0].tolist()) for _, starts, *_ in later}
         self.assertLen(begun, 1)
 
-    def test_workers_that_die_again_and_again_end_the_search(self):
-        class Dying(Fleet):
+    def test_workers_that_die_repeatedly_end_the_search(self):
+        class Dying(IslandWorkers):
             def result(self, call):
                 raise WorkerLostError("its process died")
 
@@ -134,29 +134,31 @@ class IslandSearchTest(absltest.TestCase):
         ):
             self.search(Dying(self.problem))
 
-    def test_what_was_found_before_workers_are_lost_for_good_is_kept(self):
-        class Lost(Fleet):
-            def ended(self, calls, timeout_secs):
+    def test_the_best_so_far_is_returned_when_all_workers_are_lost(self):
+        class Lost(IslandWorkers):
+            def wait(self, calls, timeout_secs):
                 if len(self.asked) > 3:
                     raise SearchError("Ray has died")
-                return super().ended(calls, timeout_secs)
+                return super().wait(calls, timeout_secs)
 
         lines: list[str] = []
         result = self.search(Lost(self.problem), say=lines.append)
         self.assertTrue(result.interrupted)
         self.assertEqual(lines, ["the search ends with the best so far: Ray has died"])
 
-    def test_an_interrupt_ends_it_with_the_best_so_far(self):
-        class Interrupted(Fleet):
-            def ended(self, calls, timeout_secs):
+    def test_an_interrupt_ends_the_search_with_the_best_so_far(self):
+        class Interrupted(IslandWorkers):
+            def wait(self, calls, timeout_secs):
                 if len(self.asked) > 3:
                     raise KeyboardInterrupt
-                return super().ended(calls, timeout_secs)
+                return super().wait(calls, timeout_secs)
 
         result = self.search(Interrupted(self.problem))
         self.assertTrue(result.interrupted)
         shares: list[float] = []
-        whole = self.search(Fleet(self.problem), report=lambda now: shares.append(now.share))
+        whole = self.search(
+            IslandWorkers(self.problem), report=lambda now: shares.append(now.share)
+        )
         self.assertGreaterEqual(result.best.rank, whole.best.rank)
         self.assertEqual(shares, sorted(shares))
 

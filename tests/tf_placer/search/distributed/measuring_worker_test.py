@@ -1,4 +1,4 @@
-"""What a worker measures on a machine: real steps, without Ray."""
+"""Tests of a measuring worker with real steps, without Ray."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ setUpModule = share_template
 
 
 class MeasuringWorkerTest(tf.test.TestCase):
-    """One worker for all tests: to start its processes takes longer than what they do."""
+    """Uses one worker for all tests, because its processes take long to start."""
 
     @classmethod
     def setUpClass(cls):
@@ -44,31 +44,31 @@ class MeasuringWorkerTest(tf.test.TestCase):
     def assignment(self, device: int) -> dict[str, str]:
         return dict.fromkeys(self.names, self.machine.devices[device].name)
 
-    def test_it_greets_with_the_graph_as_it_came(self):
+    def test_begin_measures_the_original_graph(self):
         self.assertIsNone(self.greeting.original.failure)
         self.assertEqual(self.greeting.process, os.getpid())
         self.assertEqual(self.greeting.versions["tensorflow"], tf.__version__)
 
-    def test_a_placement_takes_turns_with_the_graph_as_it_came(self):
+    def test_a_placement_takes_turns_with_the_original_graph(self):
         measurement, reference_secs = self.worker.measure(self.assignment(1), None, 60.0)
         self.assertIsNone(measurement.failure)
         self.assertLen(measurement.reference_secs, len(measurement.step_secs))
         self.assertEqual(reference_secs, self.greeting.original.median_secs)
 
-    def test_one_that_cannot_run_is_a_failure(self):
+    def test_a_placement_that_cannot_run_is_a_failure(self):
         nowhere = dict.fromkeys(self.names, "/job:worker/replica:0/task:7/device:CPU:0")
         measurement, _ = self.worker.measure(nowhere, None, 60.0)
         self.assertIs(measurement.failure.kind, FailureKind.INVALID_PLACEMENT)
 
-    def test_a_placement_far_behind_the_best_is_left_early(self):
+    def test_a_placement_much_slower_than_the_best_is_stopped_early(self):
         whole, reference_secs = self.worker.measure(self.assignment(1), None, 60.0)
         left, _ = self.worker.measure(self.assignment(1), reference_secs / 100, 60.0)
         self.assertLess(len(left.step_secs), len(whole.step_secs))
 
-    def test_the_graph_as_it_came_can_be_measured_again(self):
+    def test_the_original_graph_can_be_measured_again(self):
         self.assertGreater(self.worker.measure_original(60.0), 0.0)
 
-    def test_it_confirms_in_other_sessions_and_measures_again_afterwards(self):
+    def test_confirms_in_other_sessions_and_measures_again_afterwards(self):
         opened = self.worker.confirm("open_session", 60.0, ("original", {}), {})
         self.assertGreater(opened, 0.0)
         steps = self.worker.confirm("run_steps", 60.0, ("original", 3), {})
@@ -86,14 +86,14 @@ class MeasuringWorkerTest(tf.test.TestCase):
         with self.assertRaisesRegex(WorkerStartError, r"has other devices .*: .*task:1.* instead"):
             worker.begin(60.0)
 
-    def test_devices_are_those_that_sessions_of_the_search_see(self):
+    def test_devices_are_listed_under_the_session_config_of_the_search(self):
         config = tf1.ConfigProto(device_count={"GPU": 1})
         setup = dataclasses.replace(
             self.setup,
             machine=find_machine("emulated:2xK80", config),
             session_config=config.SerializeToString(),
         )
-        # Nothing is started: the machine is refused or not before.
+        # The machine is checked before any process starts.
         with (
             mock.patch.object(measuring_worker, "SessionEnvironment", side_effect=InterruptedError),
             self.assertRaises(InterruptedError),

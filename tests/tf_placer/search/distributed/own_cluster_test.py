@@ -1,4 +1,4 @@
-"""A cluster on this computer: who may connect, what is found, what is left behind."""
+"""Tests of a private cluster on this computer: access, look-up and clean-up."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluste
 from tf_placer.search.distributed.ray_fleet import connected
 from tf_placer.search.distributed.workers import SHORT_PREFIX, Workers
 
-# Connects and says how many workers there is room for; in a process of its own, because Ray reads
-# its environment once.
+# Connects and prints the number of workers that there is room for; in a separate process, because
+# Ray reads its environment once.
 _CONNECT = """
 import sys
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.workers import Workers
 workers = Workers(sys.argv[1])
 with connected(workers):
-    print("room for", RayFleet(workers, object).wanted())
+    print("room for", RayFleet(workers, object).count_wanted())
 """
 # Runs a cluster until its standard input ends.
 _RUN = """
@@ -57,19 +57,19 @@ class OwnClusterTest(absltest.TestCase):
         super().setUp()
         cache = self.create_tempdir().full_path
         self.enter_context(mock.patch.dict(os.environ, XDG_CACHE_HOME=cache))
-        # A short one, because sockets are in it.
+        # The path must be short, because it contains sockets.
         temporary = tempfile.TemporaryDirectory(prefix="t", dir="/tmp")
         self.temporary = pathlib.Path(self.enter_context(temporary))
         self.temporary.chmod(0o777)
         self.enter_context(mock.patch.object(tempfile, "tempdir", str(self.temporary)))
 
-    def assert_that_nobody_else_reaches_its_files(self):
-        """Ray runs in one private directory, where it may open what is in it to everybody."""
+    def assert_files_are_private(self):
+        """Checks that Ray runs in a private directory, in which it opens its own to all users."""
         [private] = self.temporary.glob(f"{SHORT_PREFIX}*")
         self.assertEqual(stat.S_IMODE(private.stat().st_mode), 0o700)
         sockets = [path for path in private.rglob("sockets/*") if path.is_socket()]
         self.assertLen(sockets, 2)
-        # UNIX takes 107 bytes. Names of processes have up to 7 digits.
+        # UNIX allows 107 bytes for the path of a socket. Process ids have up to 7 digits.
         self.assertLess(max(len(str(path)) for path in sockets), 107)
         if os.getuid() == 0:
             nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls"]
@@ -79,19 +79,19 @@ class OwnClusterTest(absltest.TestCase):
                 )
 
     @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
-    def test_searches_of_this_user_connect_and_nobody_else(self):
+    def test_only_searches_of_this_user_can_connect(self):
         with own_cluster(3) as cluster:
             self.assertEqual(find_own_cluster(), cluster)
             mode = os.stat(cache_directory() / "cluster.json").st_mode
             self.assertEqual(stat.S_IMODE(mode), 0o600)
-            self.assert_that_nobody_else_reaches_its_files()
+            self.assert_files_are_private()
             for address in ("auto", cluster.address):
                 found = connect(address)
                 self.assertIn("room for 3", found.stdout, found.stderr)
-            # Somebody else does not find the token.
+            # Another user cannot find the token.
             stranger = {"XDG_CACHE_HOME": self.create_tempdir().full_path}
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
-            # Ray asks three times, and takes its time for that.
+            # Ray tries three times, which takes long.
             waits = {"INITIAL": "1", "MAX": "1"}
             soon = {f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S": n for name, n in waits.items()}
             refused = connect(cluster.address, **stranger, **token, **soon)
@@ -102,7 +102,7 @@ class OwnClusterTest(absltest.TestCase):
         self.assertIsNone(find_own_cluster())
 
     @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
-    def test_a_cluster_that_is_killed_takes_the_processes_of_ray_with_it(self):
+    def test_killing_the_cluster_ends_the_processes_of_ray(self):
         command = subprocess.Popen(
             [sys.executable, "-c", _RUN],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -118,7 +118,7 @@ class OwnClusterTest(absltest.TestCase):
         self.assertEmpty(wait_until_gone(below, timeout_secs=60))
         self.assertIsNone(find_own_cluster())
 
-    def test_a_search_goes_to_this_cluster_and_not_to_what_else_runs_here(self):
+    def test_auto_prefers_the_own_cluster_unless_ray_address_is_set(self):
         def address_for(asked: str, **variables: str) -> str:
             ray = mock.MagicMock(__spec__=object())
             with (
@@ -136,10 +136,10 @@ class OwnClusterTest(absltest.TestCase):
         self.assertEqual(address_for("auto"), "127.0.0.1:1")
         self.assertEqual(address_for("ray://127.0.0.1:2"), "ray://127.0.0.1:2")
         self.assertEqual(address_for("ray://127.0.0.1:3"), "ray://127.0.0.1:3")
-        # Who names another one in Ray's own variable means that.
+        # Ray's own variable takes precedence.
         self.assertEqual(address_for("auto", RAY_ADDRESS="127.0.0.1:4"), "auto")
 
-    def test_a_file_of_a_cluster_that_is_gone_is_not_believed(self):
+    def test_the_file_of_a_dead_cluster_is_ignored(self):
         path = cache_directory() / "cluster.json"
         path.parent.mkdir()
         for content in ("", "[]", '{"address": "ray://127.0.0.1:1"}'):

@@ -1,4 +1,4 @@
-"""A fleet of actors in this process, whose calls end in an order of chance and which may die."""
+"""A backend with actors in this process, whose calls end in random order and which may die."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Call:
     error: WorkerLostError | None = None
 
     def run(self) -> Any:
-        """Gives what the method returns; calls among its arguments must have ended."""
+        """Returns the result of the method; calls among its arguments must have ended."""
         if not self.has_ended:
             self.has_ended = True
             try:
@@ -43,12 +43,12 @@ class _Call:
 
 
 class ProcessFleet:
-    """Starts actors of this process; see `Fleet`.
+    """Starts actors in this process; see `Fleet`.
 
     Attributes:
-        actors, started: all of them, and how many there were.
-        calls, asked: methods that were called, in order, and with which arguments.
-        deaths: of calls, by number: the actor dies while it does that.
+        actors, started: the actors, and their number.
+        calls, asked: the names and the arguments of called methods, in order.
+        deaths: the numbers of calls during which the actor dies.
     """
 
     def __init__(self, make: Callable[[], Any], rng: random.Random, deaths: Sequence[int] = ()):
@@ -60,7 +60,7 @@ class ProcessFleet:
         self.calls: list[str] = []
         self.asked: list[Sequence[Any]] = []
 
-    def wanted(self) -> int:
+    def count_wanted(self) -> int:
         return 1
 
     def start(self) -> _Actor:
@@ -76,7 +76,7 @@ class ProcessFleet:
             self.asked.append(args)
         return _Call(actor, method, args)
 
-    def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
+    def wait(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
         chosen = [call for call in calls if self._rng.random() < 0.5]
         for call in chosen:
             with contextlib.suppress(WorkerLostError):

@@ -1,4 +1,4 @@
-"""Workers as actors of Ray, on this computer; skipped where Ray is not installed."""
+"""Tests of workers as actors of Ray on this computer; skipped if Ray is not installed."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class RayFleetTest(absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # Actors import the modules of the tests, too.
+        # Actors must be able to import the modules of the tests.
         cls.enterClassContext(mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
-        # Every test has the same Ray: to start one takes long.
+        # All tests share one Ray, which takes long to start.
         cls.enterClassContext(connected(_WORKERS))
 
     def setUp(self):
@@ -45,15 +45,15 @@ class RayFleetTest(absltest.TestCase):
         self.log = pathlib.Path(self.create_tempdir().full_path, "measured")
         self.lines: list[str] = []
 
-    def fleet(self, trial_secs: float = 0.05) -> RayFleet:
-        fleet = RayFleet(_WORKERS, WaitingWorker, trial_secs, str(self.log))
-        self.addCleanup(fleet.close)
-        return fleet
+    def make_backend(self, trial_secs: float = 0.05) -> RayFleet:
+        backend = RayFleet(_WORKERS, WaitingWorker, trial_secs, str(self.log))
+        self.addCleanup(backend.close)
+        return backend
 
-    def pool(self, fleet: RayFleet, **changes) -> WorkerPool:
-        timeouts = Timeouts(poll=0.05, ping=0.5, silence=2.0)
+    def pool(self, backend: RayFleet, **changes) -> WorkerPool:
+        timeouts = Timeouts(poll_interval=0.05, ping_interval=0.5, max_silence=2.0)
         return WorkerPool(
-            fleet,
+            backend,
             fake_fleet.assign,
             timeout_secs=lambda: 60.0,
             report=self.lines.append,
@@ -61,7 +61,7 @@ class RayFleetTest(absltest.TestCase):
             **changes,
         )
 
-    def measured(self, pool: WorkerPool, count: int, on_ended=lambda number: None):
+    def measure(self, pool: WorkerPool, count: int, on_ended=lambda number: None):
         pool.measure_original()
         while pool.capacity < 2:
             pool._advance()
@@ -79,21 +79,21 @@ class RayFleetTest(absltest.TestCase):
     def pids(self) -> collections.Counter[int]:
         return collections.Counter(map(int, self.log.read_text().split()))
 
-    def test_two_workers_measure_at_once_in_processes_of_their_own(self):
-        self.measured(self.pool(self.fleet()), 12)
+    def test_two_workers_measure_at_once_in_separate_processes(self):
+        self.measure(self.pool(self.make_backend()), 12)
         self.assertLen(self.pids(), 2)
         self.assertNotIn(os.getpid(), self.pids())
 
-    def test_what_ray_sets_for_actors_is_not_seen_by_tensorflow(self):
-        fleet = self.fleet()
-        worker = fleet.start()
-        environ = fleet.result(fleet.call(worker, "begin", 1.0)).versions
+    def test_actors_have_the_thread_and_gpu_variables_of_the_search(self):
+        backend = self.make_backend()
+        worker = backend.start()
+        environ = backend.result(backend.call(worker, "begin", 1.0)).versions
         self.assertEqual(environ.get("OMP_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS"))
         self.assertEqual(
             environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_VISIBLE_DEVICES")
         )
 
-    def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_counted_twice(self):
+    def test_a_killed_worker_is_replaced_and_each_placement_is_measured_once(self):
         killed = []
 
         def kill(number):
@@ -101,12 +101,12 @@ class RayFleetTest(absltest.TestCase):
                 killed.append(next(iter(self.pids())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        pool = self.pool(self.fleet(0.3))
+        pool = self.pool(self.make_backend(0.3))
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            self.measured(pool, 10, kill)
-        # Ray has something to say of it, which does not belong to what a command answers.
+            self.measure(pool, 10, kill)
+        # Ray's messages about the death must not get into the output of a command.
         self.assertEqual(printed.getvalue(), "")
-        # Where all else was done before another one was ready, that is so soon.
+        # The replacement may become ready only after all placements were measured.
         while pool.capacity < 2:
             pool._advance()
         self.assertTrue(any("is lost" in line for line in self.lines), self.lines)
@@ -119,29 +119,29 @@ class RayFleetTest(absltest.TestCase):
                 stopped.append(next(iter(self.pids())))
                 os.kill(stopped[0], signal.SIGSTOP)
 
-        self.measured(self.pool(self.fleet(0.3)), 16, stop)
+        self.measure(self.pool(self.make_backend(0.3)), 16, stop)
         self.assertRegex(" ".join(self.lines), "has not answered for")
         deadline = time.monotonic() + 30
         while os.path.exists(f"/proc/{stopped[0]}") and time.monotonic() < deadline:
             time.sleep(0.1)
         self.assertFalse(os.path.exists(f"/proc/{stopped[0]}"))
 
-    def test_an_error_of_a_method_is_told_as_it_is(self):
-        fleet = self.fleet()
-        call = fleet.call(fleet.start(), "fail")
+    def test_an_error_of_a_method_keeps_its_message(self):
+        backend = self.make_backend()
+        call = backend.call(backend.start(), "fail")
         with self.assertRaisesRegex(WorkerLostError, "^it cannot be done$") as raised:
-            fleet.result(call)
+            backend.result(call)
         self.assertTrue(raised.exception.has_failed)
 
-    def test_nobody_listens_beyond_this_computer_and_a_token_is_asked_for(self):
+    def test_ray_listens_on_the_loopback_only_and_requires_a_token(self):
         self.assertEqual(os.environ["RAY_AUTH_MODE"], "token")
         self.assertLen(os.environ["RAY_AUTH_TOKEN"], 64)
-        self.assertEqual(_open_to_others(), [])
+        self.assertEqual(find_processes_listening_beyond_loopback(), [])
 
 
 @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
 class RayThatDiesTest(absltest.TestCase):
-    def test_it_is_told_before_ray_ends_this_process(self):
+    def test_the_death_of_ray_is_reported_before_ray_ends_this_process(self):
         code = textwrap.dedent(
             """
             import os, pathlib, signal, sys
@@ -151,17 +151,17 @@ class RayThatDiesTest(absltest.TestCase):
             workers = Workers("ray", 1)
             with connected(workers):
                 import ray
-                fleet = RayFleet(workers, WaitingWorker, 0.05, sys.argv[1])
-                worker = fleet.start()
-                fleet.result(fleet.call(worker, "begin", 1.0))
-                call = fleet.call(worker, "begin", 1.0)
-                assert fleet.ended([call], 60.0) == [call]
+                backend = RayFleet(workers, WaitingWorker, 0.05, sys.argv[1])
+                worker = backend.start()
+                backend.result(backend.call(worker, "begin", 1.0))
+                call = backend.call(worker, "begin", 1.0)
+                assert backend.wait([call], 60.0) == [call]
                 os.kill(ray._private.worker._global_node.all_processes["raylet"][0].process.pid, 9)
                 try:
                     while True:
-                        fleet.ended([call], 0.05)
+                        backend.wait([call], 0.05)
                 finally:
-                    fleet.close()
+                    backend.close()
             """
         )
         done = subprocess.run(
@@ -175,8 +175,8 @@ class RayThatDiesTest(absltest.TestCase):
         self.assertRegex(done.stderr.splitlines()[-1], "SearchError: Ray has died on this computer")
 
 
-def _open_to_others() -> list[str]:
-    """The command lines of Ray's processes that listen on more than the loopback."""
+def find_processes_listening_beyond_loopback() -> list[str]:
+    """Finds the command lines of Ray's processes that listen beyond the loopback interface."""
     sockets = {}
     for name in ("tcp", "tcp6"):
         for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]:

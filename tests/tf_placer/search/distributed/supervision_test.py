@@ -1,4 +1,4 @@
-"""Actors that are replaced, and the clock that skips pauses of this process."""
+"""Tests of the replacement of lost actors, and of the clock that skips pauses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_placer.search.distributed.supervision import PauseAwareClock, Supervised
 
 
 class PauseAwareClockTest(absltest.TestCase):
-    def test_time_goes_by_while_somebody_looks(self):
+    def test_the_clock_advances_while_it_is_read(self):
         now_secs = [100.0]
         clock = PauseAwareClock(lambda: now_secs[0])
         for _ in range(50):
@@ -21,7 +21,7 @@ class PauseAwareClockTest(absltest.TestCase):
             last_secs = clock()
         self.assertAlmostEqual(last_secs, 10.0)
 
-    def test_of_a_long_pause_one_second_counts(self):
+    def test_a_long_pause_counts_as_one_second(self):
         now_secs = [100.0]
         clock = PauseAwareClock(lambda: now_secs[0])
         now_secs[0] += 3600.0
@@ -31,7 +31,7 @@ class PauseAwareClockTest(absltest.TestCase):
 
 
 class _Doubling:
-    """An actor that cannot double nothing."""
+    """An actor that doubles numbers and raises an error for 0."""
 
     def ping(self) -> bool:
         return True
@@ -47,29 +47,29 @@ class SupervisedActorTest(absltest.TestCase):
         super().setUp()
         self.lines: list[str] = []
 
-    def outcome(self, fleet: ProcessFleet, actor: SupervisedActor):
-        while (done := actor.outcome(fleet.ended(actor.calls, 0.0))) is None:
+    def run_call(self, backend: ProcessFleet, actor: SupervisedActor):
+        while (done := actor.update(backend.wait(actor.calls, 0.0))) is None:
             pass
         return done[:2]
 
-    def test_a_call_that_is_lost_is_done_by_another_actor(self):
-        fleet = ProcessFleet(_Doubling, random.Random(0), deaths=[0, 1, 4])
-        actor = SupervisedActor(fleet, "the actor", self.lines.append)
+    def test_a_lost_call_is_repeated_by_another_actor(self):
+        backend = ProcessFleet(_Doubling, random.Random(0), deaths=[0, 1, 4])
+        actor = SupervisedActor(backend, "the actor", self.lines.append)
         for number in (1, 2, 3):
             actor.begin("double", number)
-            self.assertEqual(self.outcome(fleet, actor), ("double", 2 * number))
-        self.assertEqual([number for (number,) in fleet.asked], [1, 1, 1, 2, 3, 3])
+            self.assertEqual(self.run_call(backend, actor), ("double", 2 * number))
+        self.assertEqual([number for (number,) in backend.asked], [1, 1, 1, 2, 3, 3])
         self.assertEqual(
             self.lines, ["the actor is lost: its process died; another one takes its place"] * 3
         )
 
     def test_a_method_that_raises_an_error_is_not_called_again(self):
-        fleet = ProcessFleet(_Doubling, random.Random(0))
-        actor = SupervisedActor(fleet, "the actor", self.lines.append)
+        backend = ProcessFleet(_Doubling, random.Random(0))
+        actor = SupervisedActor(backend, "the actor", self.lines.append)
         actor.begin("double", 0)
-        with self.assertRaisesRegex(SearchError, "^the actor cannot go on: there is nothing to"):
-            self.outcome(fleet, actor)
-        self.assertEqual((fleet.calls, self.lines), (["double"], []))
+        with self.assertRaisesRegex(SearchError, "^the actor failed: there is nothing to"):
+            self.run_call(backend, actor)
+        self.assertEqual((backend.calls, self.lines), (["double"], []))
 
 
 if __name__ == "__main__":

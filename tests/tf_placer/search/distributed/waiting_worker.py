@@ -13,7 +13,7 @@ from tf_placer.search.distributed.fleet import Greeting
 
 
 class WaitingWorker:
-    """Waits as long as a trial takes, and says what it was scripted to measure."""
+    """Waits as long as a trial takes, and returns a scripted measurement."""
 
     def __init__(self, trial_secs: float, log_path: str) -> None:
         self._trial_secs = trial_secs

@@ -1,4 +1,4 @@
-"""Which workers can be asked for, and where they can measure."""
+"""Tests of the settings of workers, and of the machines that they can measure on."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tf_placer.search.distributed.workers import (
 class WorkersTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # As if Ray were installed.
+        # Pretend that Ray is installed.
         self.found = self.enter_context(
             mock.patch.object(importlib.util, "find_spec", return_value=object())
         )
 
-    def test_what_can_be_asked_for(self):
+    def test_accepts_valid_settings(self):
         self.assertIsNone(find_workers(None, None))
         self.assertEqual(find_workers("ray", 3), Workers("ray", 3))
         self.assertEqual(find_workers("auto", None), Workers("auto"))
         self.assertEqual(find_workers("ray://head:10001", 2), Workers("ray://head:10001", 2))
 
-    def test_what_cannot_is_named(self):
+    def test_refuses_invalid_settings_by_name(self):
         for address in ("rays", "ray://", "ray://host", "ray://host:port", "grpc://h:1", ""):
             with self.assertRaisesRegex(ValueError, f"there are no workers '{address}'"):
                 find_workers(address, None)
@@ -46,13 +46,13 @@ class WorkersTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "num_workers is for searches with workers"):
             find_workers(None, 2)
 
-    def test_without_ray_it_is_said_how_to_get_it(self):
+    def test_without_ray_the_message_says_how_to_install_it(self):
         self.found.return_value = None
         with self.assertRaisesRegex(ImportError, r"pip install 'tf_placer\[ray\]'"):
             find_workers("ray", 2)
         self.assertIsNone(find_workers(None, None))
 
-    def test_workers_need_devices_of_their_own(self):
+    def test_workers_need_separate_devices(self):
         workers = Workers("ray", 2)
         check_is_for_workers(workers, "local", "local:2", calls_python=False)
         check_is_for_workers(workers, "attached", "attached", calls_python=False)
@@ -65,10 +65,10 @@ class WorkersTest(absltest.TestCase):
         for workers in (Workers("ray", 2), Workers("auto")):
             self.assertEqual(read_record(Workers, workers.to_json()), workers)
 
-    def test_the_directory_of_ray_is_in_one_that_nobody_else_enters(self):
+    def test_the_directory_of_ray_is_inside_a_private_one(self):
         with ray_directories() as (private, directory):
             self.assertEqual(os.path.dirname(directory), private)
-            # As Ray does.
+            # Ray sets this mode.
             os.chmod(directory, 0o777)
             self.assertEqual(stat.S_IMODE(os.stat(private).st_mode), 0o700)
         self.assertFalse(os.path.exists(private))
