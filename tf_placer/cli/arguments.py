@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ __all__ = [
     "add_signature",
     "add_step",
     "add_workers",
-    "placer_options",
+    "build_search_config",
     "placers_help",
-    "search_config",
+    "read_placer_options",
 ]
 
 GRAPH_HELP = (
     "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text); or a "
     "SavedModel directory"
 )
-OUTPUT_HELP = "where the graph with devices goes; by ending; of a SavedModel a new directory"
-PROBLEM_HELP = "problem file (.json), as `profile` writes it"
+OUTPUT_HELP = (
+    "file for the graph with devices, in the format of its ending; for a SavedModel a new directory"
+)
+PROBLEM_HELP = "problem file (.json) that `profile` has written"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
     "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
@@ -40,31 +42,32 @@ MACHINE_HELP = (
 
 
 def add_step(parser: argparse._ActionsContainer) -> None:
-    """Adds what says what a step runs.
+    """Adds the definition of a step.
 
-    That is --fetches, --feeds, --initializers, --restore_from and --signature.
+    These are --fetches, --feeds, --initializers, --restore_from and --signature.
     """
     parser.add_argument(
         "--fetches",
         type=_comma_separated,
-        help="what a step fetches: names of operations and tensors, by comma; by default the "
-        "'train_op' collection of a .meta file",
+        help="operations and tensors that a step fetches: names, separated by commas; by default "
+        "the 'train_op' collection of a .meta file",
     )
     parser.add_argument(
         "--feeds",
-        help=".npz file with a value per placeholder, by name, of a SavedModel per argument of the "
-        "signature; made up by default",
+        help=".npz file with a value for each placeholder by name, or for each argument of the "
+        "signature of a SavedModel; random values by default",
     )
     parser.add_argument(
         "--initializers",
         type=_comma_separated,
-        help="operations to run before the first step, by comma; found by default",
+        help="operations to run before the first step: names, separated by commas; found in the "
+        "graph by default",
     )
     parser.add_argument(
         "--restore_from",
         metavar="CHECKPOINT",
-        help="what variables begin with: a checkpoint (what the names of its files start with), or "
-        "a directory whose latest checkpoint is taken; by default what initializers give them",
+        help="checkpoint to restore variables from: its prefix, or a directory, whose latest "
+        "checkpoint is taken; by default the initializers run",
     )
     add_signature(parser)
 
@@ -73,8 +76,7 @@ def add_signature(parser: argparse._ActionsContainer) -> None:
     """Adds --signature."""
     parser.add_argument(
         "--signature",
-        help="which signature of a SavedModel; by default 'serving_default' if there is one, or "
-        "the only one",
+        help="signature of a SavedModel; by default 'serving_default', or the only one",
     )
 
 
@@ -83,55 +85,56 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--clear_devices",
         action="store_true",
-        help="clear the devices that the graph came with; otherwise they are kept",
+        help="clear the devices in the graph; by default operations that have a device keep it",
     )
 
 
 def add_workers(parser: argparse.ArgumentParser, *, controlled: str) -> None:
-    """Adds what says who works in parallel: --workers, --num_workers, --controllers.
+    """Adds the arguments of a parallel search: --workers, --num_workers, --controllers.
 
     Args:
-        parser: of the command.
-        controlled: what workers do for controllers.
+        parser: the parser of the command.
+        controlled: the effect of --num_workers with controllers, for the help text.
     """
     parser.add_argument(
         "--workers",
         metavar="ADDRESS",
-        help="who works in parallel, each on a machine of its own: 'ray' (workers that are started "
-        "on this computer), 'auto' (the Ray cluster that runs here) or 'ray://HOST:PORT' (one "
-        "elsewhere); needs tf_placer[ray]. By default this computer alone",
+        help="Ray cluster for a parallel search, in which each worker has a machine of its own: "
+        "'ray' (starts workers on this computer), 'auto' (the cluster that runs here) or "
+        "'ray://HOST:PORT' (a cluster elsewhere); needs tf_placer[ray]. Without it, this computer "
+        "searches alone",
     )
     parser.add_argument(
         "--num_workers",
         type=int,
         metavar="N",
-        help="workers at most (default: one on this computer; as many as a cluster has); "
+        help="maximum number of workers (default: one on this computer; all of a cluster); "
         f"with --controllers, {controlled}",
     )
     parser.add_argument(
         "--controllers",
         type=int,
         metavar="C",
-        help="how many processes of a placer that learns sample placements and share one set of "
-        "weights, each waiting for its own placements only (default 1: the search itself); they "
-        "are beside the search and no workers, but need --workers, which says whose Ray runs them",
+        help="number of processes in which a learned placer samples placements; they share one set "
+        "of weights, and each waits for its own placements only (default 1: the search itself). "
+        "They do not count as workers, but run on the cluster that --workers names",
     )
 
 
 def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
-    """Adds what says who searches: --placer and --placer_option."""
+    """Adds --placer, --placer_option and --start."""
     parser.add_argument(
         "--placer",
         default=default,
         type=_placer,
         metavar="NAME",
-        help=f"who searches (see below; default {default})",
+        help=f"placer that searches (see below; default {default})",
     )
     add_placer_options(parser)
 
 
 def add_placer_options(parser: argparse.ArgumentParser) -> None:
-    """Adds --placer_option, and --start, which is one of them."""
+    """Adds --placer_option, and --start as a short form of one of them."""
     parser.add_argument(
         "--placer_option",
         action="append",
@@ -142,19 +145,19 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         metavar="PLACEMENT",
-        help="what a placer that learns samples at first: a placer that does not, such as expert, "
-        "original, a placement in a file (.json), or none",
+        help="placement that a learned placer samples at first: the name of a heuristic such as "
+        "expert, original, a placement in a file (.json), or none",
     )
 
 
 def placers_help() -> str:
-    """Describes the placers, for the end of a command's help."""
+    """Describes the placers for the end of a help text."""
     placers = "; ".join(
         f"{name}{'*' if entry.needs_problem else ''}: {entry.summary}"
         for name, entry in PLACERS.items()
     )
     return (
-        f"The placers: {placers}. Those with a * need to know what the operations cost: `optimize` "
+        f"The placers: {placers}. Those with a * need the costs of the operations: `optimize` "
         "profiles the graph first for them"
     )
 
@@ -168,15 +171,15 @@ def _placer(name: str) -> str:
 
 
 def _comma_separated(text: str) -> list[str]:
-    """Splits a text into its names."""
+    """Splits a text at its commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def placer_options(args: argparse.Namespace) -> dict[str, str]:
-    """Reads the values of --placer_option and --start by name.
+def read_placer_options(args: argparse.Namespace) -> dict[str, str]:
+    """Reads --placer_option and --start as values by name.
 
     Raises:
-        ValueError: one is not NAME=VALUE, or both flags give a start.
+        ValueError: an option is not NAME=VALUE, or both flags give a start.
     """
     options = {}
     for item in args.placer_option:
@@ -191,17 +194,18 @@ def placer_options(args: argparse.Namespace) -> dict[str, str]:
     return options
 
 
-def search_config(args: argparse.Namespace, **others: Any) -> SearchConfig:
-    """Makes the settings of a search of what `add_placer`, `add_workers` and others added.
+def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig:
+    """Builds the settings of a search from the arguments of a command.
 
     Args:
-        args: of a command that has --max_trials, --max_secs, --seed and --log_dir, too.
-        others: more fields, and those that differ.
+        args: arguments with those of `add_placer` and `add_workers`, and with --max_trials,
+            --max_secs, --seed and --log_dir.
+        others: further fields, which take precedence.
 
     Raises:
         ImportError, MachineError, ValueError: see `SearchConfig`.
     """
     names = "placer", "max_trials", "max_secs", "seed", "log_dir"
-    of_workers = "workers", "num_workers", "controllers"
-    given = {name: getattr(args, name) for name in (*names, *of_workers)}
-    return SearchConfig(**{**given, "placer_options": placer_options(args), **others})
+    worker_names = "workers", "num_workers", "controllers"
+    fields = {name: getattr(args, name) for name in (*names, *worker_names)}
+    return SearchConfig(**{**fields, "placer_options": read_placer_options(args), **others})

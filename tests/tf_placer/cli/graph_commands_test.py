@@ -224,7 +224,7 @@ class OptimizeCommandTest(CommandsTestCase):
             )
         printed = self.call("log", self.path("run"))
         self.assertIn("8 trials; best 50.00 ms", printed)
-        self.assertIn("as it came", printed)
+        self.assertRegex(printed, r" 0  original +0  original ")
 
 
 class BadInputTest(CommandsTestCase):

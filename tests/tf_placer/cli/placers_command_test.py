@@ -78,7 +78,7 @@ class PlacerTableTest(absltest.TestCase):
         )
 
     def test_a_placer_that_needs_costs_says_so(self):
-        self.assertIn("\nneeds to know what the operations cost", placer_table("heft"))
+        self.assertIn("\nneeds the costs of the operations", placer_table("heft"))
 
     def test_the_nearest_is_suggested_for_what_there_is_not(self):
         with self.assertRaisesRegex(ValueError, r"no placer 'eagel' \(did you mean 'eagle'\?\)"):

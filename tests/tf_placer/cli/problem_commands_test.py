@@ -387,7 +387,10 @@ class SearchCommandTest(ProblemCommandsTestCase):
             return refined_search(*args, **kwargs, max_secs=60.0, max_simulated=100)
 
         said, _ = self.search_after_reading(
-            25.0, "--placer=auto", refined_search=search, what_if=lambda *_, **__: ()
+            25.0,
+            "--placer=auto",
+            refined_search=search,
+            search_changed_machines=lambda *_, **__: (),
         )
         self.assertEqual(given_secs, [29.0])
         self.assertIn("what other machines would bring is left out: there is no time", said)
@@ -615,17 +618,17 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.assignment(*BEST)
         self.refuses("no/t.json': No such file", f"--trace={self.path('no/t.json')}")
         self.refuses("no/o.json': No such file", f"--output={self.path('no/o.json')}")
-        self.refuses("--machine does not go with --problem", "--machine=4xK80")
-        self.refuses("--fetches does not go with --problem", "--fetches=y")
-        self.refuses("--feeds does not go with --problem", "--feeds=f.npz")
-        self.refuses("--initializers does not go with --problem", "--initializers=init")
-        self.refuses("--tensorboard does not go with --problem", "--tensorboard=tb")
-        self.refuses("--placement does not go with --problem", "--placement=p.json")
+        self.refuses("--machine cannot be used with --problem", "--machine=4xK80")
+        self.refuses("--fetches cannot be used with --problem", "--fetches=y")
+        self.refuses("--feeds cannot be used with --problem", "--feeds=f.npz")
+        self.refuses("--initializers cannot be used with --problem", "--initializers=init")
+        self.refuses("--tensorboard cannot be used with --problem", "--tensorboard=tb")
+        self.refuses("--placement cannot be used with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
         self.assert_refused("--problem needs --assignment", "simulate", problem)
         self.assert_refused("--input_graph needs --machine", "simulate", "--input_graph=g.pb")
         self.assert_refused(
-            "--assignment does not go with --input_graph",
+            "--assignment cannot be used with --input_graph",
             *("simulate", "--input_graph=g.pb", "--machine=4xK80", "--assignment=a.json"),
         )
         self.assert_refused("not allowed with", "simulate", problem, "--input_graph=g", code=2)

@@ -1,4 +1,4 @@
-"""Tests of what is said to bound a step."""
+"""Tests of the limits of a simulated step."""
 
 from __future__ import annotations
 
