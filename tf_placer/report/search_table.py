@@ -41,8 +41,8 @@ def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
     if not outcome.feasible:
         others = "" if outcome.placer == AUTO else f"let {AUTO!r} search (--placer {AUTO}), "
         lines.append(
-            f"no placement that was tried fits: {others}allow more trials or time, or take devices "
-            "with more memory"
+            f"nothing that was tried fits: {others}allow more trials or time, or take devices with "
+            "more memory"
         )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Tests of the commands that turn graphs into problems, on machines that are not there."""
+"""Tests of the commands that turn graphs into problems, on machines of the catalog."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProfileCommandTestCase(tf.test.TestCase):
         return output.getvalue()
 
     def assert_refused(self, message: str, *arguments: str):
-        """A bad command says one sentence, fails and writes nothing."""
+        """Asserts that a command fails with one sentence and writes nothing."""
         before = sorted(self.directory.iterdir())
         with self.assertRaises(SystemExit) as raised:
             self.call(*arguments)
@@ -77,7 +77,7 @@ class ProfileTest(ProfileCommandTestCase):
         self.call("simulate", *common, f"--assignment={self.path('result.json')}")
         self.assertAllClose(self.read("report.json")["step_secs"], result["step_secs"])
 
-    def test_groups_are_those_of_the_rules_or_operations_that_share_a_device(self):
+    def test_granularity_selects_coarse_or_colocation_groups(self):
         graph = graphs.lstm()
         write_graph(self.path("lstm.pb"), graph.graph.as_graph_def())
         output = f"--output={self.path('p.json')}"
@@ -90,7 +90,7 @@ class ProfileTest(ProfileCommandTestCase):
         fine, coarse = problems["fine"], problems["coarse"]
         self.assertEqual(fine.operation_names, coarse.operation_names)
         self.assertGreater(fine.num_groups, 3 * coarse.num_groups)
-        # What shares a device always is together either way.
+        # Colocation groups are together at both granularities.
         pairs = set(zip(fine.groups.tolist(), coarse.groups.tolist(), strict=True))
         self.assertLen(pairs, fine.num_groups)
         np.testing.assert_array_equal(fine.coarse_groups, coarse.groups)
@@ -129,7 +129,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
         return self.read("report.json")
 
     def place(self, **devices: str) -> str:
-        """A placement with everything below a name, such as a branch, on one device."""
+        """Writes a placement with all operations below each name, such as a branch, on a device."""
         nodes = graphs.two_branches().graph.as_graph_def().node
         assignment = {
             node.name: device
@@ -157,12 +157,12 @@ class SimulateGraphTest(ProfileCommandTestCase):
         self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
         self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
         self.assertLess(moved["peak_bytes"][1], 4096)
-        # The trace shows the graph as it came, too.
+        # The trace also shows the original.
         events = self.read("trace.json")["traceEvents"]
         steps = [event["args"]["name"] for event in events if event["name"] == "process_name"]
         self.assertEqual(steps, ["original", "placement"])
 
-    def test_tensorboard_gets_the_graph_as_it_came_and_as_it_is_placed(self):
+    def test_tensorboard_gets_the_original_and_the_placed_graph(self):
         tensorboard = f"--tensorboard={self.path('tb')}"
         self.simulate(self.place(chain_0=_GPU_1), tensorboard)
         self.assertEqual(sorted(os.listdir(self.path("tb"))), ["original", "placement"])
@@ -190,7 +190,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
         self.simulate(feeds, "--initializers=unused/Assign")
         self.assert_refused("initializer 'no' is not", *simulate, feeds, "--initializers=no")
 
-    def test_what_a_placement_has_too_much_is_told(self):
+    def test_names_operations_that_only_the_placement_has(self):
         placement = Placement("", (_GPU_1,), {"other": _GPU_1, "result": _GPU_1})
         write_placement(placement, self.path("placement.json"))
         with self.assertLogs(level="WARNING") as logs:

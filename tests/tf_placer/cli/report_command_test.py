@@ -1,4 +1,4 @@
-"""Tests of the command `report`: what it writes, and what it refuses."""
+"""Tests of the command `report`: its files and errors."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class LimitsTest(absltest.TestCase):
         self.assertAlmostEqual(path, 1.0)
         self.assertLen(shares(limits, "link"), 1)
 
-    def test_memory_is_the_peak_of_what_there_is(self):
+    def test_memory_is_the_peak_relative_to_the_limit(self):
         problem = unrolled_lstm(3, 3)
         placement = everything_on(problem, 1)
         [peaks] = Simulator(problem).simulate(placement[None]).peak_bytes

@@ -41,7 +41,7 @@ class TypesTest(parameterized.TestCase):
         ("AssignSubVariableOp", "update"),
         ("Mul", "other"),
     )
-    def test_the_type_says_the_kind_whatever_the_name(self, of_type, kind):
+    def test_the_type_decides_the_kind_and_not_the_name(self, of_type, kind):
         self.assertEqual(find_kinds(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
         self.assertIn(kind, KIND_COLORS)
 
@@ -53,7 +53,7 @@ class TypesTest(parameterized.TestCase):
         )
         self.assertEqual(kinds.kinds, ("update", "other", "matrix product"))
 
-    def test_a_type_says_what_is_backward_where_the_name_does_not(self):
+    def test_types_of_gradients_are_backward_under_any_name(self):
         kinds = find_kinds(
             ("relu", "Relu"),
             ("a", "ReluGrad"),
@@ -72,7 +72,7 @@ class ColorsTest(absltest.TestCase):
 
 
 class NamesTest(absltest.TestCase):
-    def test_names_say_it_where_types_are_unknown(self):
+    def test_kinds_follow_from_names_without_types(self):
         names = ["tower/conv_0/Conv2D", "dense/MatMul_1", "gradients/x_grad/Reshape", "train/mul"]
         kinds = operation_kinds(make_problem([[1.0]] * len(names), names=names))
         self.assertEqual(kinds.kinds, ("convolution", "matrix product", "other", "update"))

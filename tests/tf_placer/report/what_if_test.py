@@ -16,7 +16,7 @@ def two_halves():
 
 
 class WhatIfTest(absltest.TestCase):
-    def test_says_what_faster_parts_would_bring(self):
+    def test_steps_on_machines_with_faster_parts(self):
         # 0 takes 2 s, 1 and 2 take 4 s each; what 1 reads takes 3 s from device to device.
         problem = make_problem([[2.0, 2.0], [4.0, 4.0], [4.0, 4.0]], tensors=[(0, 3, [1])])
         results = {
@@ -50,7 +50,7 @@ class WhatIfTest(absltest.TestCase):
         ):
             self.assertLessEqual(change.step_secs, 9.0)
 
-    def test_another_device_helps_what_can_be_shared_out(self):
+    def test_another_device_helps_independent_operations(self):
         problem = make_problem([[1.0, 1.0]] * 3)
         *_, more = search_changed_machines(
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
