@@ -126,7 +126,7 @@ class LiveProfileTest(tf.test.TestCase):
             cli.main(argv)
             self.assertRegex(said.getvalue(), "the links of .* are those measured .* ago")
             self.assertEqual(read_problem(output).links, problem.links)
-            # Asked for, they are measured again.
+            # With --measure_links they are measured again.
             with self.assertRaisesRegex(TypeError, "'NoneType' object is not callable"):
                 cli.main([*argv, "--measure_links"])
 

@@ -160,7 +160,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
                     shutil.rmtree(found)
 
     def test_keeps_coarse_groups_together_unless_the_placer_refines_them(self):
-        # 9 s if each of a pair is where it is fast; 25 s if pairs are together.
+        # 9 s if each operation of a pair is on its fast device; 25 s if pairs are together.
         problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
         pairs = np.arange(18) // 2
         write_problem(dataclasses.replace(problem, coarse_groups=pairs), self.problem)

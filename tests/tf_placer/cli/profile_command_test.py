@@ -95,7 +95,7 @@ class ProfileTest(ProfileCommandTestCase):
         self.assertLen(pairs, fine.num_groups)
         np.testing.assert_array_equal(fine.coarse_groups, coarse.groups)
         self.assertIsNone(coarse.coarse_groups)
-        # Two layers of LSTM, what comes before them and what comes after.
+        # Two layers of LSTM, one layer before them and one after them.
         np.testing.assert_array_equal(fine.layers, coarse.layers)
         self.assertBetween(len(set(fine.layers.tolist())), 3, 6)
         self.call("profile", *source, machine, output)
@@ -153,7 +153,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
         moved = self.simulate(self.place(chain_0=_GPU_1, chain_1=_CPU))
         self.assertGreater(moved["busy_secs"][2], 0.0)
         self.assertGreater(moved["busy_secs"][0], 0.0)
-        # Input and weights of a branch, 32 * 32 numbers each, are where the branch is.
+        # Input and weights of a branch, 32 * 32 numbers each, are on its device.
         self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
         self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
         self.assertLess(moved["peak_bytes"][1], 4096)
@@ -178,7 +178,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
     def test_a_placeholder_of_unknown_size_is_fed(self):
         with graph_parts.new_graph() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
-            # The step needs no variable, and so nothing that initializes one.
+            # The step needs no variable, and so no initializers.
             tf.compat.v1.get_variable("unused", initializer=1.0)
             tf.matmul(x, x, transpose_b=True, name="result")
         write_graph(self.path("graph.pb"), graph.as_graph_def())
