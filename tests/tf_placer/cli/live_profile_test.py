@@ -116,7 +116,7 @@ class LiveProfileTest(tf.test.TestCase):
             self.assertBetween(link.latency_secs, 1e-7, 1.0)
             self.assertBetween(link.bandwidth_bytes_per_sec, 1e6, 1e13)
 
-        # The links again; the costs of the graph are those from before.
+        # A second call reuses the links; the costs of the graph are given, to save time.
         with (
             mock.patch.object(costed_graph, "profile_graph", lambda *_, **__: found[0]),
             mock.patch.object(costed_graph, "calibrate_links", None),

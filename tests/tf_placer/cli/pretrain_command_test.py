@@ -93,7 +93,7 @@ class PretrainCommandTest(absltest.TestCase):
         self.assertEqual(sorted(path.name for path in self.directory.iterdir()), files)
 
     def test_an_interrupt_writes_the_weights_so_far(self):
-        # Nothing to learn, so that learning is not compiled.
+        # No placement fits, so that nothing is learned and no training step is compiled.
         write_problem(without_memory(two_chain_problem(2)), self.problems[0])
         self.problems = self.problems[:1]
         line = mock.Mock()

@@ -262,7 +262,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 self.assertEqual((log / name).read_text(), '{"mine": 1}')
                 self.assertCountEqual(os.listdir(log), ["problem.json", name])
             (log / name).unlink()
-        # The same problem would not be replaced.
+        # The file of the same problem is accepted, but no other content.
         self.search("--placer=random", *budget)
         (log / "problem.json").write_text("mine")
         self.assert_refused("problem.json' is there", *arguments, *budget, "--placer=random")
