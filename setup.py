@@ -16,7 +16,7 @@ setuptools.setup(
             include_dirs=["."],
             language="c++",
             define_macros=[("TF_PLACER_NATIVE_DIGEST", f'"{digest}"')],
-            # Every processor rounds alike.
+            # Without fused multiply-add every processor rounds alike.
             extra_compile_args=["-std=c++17", "-O3", "-ffp-contract=off"],
         )
     ]

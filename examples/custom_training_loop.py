@@ -1,7 +1,7 @@
-"""A training loop of one's own, around a `tf.function` with a `GradientTape`.
+"""A custom training loop around a `tf.function` with a `GradientTape`.
 
-The model reads two views of the same thing, and its two halves learn beside each other. The line
-that was added is marked. On a computer with GPUs run it with `--trained_on attached`; otherwise two
+The model reads two views of the same data, and its two halves learn side by side. The added line is
+marked. On a computer with GPUs run it with `--trained_on attached`; otherwise two
 worker processes are the devices:
 
     python -m examples.custom_training_loop
@@ -19,13 +19,13 @@ import tf_placer
 
 _TRAINED_ON = flags.DEFINE_string("trained_on", "local:2", "Machine to place the step on.")
 _PLACE = flags.DEFINE_boolean("place", True, "Whether to look for a faster placement first.")
-_DIRECTORY = flags.DEFINE_string("directory", None, "Where checkpoints go, and are looked for.")
+_DIRECTORY = flags.DEFINE_string("directory", None, "Directory of checkpoints.")
 _STEPS = flags.DEFINE_integer("steps", 50, "Step to stop at.")
 _SIZE = flags.DEFINE_integer("size", 512, "Rows and columns of the weights.")
 _DEPTH = flags.DEFINE_integer("depth", 6, "Layers of a half.")
 _BATCH = flags.DEFINE_integer("batch", 512, "Rows per step.")
-_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "How long to look for a placement.")
-_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "How many placements to try.")
+_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "Time limit of the search in seconds.")
+_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "Maximum number of placements to try.")
 
 _RATE, _MOMENTUM = 0.05, 0.9
 
@@ -50,16 +50,16 @@ class TwoHalves(tf.Module):
 
         Args:
             views: float32 [rows, size] each.
-            wanted: float32 [rows], what the halves shall say together.
+            wanted: float32 [rows], the target of the difference of the halves.
         """
         weights = tf.nest.flatten(self.layers)
         with tf.GradientTape() as tape:
-            said = []
+            means = []
             for x, half in zip(views, self.layers, strict=True):
                 for each in half:
                     x = tf.nn.relu(x @ each)
-                said.append(tf.reduce_mean(x, axis=1))
-            loss = tf.reduce_mean((said[0] - said[1] - wanted) ** 2)
+                means.append(tf.reduce_mean(x, axis=1))
+            loss = tf.reduce_mean((means[0] - means[1] - wanted) ** 2)
         gradients = tape.gradient(loss, weights)
         speeds = tf.nest.flatten(self.speeds)
         for each, speed, gradient in zip(weights, speeds, gradients, strict=True):
@@ -69,7 +69,7 @@ class TwoHalves(tf.Module):
 
 
 def _batches(size: int, first: int) -> tf.data.Dataset:
-    """Makes batches, of which those before a step have been seen."""
+    """Makes the batches from a step on."""
 
     def batch(number: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
         shape = [2, _BATCH.value, size]

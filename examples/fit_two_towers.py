@@ -1,13 +1,13 @@
 """A Keras model of two towers, placed before `fit`.
 
-It recommends: one tower looks at users, the other one at items, and neither needs the other until
-both are done. So two devices train it faster than one. Two lines were added, which are marked. On
-a computer with GPUs run it with `--trained_on attached`; otherwise two worker processes are the
+It recommends items to users: one tower reads users, the other one items, and neither needs the
+other before both end. So two devices train it faster than one. The two added lines are marked. On a
+computer with GPUs run it with `--trained_on attached`; otherwise two worker processes are the
 devices:
 
     python -m examples.fit_two_towers
 
-Weights and checkpoints are those of the model without the lines.
+Weights and checkpoints are compatible with those of the model without the lines.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import tf_placer
 
 _TRAINED_ON = flags.DEFINE_string("trained_on", "local:2", "Machine to place the model on.")
 _PLACE = flags.DEFINE_boolean("place", True, "Whether to look for a faster placement first.")
-_WEIGHTS = flags.DEFINE_string("weights", None, "Where the weights go: a file *.weights.h5.")
+_WEIGHTS = flags.DEFINE_string("weights", None, "File for the weights (*.weights.h5).")
 _ROWS = flags.DEFINE_integer("rows", 8192, "Pairs of a user and an item to learn from.")
 _FEATURES = flags.DEFINE_integer("features", 256, "Features of a user, and of an item.")
 _UNITS = flags.DEFINE_integer("units", 768, "Units of a layer.")
 _BATCH = flags.DEFINE_integer("batch", 512, "Pairs per step.")
-_EPOCHS = flags.DEFINE_integer("epochs", 2, "How often all pairs are seen.")
-_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "How long to look for a placement.")
-_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "How many placements to try.")
+_EPOCHS = flags.DEFINE_integer("epochs", 2, "Passes over all pairs.")
+_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "Time limit of the search in seconds.")
+_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "Maximum number of placements to try.")
 
 _LAYERS = 4
 
 
 def two_towers(features: int, units: int) -> keras.Model:
-    """Makes the model: how much a user will like an item."""
+    """Makes the model, which predicts how much a user likes an item."""
     inputs, codes = [], []
     for name in ("user", "item"):
         code = given = keras.Input([features], name=name)

@@ -1,13 +1,12 @@
-"""A SavedModel is placed, and a request is served from the placed one.
+"""A SavedModel that is placed and then serves a request.
 
-The model looks at a request in two ways that do not need each other, so that two devices serve it
-faster than one. It is saved as models are, placed without a look at the code that it is made from,
-and loaded where it is served. On a computer with GPUs run it with `--served_on attached`; otherwise
-two worker processes are the devices:
+The model has two independent branches, so that two devices serve it faster than one. It is saved as
+usual, placed without its code, and loaded where it serves. On a computer with GPUs run it with
+`--served_on attached`; otherwise two worker processes are the devices:
 
     python -m examples.serve_saved_model
 
-The shell does the same to a SavedModel that is there already:
+The same from the shell, for an existing SavedModel:
 
     python -m tf_placer optimize --input_graph saved --output_graph placed --machine local:2
 """
@@ -23,12 +22,12 @@ from absl import app, flags
 
 import tf_placer
 
-_DIRECTORY = flags.DEFINE_string("directory", None, "Where the SavedModels go.")
+_DIRECTORY = flags.DEFINE_string("directory", None, "Directory for the SavedModels.")
 _SERVED_ON = flags.DEFINE_string("served_on", "local:2", "Machine to place the model on.")
 _SIZE = flags.DEFINE_integer("size", 1024, "Rows and columns of the weights.")
 _DEPTH = flags.DEFINE_integer("depth", 6, "Layers of a branch.")
-_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "How long to look for a placement.")
-_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "How many placements to try.")
+_MAX_SECS = flags.DEFINE_float("max_secs", 180.0, "Time limit of the search in seconds.")
+_MAX_TRIALS = flags.DEFINE_integer("max_trials", 60, "Maximum number of placements to try.")
 
 
 class TwoBranches(tf.Module):
@@ -79,7 +78,7 @@ def main(_: list[str]) -> None:
     print(result.table(), result.reason, sep="\n")
     result.save(placed)
 
-    # What serves in this process. A server loads the directory itself.
+    # This process serves with `result.function`; a server would load the directory.
     answer = result.function(x=tf.constant(request))["score"]
     expected = model.score(tf.constant(request))["score"]
     difference = float(tf.reduce_max(tf.abs(answer - expected)))

@@ -1,7 +1,7 @@
 """A training script of the TF1 kind, made faster with one added line.
 
-Everything here is what such scripts have: variables, an input that is fed, an optimizer, summaries,
-checkpoints and a MonitoredTrainingSession. The line that was added is marked.
+The script is typical: variables, a fed input, an optimizer, summaries, checkpoints and a
+MonitoredTrainingSession. The added line is marked.
 
 On a computer with GPUs run it as it is. To see it work on two CPU cores, start two worker processes
 and use them:
@@ -30,8 +30,8 @@ _UNROLL = flags.DEFINE_integer("unroll", 10, "Unrolled length.")
 _BATCH = flags.DEFINE_integer("batch", 64, "Sequences per step.")
 _VOCABULARY = flags.DEFINE_integer("vocabulary", 5000, "Number of words.")
 _PLACE = flags.DEFINE_boolean("place", True, "Whether to look for a faster placement first.")
-_SEARCH_SECS = flags.DEFINE_float("search_secs", 300.0, "How long to look for it.")
-_SEARCH_TRIALS = flags.DEFINE_integer("search_trials", 60, "How many placements to try.")
+_SEARCH_SECS = flags.DEFINE_float("search_secs", 300.0, "Time limit of the search in seconds.")
+_SEARCH_TRIALS = flags.DEFINE_integer("search_trials", 60, "Maximum number of placements to try.")
 
 _LAYERS = 2
 
@@ -65,7 +65,7 @@ def _model(tokens: tf.Tensor) -> tf.Tensor:
 
 
 def _next_batch(random: np.random.Generator) -> np.ndarray:
-    """Words that follow each other: each is the one before plus one or two."""
+    """Makes sequences of words, each of which is the previous one plus one or two."""
     steps = random.integers(1, 3, [_BATCH.value, _UNROLL.value + 1])
     return np.cumsum(steps, axis=1, dtype=np.int32) % _VOCABULARY.value
 

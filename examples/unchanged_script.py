@@ -1,10 +1,10 @@
-"""A training script of the TF1 kind that knows nothing of placements.
+"""A training script of the TF1 kind that does not use tf_placer.
 
-Two towers look at users and at items. It is run with its training step placed by
+Two towers read users and items. This runs the script with its training step placed:
 
     python -m tf_placer run --machine local:2 examples/unchanged_script.py
 
-Checkpoints are those of `python examples/unchanged_script.py`.
+Checkpoints are compatible with those of `python examples/unchanged_script.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ tf.disable_v2_behavior()
 
 
 def tower(x: tf.Tensor, units: int, layers: int, name: str) -> tf.Tensor:
-    """Adds one tower; returns what it makes of x, float32 [rows, units]."""
+    """Adds one tower; returns its output, float32 [rows, units]."""
     with tf.variable_scope(name):
         for layer in range(layers):
             width = int(x.shape[1])
@@ -32,7 +32,7 @@ def tower(x: tf.Tensor, units: int, layers: int, name: str) -> tf.Tensor:
 def main() -> None:
     """Trains."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--checkpoint", help="Where the variables go, and are looked for.")
+    parser.add_argument("--checkpoint", help="Checkpoint to restore and save.")
     parser.add_argument("--steps", type=int, default=50, help="Steps of this run.")
     parser.add_argument("--rows", type=int, default=256, help="Pairs per step.")
     parser.add_argument("--units", type=int, default=512, help="Units of a layer.")
@@ -52,7 +52,7 @@ def main() -> None:
 
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        # Made late, as many scripts do it.
+        # Many scripts make the saver after the session, as here.
         saver = tf.train.Saver()
         if args.checkpoint and tf.train.checkpoint_exists(args.checkpoint):
             saver.restore(session, args.checkpoint)

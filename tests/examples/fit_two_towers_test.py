@@ -24,11 +24,11 @@ class FitTwoTowersTest(tf.test.TestCase):
             fit_two_towers.main([])
         return output.getvalue()
 
-    def test_a_placed_model_learns_what_it_would_have(self):
+    def test_a_placed_model_learns_the_same_weights(self):
         directory = self.create_tempdir().full_path
         plain = self.fit(f"{directory}/plain.weights.h5", place=False)
         placed = self.fit(f"{directory}/placed.weights.h5", place=True)
-        # Whether something is faster is up to the machine.
+        # The verdict depends on the machine.
         self.assertRegex(placed, "as it came|no placement ran|faster")
         self.assertEqual(placed.splitlines()[-1], plain.splitlines()[-1])
         self.assertStartsWith(plain.splitlines()[-1], "losses: ")

@@ -14,13 +14,13 @@ from examples import serve_saved_model
 
 
 class ServeSavedModelTest(tf.test.TestCase):
-    def test_what_is_served_is_what_the_model_computes(self):
+    def test_the_placed_model_serves_the_same_values(self):
         directory = self.create_tempdir().full_path
         output = io.StringIO()
         settings = {"directory": directory, "size": 32, "max_trials": 3, "max_secs": 9.0}
         with flagsaver.flagsaver(**settings), contextlib.redirect_stdout(output):
             serve_saved_model.main([])
-        # Whether something is faster is up to the machine.
+        # The verdict depends on the machine.
         self.assertRegex(output.getvalue(), "as it came|no placement ran|faster")
         self.assertIn("served 32 scores", output.getvalue())
         request = np.ones([2, 32], np.float32)

@@ -26,7 +26,7 @@ _MACHINE = "local:2"
 
 
 def split_by_groups(graph: tf.Graph, train: tf.Operation, **settings) -> OptimizeResult:
-    """Stands in for `optimize`: puts the groups on both devices in turns, without a search."""
+    """Stands in for `optimize`: alternates the groups between both devices, without a search."""
     del settings
     devices = tuple(device.name for device in find_machine(_MACHINE).devices)
     graph_def = graph.as_graph_def()
@@ -82,12 +82,12 @@ class TrainLanguageModelTest(tf.test.TestCase):
             for variable, value in values.items():
                 self.assertAllClose(value, plain[variable], 1e-4, 1e-5, f"{name}: {variable}")
 
-    def test_the_added_line_searches_and_training_goes_on(self):
+    def test_the_added_line_searches_and_training_continues(self):
         directory = self.create_tempdir().full_path
         self.train(directory, 2, place=False)
         printed = self.train(directory, 4, place=True, search_trials=4, search_secs=9.0)
         self.assertIn("step 4: loss ", printed)
-        # Whether something is faster is up to the machine.
+        # The verdict depends on the machine.
         self.assertRegex(printed, "as it came|no placement ran")
         self.assertIn("step 6: loss ", self.train(directory, 6, place=False))
 

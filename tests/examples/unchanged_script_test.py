@@ -1,4 +1,4 @@
-"""Test of the script that knows nothing of placements, under `run`, on two worker processes."""
+"""Test of an unchanged script under `run`, on two worker processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIZE = ("--steps=3", "--rows=8", "--units=16", "--layers=2")
 
 class UnchangedScriptTest(tf.test.TestCase):
     def run_placed(self, *args: str) -> tuple[list[float], str]:
-        """The losses of the script under `run`, and its standard error."""
+        """Runs the script under `run`; returns its losses and its standard error."""
         command = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=9")
         done = subprocess.run(
             [sys.executable, *command, _SCRIPT, *_SIZE, *args],
@@ -41,7 +41,7 @@ class UnchangedScriptTest(tf.test.TestCase):
         return self.losses(done.stdout), done.stderr
 
     def run_plainly(self, *args: str) -> list[float]:
-        """The losses of the script without tf_placer, in this process."""
+        """Runs the script without tf_placer, in this process; returns its losses."""
         with (
             contextlib.chdir(self.directory),
             mock.patch.object(sys, "argv", [_SCRIPT, *_SIZE, *args]),
@@ -56,13 +56,13 @@ class UnchangedScriptTest(tf.test.TestCase):
         self.assertLen(found, 3)
         return found
 
-    def test_placed_and_unplaced_runs_go_on_from_each_others_checkpoints(self):
+    def test_placed_and_unplaced_runs_resume_from_each_others_checkpoints(self):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
         plain = [self.run_plainly("--checkpoint=plain/at") for _ in range(2)]
 
         first, errors = self.run_placed("--checkpoint=first/at")
         self.assertIn("found the training step", errors)
-        # Whether something is faster is up to the machine: here all of it is to be spread.
+        # The verdict depends on the machine, so write a placement that uses both devices.
         kept = RunDirectory(self.directory / "unchanged_script.tf_placer")
         self.spread(kept)
         placed, errors = self.run_placed("--checkpoint=first/at")
@@ -76,7 +76,7 @@ class UnchangedScriptTest(tf.test.TestCase):
         self.assertIn("it has changed since, and runs unchanged", errors)
 
     def spread(self, directory: RunDirectory) -> None:
-        """Keeps another placement: all groups on both devices in turns."""
+        """Replaces the placement: groups alternate between both devices."""
         workload, config = directory.read_request()
         grouped = group_operations(workload.op_graph)
         devices = tuple(device.name for device in config.found_machine.devices)

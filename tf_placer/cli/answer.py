@@ -1,4 +1,4 @@
-"""What a command says on standard output: text for people, or JSON for programs."""
+"""Answers of commands on standard output: text for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graph_passes.util.messages import plain_text
 from tf_placer.files import is_standard_output, write_text
 from tf_placer.text.notes import write_note
 
-__all__ = ["add_json", "answer", "check_standard_output", "json_text", "print_output"]
+__all__ = ["add_json", "answer", "check_standard_output", "format_json", "print_output"]
 
 _FORMAT = 1
-# The arguments that name files for which "-" is standard output.
+# Arguments whose value "-" means standard output.
 _OUTPUTS = ("output", "trace")
 
 
@@ -30,52 +30,52 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def check_standard_output(args: argparse.Namespace) -> None:
-    """Makes sure that only one thing goes to standard output.
+    """Checks that at most one output of a command goes to standard output.
 
     Raises:
-        ValueError: two things do; the message names them.
+        ValueError: two outputs do; the message names them.
     """
-    taken = (["--json"] if args.json else []) + _written_to_standard_output(args)
-    if len(taken) > 1:
-        raise ValueError(f"{taken[0]} and {taken[1]} would both write to standard output")
+    outputs = (["--json"] if args.json else []) + _list_standard_outputs(args)
+    if len(outputs) > 1:
+        raise ValueError(f"{outputs[0]} and {outputs[1]} would both write to standard output")
 
 
 def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> None:
-    """Prints what a command has to say.
+    """Prints the answer of a command.
 
-    Text goes to standard error where a file of the command goes to standard output, so that whoever
-    reads the file from a pipe reads nothing else.
+    Text goes to standard error where a file of the command goes to standard output, so that a
+    program that reads the file from a pipe reads nothing else.
 
     Args:
-        args: of the command.
-        text: for people.
-        value: for programs: JSON values, all numbers finite.
+        args: the arguments of the command.
+        text: the answer for people.
+        value: the answer for programs: JSON values, all numbers finite.
     """
     if args.json:
-        print_output(json_text(args.command, value))
-    elif _written_to_standard_output(args):
+        print_output(format_json(args.command, value))
+    elif _list_standard_outputs(args):
         write_note(text)
     else:
         print_output(plain_text(text, lines=True))
 
 
 def print_output(text: str) -> None:
-    """Writes a line, or several, to standard output; nothing where that is closed.
+    """Writes lines to standard output, unless it is closed.
 
     Raises:
-        OSError: it takes nothing, as on a full disk.
+        OSError: standard output cannot be written to, as on a full disk.
     """
     if sys.stdout is not None:
         write_text("-", f"{text}\n")
 
 
-def json_text(command: str, value: Mapping[str, Any]) -> str:
-    """Makes the JSON object of a command, on one line."""
+def format_json(command: str, value: Mapping[str, Any]) -> str:
+    """Formats the answer of a command as a JSON object on one line."""
     return json.dumps({"format": _FORMAT, "command": command, **value}, allow_nan=False)
 
 
-def _written_to_standard_output(args: argparse.Namespace) -> list[str]:
-    """Lists the arguments that name standard output as the place of a file."""
+def _list_standard_outputs(args: argparse.Namespace) -> list[str]:
+    """Lists the arguments that send a file to standard output."""
     paths = {name: getattr(args, name, None) for name in _OUTPUTS}
     return [
         f"--{name} {path}"

@@ -1,4 +1,4 @@
-"""The command `apply`: a graph file and a saved placement in, the graph with devices out."""
+"""The command `apply`: writes the devices of a saved placement into a graph file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DESCRIPTION = (
     "Writes the devices of a placement into a graph, which may have been built anew since, and "
     "reports what did not match."
 )
-_SHOWN = 5
+_MAX_NAMES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--placement", required=True, help="placement.json of a search")
     parser.add_argument("--output_graph", required=True, help=OUTPUT_HELP)
@@ -28,10 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Puts a saved placement on a graph file and prints what did not match.
+    """Writes the devices of a saved placement into a graph, and prints what did not match.
 
     Raises:
-        GraphError: a file cannot be read or written, or nothing of the placement fits the graph.
+        GraphError: a file cannot be read or written, or no operation of the placement is in the
+            graph.
     """
     require_tensorflow()
     from graph_passes.annotate import Annotate, DropDanglingColocation
@@ -69,9 +70,9 @@ def run(args: argparse.Namespace) -> None:
         f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations",
     ]
     if not same:
-        lines += _some("in the placement but not in the graph", list(fitted.missing))
-        lines += _some("in the graph but not in the placement", list(fitted.unplaced))
-    lines += _some("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
+        lines += _list_names("in the placement but not in the graph", list(fitted.missing))
+        lines += _list_names("in the graph but not in the placement", list(fitted.unplaced))
+    lines += _list_names("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
     values = {
         "is_same_graph": same,
         "operations": op_graph.num_operations,
@@ -84,9 +85,9 @@ def run(args: argparse.Namespace) -> None:
     answer(args, "\n".join([*lines, f"graph: {args.output_graph}"]), values)
 
 
-def _some(what: str, items: list[str]) -> list[str]:
-    """Makes a line with the first of some items; none if there are none."""
+def _list_names(title: str, items: list[str]) -> list[str]:
+    """Formats a line with the first items; no line if there are none."""
     if not items:
         return []
-    more = f", and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return [f"{what} ({len(items)}): {', '.join(items[:_SHOWN])}{more}"]
+    more = f", and {len(items) - _MAX_NAMES} more" if len(items) > _MAX_NAMES else ""
+    return [f"{title} ({len(items)}): {', '.join(items[:_MAX_NAMES])}{more}"]

@@ -13,17 +13,21 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Starts a Ray cluster on this computer with room for N workers, for searches with --workers "
-    "auto. It listens on the loopback alone and asks for a token, which searches of the same user "
-    "find by themselves. Runs until interrupted. Clusters of several computers are started by "
-    "Ray's own means: docs/workers.md."
+    "auto. It listens on the loopback interface only and requires a token, which searches of the "
+    "same user find by themselves. Runs until interrupted. Start clusters of several computers "
+    "with Ray itself: docs/workers.md."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument("action", choices=["start"], help="start: run a cluster")
     parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="workers that there is room for (1)"
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of workers to have room for (default 1)",
     )
     parser.add_argument(
         "--port", type=int, help="port for ray://127.0.0.1:PORT; a free one by default"
@@ -35,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         ImportError: Ray is not installed.
-        SearchError, ValueError: there can be no such cluster.
+        SearchError, ValueError: the cluster cannot be started.
     """
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

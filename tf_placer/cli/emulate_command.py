@@ -1,4 +1,4 @@
-"""The command `emulate`: runs a command whose TensorFlow has the GPUs of an emulated machine."""
+"""The command `emulate`: runs a program whose TensorFlow has the GPUs of an emulated machine."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from tf_placer.machines.lookup import find_machine
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
-#: The words behind "--" are a command with arguments of its own, in `args.served`.
+#: The words after "--" are a command with its own arguments, in `args.served`.
 TAKES_COMMAND = True
 DESCRIPTION = (
     "Runs a command, such as 'emulate 4xK80 -- python train.py', whose TensorFlow has the GPUs of "
     "a machine of the catalog or of a machine file, emulated on the CPU: with their memory, "
-    "kernels, copies and times. Without a command, prints the environment variables that do it, "
-    "for eval."
+    "kernels, copies and times. Without a command, prints the environment variables that set it "
+    "up, for eval."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.usage = "%(prog)s [-h] MACHINE [-- COMMAND ARGS...]"
     parser.add_argument(
         "machine",
         metavar="MACHINE",
-        help="a name of the catalog ('4xK80') or a machine file; ',values' behind it has kernels "
-        "compute values, which otherwise they do only where control flow may depend on them; "
+        help="a name of the catalog ('4xK80') or a machine file; with ',values' appended, all "
+        "kernels compute values, and not only those on which control flow may depend; "
         "',slowdown=F' makes everything F times as slow",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Becomes the command, or prints the variables.
+    """Replaces this process by the command, or prints the environment variables.
 
     Raises:
         MachineError: there is no such machine.

@@ -1,29 +1,29 @@
-"""Files of arguments, by the conventions of absl's --flagfile."""
+"""Files of arguments, with the conventions of absl's --flagfile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["FLAG", "with_flag_files"]
+__all__ = ["FLAG", "expand_flag_files"]
 
-#: The argument that names one.
+#: The argument that names a file of arguments.
 FLAG = "--flagfile"
 _COMMENTS = ("#", "//")
 
 
-def with_flag_files(argv: Sequence[str], within: tuple[str, ...] = ()) -> list[str]:
+def expand_flag_files(argv: Sequence[str], outer: tuple[str, ...] = ()) -> list[str]:
     """Replaces each --flagfile=FILE by the lines of the file, each of which is one argument.
 
-    Blank lines and those that begin with # or // count for nothing. A file may name others. Of an
-    argument that is given twice, the later counts: on the command line behind the file, say.
+    Blank lines and lines that begin with # or // are ignored. A file may name others. The later one
+    of two values of an argument counts, such as one on the command line after the file.
 
     Args:
-        argv: arguments.
-        within: the files that these are in.
+        argv: the arguments.
+        outer: the files that contain these arguments, outermost first.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file is not text, or names itself, or no file is named.
+        ValueError: a file is not text, or names itself, or the name of a file is missing.
     """
     expanded: list[str] = []
     rest = iter(argv)
@@ -35,13 +35,13 @@ def with_flag_files(argv: Sequence[str], within: tuple[str, ...] = ()) -> list[s
         path = path if equals else next(rest, "")
         if not path:
             raise ValueError(f"{FLAG} needs the name of a file")
-        if path in within:
+        if path in outer:
             raise ValueError(f"{path} names itself by {FLAG}")
-        expanded += with_flag_files(_read(path), (*within, path))
+        expanded += expand_flag_files(_read_arguments(path), (*outer, path))
     return expanded
 
 
-def _read(path: str) -> list[str]:
+def _read_arguments(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8") as file:
             lines = [line.strip() for line in file]

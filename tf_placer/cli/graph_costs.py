@@ -1,4 +1,4 @@
-"""Finds out, for a command, what a graph file costs on a machine."""
+"""Costs of a graph file on a machine, for commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_graph_file", "place_graph_file"]
 
-# A problem, and int32 [num_groups], a device index for each of its groups.
+# A problem and its placement: int32 [num_groups], a device index per group.
 _Placed = tuple["PlacementProblem", "np.ndarray"]
 
 
@@ -43,31 +43,31 @@ def cost_graph_file(
     measure_links: bool = False,
     clear_devices: bool = False,
 ) -> CostedGraph:
-    """Finds out what a graph costs, and says on standard error what it is doing.
+    """Determines the costs of a graph, and reports each stage on standard error.
 
-    Processes that are needed start first, so that they import TensorFlow while this one does.
+    Worker processes start first, so that they import TensorFlow while this process does.
 
     Args:
         input_graph: the graph file, or the SavedModel directory.
-        machine_spec: as `find_machine` takes it.
-        fetches: what a step fetches; as `read_source` finds it when None.
-        feeds_path: a file with what it feeds; as `read_source` makes it up when None.
-        initializers: what runs before the first step; as `read_source` finds it when None.
-        restore_from: what variables begin with; as their initializers say when None.
-        signature: of a SavedModel; as `read_graph` finds it when None.
-        steps: how many steps to trace on each kind of device.
-        granularity: how fine groups are.
-        measure_links: whether to measure links that are known.
-        clear_devices: whether to clear the devices that the graph came with.
+        machine_spec: the machine, in the form of `find_machine`.
+        fetches: operations and tensors that a step fetches; found by `read_source` when None.
+        feeds_path: a file with the fed values; `read_source` generates them when None.
+        initializers: operations to run before the first step; found by `read_source` when None.
+        restore_from: a checkpoint of the variables; their initializers run when None.
+        signature: the signature of a SavedModel; found by `read_graph` when None.
+        steps: number of steps to trace on each kind of device.
+        granularity: "coarse" or "fine" groups.
+        measure_links: whether to measure links that were measured before.
+        clear_devices: whether to clear the devices in the graph.
 
     Raises:
-        GraphError, MachineError, SearchError, WorkerStartError, ValueError, OSError: something of
-            this is wrong or cannot be run.
+        GraphError, MachineError, SearchError, WorkerStartError, ValueError, OSError: an argument is
+            wrong, or the graph cannot be run.
     """
     require_tensorflow()
     with contextlib.ExitStack() as stack:
         stages = stack.enter_context(Stages(write_note))
-        # What is not there is said before anything starts.
+        # Report missing files before any process starts.
         for path in (input_graph, feeds_path):
             if path is not None:
                 os.stat(path)
@@ -80,7 +80,7 @@ def cost_graph_file(
             stack.callback(processes.close)
             stages.begin("starting TensorFlow")
             processes.launch()
-        # It takes seconds to import.
+        # Import TensorFlow only now: it takes seconds, while the worker processes start.
         from tf_placer.costs.costed_graph import cost_graph
         from tf_placer.inputs.feeds_file import read_feeds
         from tf_placer.inputs.python_functions import check_no_python_functions
@@ -110,13 +110,13 @@ def cost_graph_file(
 def place_graph_file(
     args: argparse.Namespace,
 ) -> tuple[_Placed, _Placed | None, tf.compat.v1.GraphDef]:
-    """Finds out what the operations of a graph cost, and which device each group is on.
+    """Determines the costs of a graph, and the device of each of its groups.
 
     Args:
-        args: what `simulate` takes of a graph.
+        args: the arguments of `simulate` with a graph.
 
     Returns:
-        The graph as it is placed; the original, if that is placed otherwise; and the graph itself.
+        The placed graph; the original, if a placement is given; and the graph itself.
     """
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement

@@ -1,4 +1,4 @@
-"""The command `log`: prints what a search has measured, learned and found."""
+"""The command `log`: prints the trials, the learning curve and the verdict of a search."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import os
 import time
 
 from graph_passes.util.messages import plain_text
-from tf_placer.cli.answer import add_json, answer, json_text, print_output
+from tf_placer.cli.answer import add_json, answer, format_json, print_output
 from tf_placer.text.notes import say
 from tf_placer.text.table import terminal_width
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Prints a table of the trials of a search, one of what its placer has learned, and the "
-    "verdict, also while it runs."
+    "Prints the trials of a search, the updates of a learned placer, and the verdict, also while "
+    "the search runs."
 )
 _POLL_SECS = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument("log_dir", help="directory of the search, as given to its --log_dir")
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="print each trial when it has ended, until the search has; waits for one to begin. "
-        "With --json a JSON object on each line",
+        help="print each trial when it ends, until the search ends; waits for a search to begin. "
+        "With --json, prints a JSON object on each line",
     )
     add_json(parser)
 
@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> None:
     """Prints the log of a search.
 
     Raises:
-        LogError: it is damaged.
-        OSError: it cannot be read.
+        LogError: the log is damaged.
+        OSError: the log cannot be read.
     """
     from tf_placer.runs.search_description import describe_search
 
@@ -45,14 +45,14 @@ def run(args: argparse.Namespace) -> None:
         try:
             _follow(args)
         except KeyboardInterrupt:
-            say("not followed any more; the search goes on")
+            say("stopped following; the search continues")
         return
     answer(args, *describe_search(args.log_dir))
 
 
 def _follow(args: argparse.Namespace) -> None:
-    """Prints what a search writes as it comes."""
-    from tf_placer.report.trials_table import header_lines, trial_line
+    """Prints the trials of a search as they end, and then its verdict."""
+    from tf_placer.report.trials_table import format_header, format_trial
     from tf_placer.runs.search_description import trial_values, verdict_line
     from tf_placer.runs.search_state import read_search_state
 
@@ -64,21 +64,21 @@ def _follow(args: argparse.Namespace) -> None:
 
     def tell(text: str, **values: object) -> None:
         plain = plain_text(text, lines=True)
-        print_output(json_text(args.command, values) if args.json else plain)
+        print_output(format_json(args.command, values) if args.json else plain)
 
-    shown = -1  # Of the trials; the header comes before them.
+    num_printed, has_header = 0, False
     while True:
         state = read_search_state(args.log_dir)
-        if shown < 0:
+        if not has_header:
             tell(
-                "\n".join([*header_lines(state.header, width=terminal_width()), ""]),
+                "\n".join([*format_header(state.header, width=terminal_width()), ""]),
                 header=state.header,
             )
-            shown = 0
+            has_header = True
         original_secs = state.trials[0].measurement.median_secs if state.trials else None
-        for trial in state.trials[shown:]:
-            tell(trial_line(trial, original_secs), trial=trial_values(trial))
-        shown = len(state.trials)
+        for trial in state.trials[num_printed:]:
+            tell(format_trial(trial, original_secs), trial=trial_values(trial))
+        num_printed = len(state.trials)
         if not state.is_running:
             tell(verdict_line(state), verdict=state.to_json())
             return

@@ -10,13 +10,13 @@ from tf_placer.machines.catalog import catalog_table, catalog_values
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Prints the catalog of machines: their devices, memory and links, and where the numbers come "
-    "from."
+    "Prints the catalog of machines: their devices, memory and links, and the sources of the "
+    "numbers."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     add_json(parser)
 
 

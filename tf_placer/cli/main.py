@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tf_placer
 from graph_passes.util.messages import plain_text, shortened
-from tf_placer.cli.flag_file import FLAG, with_flag_files
+from tf_placer.cli.flag_file import FLAG, expand_flag_files
 from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, error_text
@@ -24,9 +24,9 @@ from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
 
-#: By command its module, and what the list of commands says of it. A module has `DESCRIPTION`,
-#: `add_arguments(parser)` and `run(args)`. Only that of the command that is called is imported, and
-#: it imports TensorFlow only when it runs.
+#: The module and the summary of each command. A module has `DESCRIPTION`, `add_arguments(parser)`
+#: and `run(args)`. Only the module of the called command is imported, and it imports TensorFlow
+#: only when it runs.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "optimize": ("tf_placer.cli.optimize_command", "find a faster placement of a graph"),
     "run": ("tf_placer.cli.run_command", "run a training script with its step placed"),
@@ -45,45 +45,45 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "pretrain": (
         "tf_placer.cli.pretrain_command",
-        "train a policy on problems, to be used on others",
+        "train a policy on problems, for use on others",
     ),
     "machines": (
         "tf_placer.cli.machines_command",
-        "list the machines that are known without being attached",
+        "list the machines that need not be attached",
     ),
     "placers": (
         "tf_placer.cli.placers_command",
-        "list what can search, and the settings of each",
+        "list the placers and their settings",
     ),
     "log": ("tf_placer.cli.log_command", "show the log of a search"),
     "report": ("tf_placer.cli.report_command", "make a page and pictures of a search"),
     "build_pass": (
         "tf_placer.cli.build_pass_command",
-        "build what places graphs by names (experimental; see run)",
+        "build the pass that places graphs by names (experimental; see run)",
     ),
     "cluster": ("tf_placer.cli.cluster_command", "run a cluster of workers on this computer"),
-    "emulate": ("tf_placer.cli.emulate_command", "run a program on GPUs that are emulated"),
+    "emulate": ("tf_placer.cli.emulate_command", "run a program on emulated GPUs"),
     "serve": ("tf_placer.cli.serve_command", "run the worker processes of a local machine"),
 }
-# What a script is given is the script's, a flag file included, and what it shows.
+# The arguments after `run` belong to the script, flag files included, and so does its output.
 _RUN = "run"
 _FLAG_FILE_HELP = (
-    "a text file with more arguments, one on each line (--max_secs=300); # begins a comment. Later "
-    "arguments count"
+    "a text file with further arguments, one on each line (--max_secs=300); # begins a comment. "
+    "Later arguments override earlier ones"
 )
 _EXIT_CODES = (
-    "Exit codes: 0, done; 1, something is wrong, as the last line says in one sentence, and no "
-    "output was written; 2, the arguments cannot be understood."
+    "Exit codes: 0, done; 1, an error, which the last line states in one sentence; no output was "
+    "written; 2, the arguments cannot be understood."
 )
 
 
 def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
-    # Not absl's own parser: its flags take the name --log_dir.
+    # absl's parser cannot be used: it defines --log_dir itself.
     parser = argparse.ArgumentParser(
         prog="tf_placer",
-        description="Finds out which device each operation of a TensorFlow graph should run on, by "
-        "timing real steps, and writes the devices into the graph. What costs what can be saved as "
-        "a placement problem, which is searched by simulating steps, without the machine.",
+        description="Finds the device on which each operation of a TensorFlow graph should run, by "
+        "timing real steps, and writes the devices into the graph. The costs can be saved as a "
+        "placement problem, which is searched by simulating steps, without the machine.",
         epilog=_EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"tf_placer {tf_placer.__version__}")
@@ -106,10 +106,10 @@ def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs a command; on an error says what is wrong in one sentence and exits with code 1.
+    """Runs a command; on an error prints one sentence and exits with code 1.
 
     Args:
-        argv: the command and its arguments; those of the process when None.
+        argv: the command and its arguments; the arguments of the process when None.
     """
     given = list(getattr(sys, "argv", ())[1:] if argv is None else argv)
     try:
@@ -119,70 +119,70 @@ def main(argv: Sequence[str] | None = None) -> None:
     finally:
         is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if argv is None and is_default and given[:1] != [_RUN]:
-            # All is said. Python would show where in its own end it is interrupted.
+            # The command has ended: an interrupt now would only print a traceback.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if argv is None and given[:1] != [_RUN]:
-            # Python would look for cycles among all objects of TensorFlow once more, which takes
+            # At exit Python would search all objects of TensorFlow for cycles again, which takes
             # seconds on a busy computer.
             gc.freeze()
 
 
 def _run_command(given: list[str]) -> Callable[[], None] | None:
-    """Runs a command; returns the script of the command `run`, which fails and ends by itself."""
+    """Runs a command; returns the script of the command `run`, whose errors are its own."""
     command, script = "", None
-    # The time that a command may take begins with the call, before its files are read.
+    # The time limit of a command begins with the call, before its files are read.
     start_secs = time.monotonic()
     open_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper) and given[:1] != [_RUN]:
-        # A terminal that cannot show a character gets its number.
+        # Print the number of a character that the terminal cannot show.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = _parse(_with_flags(given), start_secs)
+        args = _parse(_expand_arguments(given), start_secs)
         command = args.command
-        # What a script shows is the script's.
+        # Messages of TensorFlow at start-up are part of the output of a script.
         is_script = command == _RUN or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
             script = args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough, as `head` does.
+        # The reader of a pipe has closed it, as `head` does.
         sys.exit(1)
     except (
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
         WorkerStartError,
     ) as error:
-        sys.exit(_sentence(error_text(error)))
+        sys.exit(_format_error(error_text(error)))
     except KeyboardInterrupt:
-        how = "; with the same --log_dir a search goes on where it was"
+        how = "; a search resumes if the command is given again with the same --log_dir"
         sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
     finally:
         if command != _RUN:
-            _give_up_output()
+            _discard_unwritable_output()
     return script
 
 
-def _give_up_output() -> None:
-    """Drops what standard output and error do not take; Python would try again, and complain."""
+def _discard_unwritable_output() -> None:
+    """Discards output that cannot be written, which Python would try again at exit."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except ValueError:  # It is closed.
+        except ValueError:  # The stream is closed.
             continue
 
 
-def _with_flags(given: list[str]) -> list[str]:
-    """Reads the files of arguments, but for what a script or another command is given."""
+def _expand_arguments(given: list[str]) -> list[str]:
+    """Expands files of arguments, except in the arguments of a script or a served command."""
     if given[:1] == [_RUN]:
         return given
     end = given.index("--") if "--" in given else len(given)
-    return [*with_flag_files(given[:end]), *given[end:]]
+    return [*expand_flag_files(given[:end]), *given[end:]]
 
 
-def _sentence(text: str) -> str:
-    """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
+def _format_error(text: str) -> str:
+    """Formats an error as one line of limited length that any terminal can show."""
     line = " ".join(text.split())
     return f"tf_placer: {plain_text(shortened(line))}"
 

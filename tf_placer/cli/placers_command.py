@@ -1,4 +1,4 @@
-"""The command `placers`: prints which placers there are, and what they are made of."""
+"""The command `placers`: prints the placers, their components and settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from tf_placer.cli.answer import add_json, answer, print_output
-from tf_placer.cli.arguments import add_placer_options, placer_options
+from tf_placer.cli.arguments import add_placer_options, read_placer_options
 from tf_placer.placers import PLACERS, describe_placer
 from tf_placer.report.placers_table import (
     placer_table,
@@ -18,25 +18,25 @@ from tf_placer.report.placers_table import (
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Prints a table of the placers: what each is, the paper it is from and its parts; "
-    "or, for one of them, its settings."
+    "Prints a table of the placers with their components and papers; or, for one placer, its "
+    "settings."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument("name", nargs="?", help="the placer whose settings to list")
     add_placer_options(parser)
     parser.add_argument(
         "--markdown",
         action="store_true",
-        help="print all placers, parts and settings as the page docs/settings.md",
+        help="print all placers, components and settings as the page docs/settings.md",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the table of all placers, or of one.
+    """Prints the table of all placers, or the settings of one.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     elif args.name is None:
         answer(args, placers_table(), {"placers": [placer_values(name) for name in PLACERS]})
     else:
-        options = placer_options(args)
+        options = read_placer_options(args)
         text = placer_table(args.name, options)
         settings = [
             dataclasses.asdict(each) for each in describe_placer(args.name, options).settings

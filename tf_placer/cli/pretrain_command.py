@@ -1,4 +1,4 @@
-"""The command `pretrain`: files of problems in, a file of weights out."""
+"""The command `pretrain`: trains a policy on problem files and writes its weights."""
 
 from __future__ import annotations
 
@@ -24,35 +24,34 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Trains the policy of the placer graph_neural, whose weights fit any graph on "
-    "any machine, on simulated placements of the problems in turn. A search starts from the "
-    "weights with --placer=graph_neural --placer_option=initial_weights=FILE. Ctrl-C ends the "
-    "training with what was learned until then."
+    "any machine, on simulated placements of the problems in turn. To start a search from the "
+    "weights, use --placer=graph_neural --placer_option=initial_weights=FILE. Ctrl-C ends the "
+    "training and writes the weights learned so far."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument(
         "--problems", required=True, nargs="+", metavar="PROBLEM", help=PROBLEM_HELP
     )
     parser.add_argument(
         "--output",
         required=True,
-        help="where the weights go (.weights.h5); what they were trained on goes beside them, into "
-        "a .json file",
+        help="file for the weights (.weights.h5); a .json file beside it describes the training",
     )
     parser.add_argument(
         "--updates",
         type=int,
         default=500,
-        help="how many, over all problems (default 500)",
+        help="number of updates over all problems (default 500)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains a graph-neural policy on problems, writes its weights and prints what it learned.
+    """Trains a graph-neural policy on problems, writes its weights and prints its progress.
 
     Raises:
         KeyboardInterrupt, OSError, ValueError: see `pretrain_policy`.
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _progress(results: Sequence[PretrainedProblem]) -> str:
-    """Says how long steps take in the last batches, relative to the first ones."""
+    """Formats the step time of the last batches relative to the first ones."""
     ratios = [
         result.last_mean_secs / result.first_mean_secs
         for result in results

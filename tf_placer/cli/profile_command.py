@@ -19,18 +19,18 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Traces a few steps of the graph on each kind of device of the machine and "
-    "measures its links, or computes both for a machine that is not attached. Writes what "
-    "everything costs to a problem file, which `search` and `simulate` need neither the graph "
-    "nor the machine for."
+    "measures its links, or computes both for a machine that is not attached. Writes the costs "
+    "to a problem file, with which `search` and `simulate` need neither the graph nor the "
+    "machine."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
     parser.add_argument(
-        "--output", required=True, help="where the problem goes (.json; - is standard output)"
+        "--output", required=True, help="file for the problem (.json; - is standard output)"
     )
     add_step(parser)
     add_clear_devices(parser)
@@ -41,26 +41,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--granularity",
         choices=("fine", "coarse"),
         default="fine",
-        help="how fine groups are, which no search takes apart: 'fine', the operations that "
-        "TensorFlow must have on one device (default); 'coarse', what the rules of `optimize` find "
-        "in the graph, such as a cell of a recurrent network. A fine problem knows these groups, "
-        "too: placers of coarse groups place them, `auto` does so at first",
+        help="size of the groups, which no search splits: 'fine', colocation groups (default); "
+        "'coarse', the groups that `optimize` finds in the graph, such as a cell of a recurrent "
+        "network. A fine problem has the coarse groups, too: placers of coarse groups place them, "
+        "and `auto` begins with them",
     )
     parser.add_argument(
         "--measure_links",
         action="store_true",
-        help="measure the links of the machine even if they were measured before; by default they "
-        "are measured once and kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME)",
+        help="measure the links of the machine again; by default they are measured once and kept "
+        "in ~/.cache/tf_placer (or in $XDG_CACHE_HOME)",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the placement problem of a graph file on a machine and prints what is in it.
+    """Writes the placement problem of a graph file on a machine, and prints a summary.
 
     Raises:
-        GraphError, MachineError, SearchError, ValueError, OSError: something of this is wrong or
-            cannot be run.
+        GraphError, MachineError, SearchError, ValueError, OSError: an argument is wrong, or the
+            graph cannot be run.
     """
     if args.steps < 1:
         raise ValueError(f"steps must be at least 1, not {args.steps}")
@@ -81,23 +81,23 @@ def run(args: argparse.Namespace) -> None:
     )
     problem = costed.problem()
     write_problem(problem, args.output)
-    still = _num_still(costed)
+    num_timeless = _count_timeless_operations(costed)
     text = (
         f"{problem.num_operations} operations in {problem.num_groups} groups, "
         f"{problem.num_tensors} tensors; costs: {costed.costs.source}"
     )
     if costed.costs.source == "profiled":
-        text += f"; {still} operations did not run (folded, merged or not taken) and count no time"
+        text += f"; {num_timeless} operations take no time: folded, merged or not taken"
     values = {
         "costs": costed.costs.source,
-        "operations_without_time": still,
+        "operations_without_time": num_timeless,
         **problem_values(problem),
         "problem": args.output,
     }
     answer(args, f"{text}\n\n{problem_table(problem)}\nproblem: {args.output}", values)
 
 
-def _num_still(costed: CostedGraph) -> int:
+def _count_timeless_operations(costed: CostedGraph) -> int:
     """Counts the operations that take no time on any device."""
     from tf_placer.costs.graph_problem import operations_of
 

@@ -1,4 +1,4 @@
-"""The command `report`: makes a page, and pictures, of a search."""
+"""The command `report`: makes a page and pictures of a search."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from tf_placer.files import check_output
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 _DEFAULT_OUTPUT = "report.html"
-# In every page, near its beginning.
-_PAGE_START = b"<title>tf_placer: "
+# Every page of tf_placer contains this.
+_PAGE_MARK = b"<title>tf_placer: "
 DESCRIPTION = (
-    "Makes one HTML page that shows what a search found and why it is faster: the original against "
-    "what was found, where each part of the model went, the step in time, what each device does, "
-    "the candidates, the search over time, what bounds the step and what would help. The page "
-    "needs no network."
+    "Makes one HTML page that shows the placement that a search found and why it is faster: the "
+    "comparison with the original, the device of each part of the model, the step over time, the "
+    "load of each device, the candidates, the search over time, the limits of the step and the "
+    "effect of other machines. The page needs no network."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument(
         "searched",
         metavar="RUN",
-        help="directory of a search, as given to --log_dir of optimize or search; or the result "
-        "in it",
+        help="log_dir of an `optimize` or `search`; or a result of `search`",
     )
     parser.add_argument(
-        "--output", help="where the page goes (default: report.html, unless --picture is given)"
+        "--output", help="file for the page (default: report.html, unless a picture is asked for)"
     )
-    parser.add_argument("--picture", help="where a picture of the placement goes (.png or .svg)")
+    parser.add_argument("--picture", help="file for a picture of the placement (.png or .svg)")
     parser.add_argument(
         "--time_picture",
-        help="where a picture of the step in time goes (.png or .svg)",
+        help="file for a picture of the step over time (.png or .svg)",
     )
     parser.add_argument(
-        "--problem", help="of a result of `search` that was written elsewhere: its problem file"
+        "--problem", help="problem file, for a result of `search` that is not in its log_dir"
     )
 
 
@@ -46,9 +45,9 @@ def run(args: argparse.Namespace) -> None:
     """Makes the page.
 
     Raises:
-        ImportError: what it needs is not installed.
+        ImportError: a library that the page needs is not installed.
         OSError: a file cannot be read or written.
-        ValueError: there is no search, or it is damaged.
+        ValueError: there is no search, or its files are damaged.
     """
     from tf_placer.report.page.page import require_page_libraries, write_page
     from tf_placer.report.pictures.placement_picture import check_picture
@@ -77,14 +76,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_default_output() -> None:
-    """Makes sure that the page replaces nothing that nobody has named, but for another page.
+    """Checks that the default output replaces no file other than a page.
 
     Raises:
-        OSError: there is something else, or it cannot be read.
+        OSError: the file is no page, or cannot be read.
     """
     path = pathlib.Path(_DEFAULT_OUTPUT)
-    if path.exists() and _PAGE_START not in path.read_bytes():
+    if path.exists() and _PAGE_MARK not in path.read_bytes():
         raise OSError(
-            f"{_DEFAULT_OUTPUT!r} is there, and is no page of tf_placer: --output names another "
-            "file, or this one if it may be replaced"
+            f"{_DEFAULT_OUTPUT!r} exists, and is no page of tf_placer: name another file with "
+            "--output, or this one to replace it"
         )

@@ -1,6 +1,6 @@
 """The command `search`: finds a fast placement of a problem by simulating steps.
 
-Free of TensorFlow, unless the placer needs it.
+Needs no TensorFlow, unless the placer does.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ from tf_placer.cli.arguments import (
     PROBLEM_HELP,
     add_placer,
     add_workers,
+    build_search_config,
     placers_help,
-    search_config,
 )
 from tf_placer.files import check_output
 from tf_placer.placers import AUTO
 from tf_placer.planning.plan import DEFAULT_SECS, plan
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.report.progress import simulated_progress_line
+from tf_placer.report.progress import format_simulated_progress
 from tf_placer.text.terminal_line import TerminalLine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Simulates what a placer proposes, on all cores, and keeps the fastest "
-    "placement that fits the memory of the devices. The result file always has the best so "
-    "far, also while the search runs; Ctrl-C ends the search with it."
+    "Simulates the placements that a placer proposes, on all cores, and keeps the fastest "
+    "placement that fits the memory of the devices. The result file has the best so far at any "
+    "time; Ctrl-C ends the search with it."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
-    parser.epilog = placers_help() + ". Those that learn need TensorFlow."
+    """Adds the arguments of the command."""
+    parser.epilog = placers_help() + ". Learned placers need TensorFlow."
     parser.add_argument("--problem", required=True, help=PROBLEM_HELP)
     parser.add_argument(
         "--output",
-        help="where the result goes (.json; - is standard output), which --json does not need: "
+        help="file for the result (.json; - is standard output), optional with --json: "
         "step_secs, feasible, assignment (a device index per "
         "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed. "
-        "If nothing fits, feasible is false and step_secs that of the closest placement",
+        "If no placement fits, feasible is false, and the result is the closest placement",
     )
     add_placer(parser, AUTO)
     parser.add_argument(
         "--max_trials",
         type=int,
         default=sys.maxsize,
-        help="placements to simulate at most (default: no limit)",
+        help="maximum number of placements to simulate (default: no limit)",
     )
     parser.add_argument(
         "--max_secs",
         type=float,
-        help=f"seconds at most (default: no limit with --max_trials, {DEFAULT_SECS:g} without)",
+        help=f"time limit in seconds (default: none with --max_trials, {DEFAULT_SECS:g} without)",
     )
     parser.add_argument(
         "--log_dir",
-        help="directory for what `report` makes a page of: the problem, the result, and how it was "
-        "searched; and for what a placer that learns has learned: training.jsonl, curves for "
-        "TensorBoard, and the policy; nothing of this is kept by default",
+        help="directory for the files that `report` needs: the problem, the result and the record "
+        "of the search; and for those of a learned placer: training.jsonl, curves for TensorBoard, "
+        "and the policy. By default none of these is kept",
     )
     parser.add_argument(
         "--seed",
         type=int,
         default=0,
-        help="of everything random (default 0). The same seed gives the same result where "
-        "--max_trials ends the search, with --workers on the same number of workers",
+        help="random seed (default 0). The same seed gives the same result where --max_trials ends "
+        "the search, with --workers on the same number of workers",
     )
-    add_workers(parser, controlled="none is used: the search simulates what they sample by itself")
+    add_workers(parser, controlled="no worker is used: the search itself simulates their samples")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Searches for the fastest placement of a problem, writes it and prints what it is like.
+    """Searches for the fastest placement of a problem, writes it and prints a summary.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
@@ -83,29 +83,29 @@ def run(args: argparse.Namespace) -> None:
         ValueError: the problem or a setting is wrong.
     """
     if args.output is None and not args.json:
-        raise ValueError("--output or --json is needed: else nobody gets the placement")
+        raise ValueError("--output or --json is needed: otherwise the placement is lost")
     check_standard_output(args)
     max_secs = args.max_secs
     if max_secs is None:
         max_secs = DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
-    config = search_config(args, max_secs=max_secs)
+    config = build_search_config(args, max_secs=max_secs)
     if args.output is not None:
         own = [] if args.log_dir is None else PlanDirectory(args.log_dir).paths_beside_result
         check_output(args.output, args.problem, *own)
     if args.log_dir is not None and args.problem == "-":
-        raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
+        raise ValueError("--log_dir needs --problem to be a file, whose name is in the log")
     with TerminalLine(sys.stderr) as line:
         try:
             result = plan(
                 args.problem,
                 config=config,
                 output=args.output,
-                report=lambda *state: line.show(simulated_progress_line(*state)),
+                report=lambda *state: line.show(format_simulated_progress(*state)),
                 say=line.say,
                 start_secs=args.start_secs,
             )
         except UnwrittenPlanError as error:
-            # It is of use where a file cannot be written, too.
+            # Print the result that could not be written.
             line.clear()
             _answer(args, error.result)
             raise

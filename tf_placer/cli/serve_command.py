@@ -1,4 +1,4 @@
-"""The command `serve`: runs the worker processes of a local machine, for a command or for all."""
+"""The command `serve`: runs the servers of a local machine, for one command or for everybody."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
-#: The words behind "--" are a command with arguments of its own, in `args.served`.
+#: The words after "--" are a command with its own arguments, in `args.served`.
 TAKES_COMMAND = True
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
     "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
-    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a network of their own, "
-    "so that nobody else reaches the servers; the command reaches nothing else by network either. "
-    "With --open the servers listen for everybody, and run until they are interrupted if there is "
-    "no command."
+    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a private network, "
+    "so that nobody else reaches the servers; the command has no other network either. "
+    "With --open the servers listen on all interfaces, and without a command run until they are "
+    "interrupted."
 )
-_ASKED = "--open asks for that"
+_OPEN_GIVEN = "--open asks for that"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     parser.usage = "%(prog)s [-h] [--port PORT] [--open] MACHINE [-- COMMAND ARGS...]"
     parser.add_argument("machine", metavar="MACHINE", help="'local:N' or 'local:N,memory_mb=M'")
     parser.add_argument(
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--open",
         action="store_true",
-        help="listen on all interfaces, without a password: whoever reaches this computer, its "
-        "other users included, can then read and write your files",
+        help="listen on all interfaces, without a password: everybody who reaches this computer, "
+        "its other users included, can then read and write your files",
     )
 
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         LocalClusterError, MachineError: the machine cannot be served.
         OSError, ValueError: there is no command, or it cannot be run.
-        SystemExit: as the command ended.
+        SystemExit: with the exit code of the command.
     """
     require_tensorflow()
     machine = find_machine(args.machine)
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     if args.served and shutil.which(args.served[0]) is None:
         raise OSError(f"cannot run {args.served[0]!r}: there is no such command")
     with contextlib.ExitStack() as stack:
-        network, why_open = None, _ASKED
+        network, why_open = None, _OPEN_GIVEN
         if not args.open and not is_private():
             try:
                 network = PrivateNetwork()

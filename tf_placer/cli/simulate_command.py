@@ -1,4 +1,7 @@
-"""The command `simulate`: simulates one step and reports on it; on a problem free of TensorFlow."""
+"""The command `simulate`: simulates one step and reports on it.
+
+Needs no TensorFlow with a problem file.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,17 @@ from tf_placer.problem.problem_file import read_problem
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Simulates one step and reports on it: busy, idle and copying time of each "
-    "device, what crosses the links, the critical path, peak memory and what holds it, and "
-    "how far from the lower bound the step is. What is placed is a problem file or a graph on "
-    "a machine. A placement that does not fit is reported as such: feasible false, and the "
-    "reason."
+    "Simulates one step of a problem file, or of a graph on a machine, and reports on it: busy, "
+    "idle and copying time of each device, the transfers over the links, the critical path, peak "
+    "memory and its holders, and the distance to the lower bound. A placement that does not fit is "
+    "reported with feasible false and the reason."
 )
 _STEP = ("fetches", "feeds", "initializers", "restore_from", "signature")
 _GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement", "tensorboard")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--problem", help=PROBLEM_HELP + "; with --assignment")
     source.add_argument("--input_graph", help=GRAPH_HELP + "; with --machine")
@@ -43,34 +45,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "as a result of `search`",
     )
     parser.add_argument("--machine", help="with --input_graph: " + MACHINE_HELP)
-    step = parser.add_argument_group("what a step of --input_graph runs")
+    step = parser.add_argument_group("the step of --input_graph")
     add_step(step)
     add_clear_devices(step)
     parser.add_argument(
         "--placement",
-        help="with --input_graph: placement.json of a search; the graph as it came by default",
+        help="with --input_graph: placement.json of a search; the original by default",
     )
-    parser.add_argument("--output", help="where the report goes (.json; - is standard output)")
+    parser.add_argument("--output", help="file for the report (.json; - is standard output)")
     parser.add_argument(
         "--trace",
-        help="where a Chrome trace of the step goes (.json; - is standard output), for "
-        "ui.perfetto.dev; with --placement also of the graph as it came",
+        help="file for a Chrome trace of the step (.json; - is standard output), for "
+        "ui.perfetto.dev; with --placement also of the original",
     )
     parser.add_argument(
         "--tensorboard",
         metavar="DIRECTORY",
-        help="with --input_graph: gets the graph with devices and times for TensorBoard, and with "
-        "--placement the graph as it came beside it",
+        help="with --input_graph: directory for the graph with devices and times for TensorBoard; "
+        "with --placement also for the original",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Simulates one step of a problem or of a graph; prints and writes what happens in it.
+    """Simulates one step of a problem or of a graph; prints and writes a report on it.
 
     Raises:
-        GraphError, MachineError, SearchError, ValueError, OSError: something of this is wrong or
-            cannot be run.
+        GraphError, MachineError, SearchError, ValueError, OSError: an argument is wrong, or the
+            graph cannot be run.
     """
     check_standard_output(args)
     steps, graph_def = {}, None
@@ -100,12 +102,16 @@ def run(args: argparse.Namespace) -> None:
 def _check_flags(
     args: argparse.Namespace, flag: str, *, needed: str, others: tuple[str, ...]
 ) -> None:
-    """Makes sure that what was given goes together with --`flag`."""
+    """Checks that the other flags can be used with --`flag`.
+
+    Raises:
+        ValueError: `needed` is missing, or one of `others` is given.
+    """
     if getattr(args, needed) is None:
         raise ValueError(f"--{flag} needs --{needed}")
     for other in others:
         if getattr(args, other) not in (None, False):
-            raise ValueError(f"--{other} does not go with --{flag}")
+            raise ValueError(f"--{other} cannot be used with --{flag}")
 
 
 def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The files of simulated steps: for Perfetto and for TensorBoard."""
+"""Files of simulated steps for Perfetto and TensorBoard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ def write_steps(
     steps: Mapping[str, SimulatedStep],
     graph_def: tf.compat.v1.GraphDef | None,
 ) -> list[str]:
-    """Writes steps by name where --trace and --tensorboard ask for it, and says where they are."""
+    """Writes the files that --trace and --tensorboard ask for.
+
+    Args:
+        args: the arguments of `simulate`.
+        steps: the steps by name, such as "original".
+        graph_def: the graph of the steps; None for a problem file.
+
+    Returns:
+        A line of text about each file.
+    """
     traces = {name: step.trace for name, step in steps.items() if step.trace is not None}
     lines = []
     if args.trace is not None:

@@ -13,7 +13,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.auto_table import changes_table, limits_table
 from tf_placer.report.limits import Limits, limits_of
-from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.report.what_if import WhatIf, search_changed_machines
 
 __all__ = ["PlacementExplanation", "explain"]
 
@@ -61,5 +61,5 @@ def explain(
     if measurement.failure is not None:
         raise ValueError(f"the placement does not run: {measurement.failure.message}")
     groups = group_graph(problem)
-    changes = what_if(problem, groups, placement, search_secs=max_secs, seed=seed)
+    changes = search_changed_machines(problem, groups, placement, search_secs=max_secs, seed=seed)
     return PlacementExplanation(limits_of(problem, placement), changes)

@@ -30,7 +30,7 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.limits import limits_of
-from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
@@ -211,7 +211,9 @@ def _plan_by_auto(
         # Writing, which takes about as long as preparing, is still to come.
         left_secs = min(explain_secs, deadline.left_secs(deadline.preparing_secs / 2))
         best = result.best.placement
-        changes = what_if(problem, groups, best, search_secs=left_secs, seed=config.seed)
+        changes = search_changed_machines(
+            problem, groups, best, search_secs=left_secs, seed=config.seed
+        )
     return PlanResult(problem, outcome, result, limits, changes, config.log_dir)
 
 

@@ -1,4 +1,4 @@
-"""Why a search chose what it chose, for people."""
+"""Tables that explain the result of a search: candidates, limits and other machines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tf_placer.text.units import format_step
 
 __all__ = [
     "auto_table",
-    "bound_by",
     "change_rows",
     "changes_table",
+    "describe_bound",
     "explanation_table",
     "limit_rows",
     "limits_table",
@@ -25,25 +25,26 @@ __all__ = [
 _KINDS = ("compute", "link", "memory")
 _OF = {"memory": "it"}
 _CHANGE_HEADERS = ("what if", "simulated step", "speedup", "lower bound")
-# From what shares on something bounds the step.
-_AT_BOUND, _BUSY, _FULL = 0.97, 0.9, 0.9
-# What the parts of the lower bound say.
+_LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
 _BOUNDS = {
     "critical path": "the longest chain of operations",
-    "work": "all work, shared out",
-    "joins": "what comes together waits for its turn or for a transfer",
-    "groups": "what one group takes on one device",
-    "windows": "the work between two times, shared out",
+    "work": "all work, divided among the devices",
+    "joins": "inputs of an operation wait for their turn or for a transfer",
+    "groups": "one group on one device",
+    "windows": "the work between two times, divided among the devices",
 }
 
 
 def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | None = None) -> str:
-    """Tables without a final newline: what was compared, and what another machine would bring.
+    """Formats the candidates of a search, the limits of the best, and the effect of other machines.
 
     Args:
-        result: of the search.
-        changes: what `what_if` says of its best placement.
-        limits: what `limits_of` says of it; None if it has no step.
+        result: the result of the search.
+        changes: the steps of its best placement on other machines.
+        limits: the limits of its best placement; None if that has no step.
+
+    Returns:
+        Tables without a final newline.
     """
     bound_secs, best_secs = result.lower_bound_secs, result.best.step_secs
     rows = [
@@ -64,7 +65,7 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
 
 
 def explanation_table(explanation: Explanation) -> str:
-    """Shows predicted and measured steps, what bounds the best of them, and what would help it.
+    """Formats predicted and measured steps, the limits of the best, and other machines.
 
     Returns:
         Tables without a final newline.
@@ -89,21 +90,21 @@ def explanation_table(explanation: Explanation) -> str:
     return "\n\n".join(parts)
 
 
-def bound_by(limits: Limits) -> str:
-    """Says what bounds a placement, as a clause."""
+def describe_bound(limits: Limits) -> str:
+    """Describes the tightest limit of a placement, as a clause."""
     by_kind = {kind: [each for each in limits.limits if each.kind == kind] for kind in _KINDS}
-    return _verdict(limits, by_kind, _where(limits))
+    return _describe_tightest(limits, by_kind, _make_namer(limits))
 
 
-def _where(limits: Limits) -> Callable[[Limit], str]:
-    """Makes what names the device or the link of a limit, in short."""
+def _make_namer(limits: Limits) -> Callable[[Limit], str]:
+    """Returns a function that names the device or the link of a limit, in short."""
     labels = device_labels([limit.where for limit in limits.limits if limit.kind == "compute"])
     return lambda limit: " -> ".join(labels.get(part, part) for part in limit.where.split(" -> "))
 
 
 def limit_rows(limits: Limits) -> list[tuple[str, str, str]]:
-    """Makes a row for each limit: its kind, where it is, and how much of it is used."""
-    where = _where(limits)
+    """Makes a row for each limit: its kind, its device or link, and the share in use."""
+    where = _make_namer(limits)
     return [
         (limit.kind, where(limit), f"{limit.share:.0%} of {_OF.get(limit.kind, 'the step')}")
         for limit in limits.limits
@@ -111,7 +112,7 @@ def limit_rows(limits: Limits) -> list[tuple[str, str, str]]:
 
 
 def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
-    """Makes a row for each other machine: its step, how many times as fast, its lower bound."""
+    """Makes a row for each other machine: its step, speed-up and lower bound."""
     return [
         (
             change.change,
@@ -124,50 +125,50 @@ def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, s
 
 
 def changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
-    """Shows what other machines would bring, beside a step of now."""
+    """Formats the steps on other machines, beside the present step."""
     return table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
 
 
 def limits_table(limits: Limits, label: str) -> str:
-    """Says what bounds a placement: a sentence, and how near each limit is."""
+    """Formats the limits of a placement: a sentence, and the share of each limit in use."""
     by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
     return (
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
-        f"{bound_by(limits)}\n{table(['limit', 'where', 'used'], limit_rows(limits), 'llr')}"
+        f"{describe_bound(limits)}\n{table(['limit', 'where', 'used'], limit_rows(limits), 'llr')}"
     )
 
 
-def _verdict(
+def _describe_tightest(
     limits: Limits,
     by_kind: Mapping[str, Sequence[Limit]],
     where: Callable[[Limit], str],
 ) -> str:
-    """Says what bounds a placement, as a clause."""
+    """Describes the tightest limit of a placement, as a clause."""
     bound_share = limits.lower_bound_secs / max(limits.step_secs, 1e-300)
     is_work = (
         limits.bound == "work" if limits.bound else limits.critical_path_secs < limits.work_secs
     )
-    compute = max(by_kind["compute"], key=_used)
-    link = max(by_kind["link"], key=_used, default=None)
-    if bound_share >= _AT_BOUND:
+    compute = max(by_kind["compute"], key=_get_share)
+    link = max(by_kind["link"], key=_get_share, default=None)
+    if bound_share >= _LEAST_BOUND_SHARE:
         text = (
             "compute: the devices share the work, and hardly ever wait"
             if is_work
             else "the critical path: operations that wait for each other"
         )
-    elif link is not None and link.share >= max(_BUSY, compute.share):
+    elif link is not None and link.share >= max(_LEAST_BUSY_SHARE, compute.share):
         text = f"the link {where(link)}"
-    elif compute.share >= _BUSY:
+    elif compute.share >= _LEAST_BUSY_SHARE:
         text = f"compute on {where(compute)}"
-    elif not is_work and bound_share >= _BUSY:
+    elif not is_work and bound_share >= _LEAST_BUSY_SHARE:
         text = "the critical path: operations that wait for each other, wherever they are"
     else:
         text = "the critical path: operations wait for each other, and for transfers"
-    full = [where(limit) for limit in by_kind["memory"] if limit.share >= _FULL]
+    full = [where(limit) for limit in by_kind["memory"] if limit.share >= _LEAST_FULL_SHARE]
     return f"{text}; memory is nearly full on {', '.join(full)}" if full else text
 
 
-def _used(limit: Limit) -> float:
+def _get_share(limit: Limit) -> float:
     return limit.share
 
 

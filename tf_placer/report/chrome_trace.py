@@ -1,4 +1,4 @@
-"""Simulated steps as a Chrome trace, which Perfetto shows."""
+"""Chrome traces of simulated steps, for Perfetto."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tf_placer.simulation.simulator import StepTrace
 
 __all__ = ["chrome_trace"]
 
-# Perfetto has its own idea of process 0 and thread 0.
-_FIRST = 1
+# Perfetto treats process 0 and thread 0 specially.
+_FIRST_PROCESS = 1
 
 _Event = dict[str, Any]
 
 
 def chrome_trace(steps: Mapping[str, StepTrace]) -> _Event:
-    """Shows what runs where and when.
+    """Builds the trace of simulated steps.
 
     Every step is a process. Its threads are the critical path, the devices (one thread for each
-    operation that a device runs at a time) and the links that carry something; it has a counter of
-    the memory that each device holds. Arrows lead from the operation that makes a tensor through
-    its transfer to the operation that reads it first. Categories are what a span is ("compute",
-    "transfer" or "control"), of which kind an operation is, such as "convolution", whether it is
-    forward or backward (as updates are), its layer, and "critical" on the critical path. Operations
-    that take no time are left out. Times are rounded to nanoseconds.
+    operation that a device runs at a time) and the links in use; a counter shows the memory in use
+    on each device. Arrows lead from the producer of a tensor through its transfer to its first
+    reader. The categories of a span are its type ("compute", "transfer" or "control"), the kind of
+    its operation, such as "convolution", "forward" or "backward" (for updates, too), its layer, and
+    "critical" on the critical path. Operations that take no time are left out. Times are rounded to
+    nanoseconds.
 
     Args:
-        steps: by name, such as "original" and "found".
+        steps: the steps by name, such as "original" and "found".
 
     Returns:
         A JSON object in the trace event format.
@@ -44,7 +44,7 @@ def chrome_trace(steps: Mapping[str, StepTrace]) -> _Event:
         "f"), counters ("C") and metadata ("M"); "ts" and "dur" are in microseconds.
     """
     events: list[_Event] = []
-    for pid, (name, trace) in enumerate(steps.items(), start=_FIRST):
+    for pid, (name, trace) in enumerate(steps.items(), start=_FIRST_PROCESS):
         events += _Process(pid, name, trace).events()
     left_out = {name: int((~_takes_time(trace)).sum()) for name, trace in steps.items()}
     return {
@@ -55,12 +55,12 @@ def chrome_trace(steps: Mapping[str, StepTrace]) -> _Event:
 
 
 def _takes_time(trace: StepTrace) -> np.ndarray:
-    """Finds the operations that are shown: bool [num_operations]."""
+    """Finds the operations to show: bool [num_operations]."""
     return trace.end_secs > trace.start_secs
 
 
 class _Process:
-    """One step."""
+    """The trace events of one step."""
 
     def __init__(self, pid: int, name: str, trace: StepTrace) -> None:
         self._pid, self._name, self._trace = pid, name, trace
@@ -70,12 +70,12 @@ class _Process:
         self._path = [job for job, _ in critical_jobs(trace)]
         self._critical = set(self._path)
         self._num_threads = 0
-        # Where the spans of operations and of transfers are: thread and start, for the arrows.
+        # Arrows lead from span to span.
         self._operation_spans: dict[int, _Event] = {}
         self._transfer_spans: list[_Event] = []
 
     def events(self) -> Iterator[_Event]:
-        """Makes all events of the process."""
+        """Yields all events of the process."""
         yield self._metadata("process_name", name=self._name)
         yield self._metadata("process_sort_index", sort_index=self._pid)
         path_tid, named = self._thread("critical path")
@@ -143,7 +143,7 @@ class _Process:
             yield span
 
     def _arrows(self) -> Iterator[_Event]:
-        """Leads from what makes a tensor through its transfer to what reads it first."""
+        """Yields arrows from the producer of a tensor through its transfer to its first reader."""
         producers = self._trace.transfers.producers.tolist()
         readers = self._first_readers()
         for transfer, span in enumerate(self._transfer_spans):
@@ -161,13 +161,13 @@ class _Process:
                     "cat": "tensor",
                     "pid": self._pid,
                     "tid": station["tid"],
-                    # An arrow is bound to the span around this time.
+                    # Perfetto attaches an arrow to the span at this time.
                     "ts": station["ts"],
                     "bp": "e",
                 }
 
     def _first_readers(self) -> list[int]:
-        """Finds the operation that each transfer is for: of several, the one that starts first."""
+        """Finds the first operation that reads each transferred tensor; -1 if none is shown."""
         problem, trace, transfers = self._problem, self._trace, self._trace.transfers
         after: dict[int, list[int]] = {}
         for before, following in problem.control_edges.tolist():
@@ -204,7 +204,7 @@ class _Process:
                 }
 
     def _span_of(self, job: int) -> _Event | None:
-        """Finds the span of an operation, or of a transfer behind them; None if it is left out."""
+        """Finds the span of a job, an operation or a transfer; None if it is left out."""
         if job >= self._problem.num_operations:
             return self._transfer_spans[job - self._problem.num_operations]
         return self._operation_spans.get(job)
@@ -225,7 +225,7 @@ class _Process:
             categories.append(f"layer {layers[operation]}")
         if job in self._critical:
             categories.append("critical")
-        # The difference of rounded times, so that what follows never starts before the end.
+        # Round both times and not the duration, so that the next span never starts before the end.
         start_ns, end_ns = (round(secs * 1e9) for secs in start_and_end_secs)
         return {
             "ph": "X",
@@ -239,7 +239,7 @@ class _Process:
         }
 
     def _thread(self, name: str) -> tuple[int, list[_Event]]:
-        """Numbers a thread; threads are shown in the order of their numbers."""
+        """Adds a thread; Perfetto shows threads in the order of their numbers."""
         self._num_threads += 1
         tid = self._num_threads
         return tid, [

@@ -1,4 +1,4 @@
-"""Colors that people who are color-blind can tell apart, the same in every picture."""
+"""Colors of devices, kinds and layers, which color-blind people can tell apart."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = [
     "layer_colors",
 ]
 
-#: For devices: the palette of Okabe and Ito, then Tol's "muted".
+#: Colors of devices: the palette of Okabe and Ito, then Tol's "muted".
 DEVICE_COLORS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"),
     *("#332288", "#882255", "#999933", "#44aa99", "#aa4499"),
 )
-#: For lines, and for boxes that have no color of their own.
+#: Color of lines, and of boxes without another color.
 GRAY = "#8a8a8a"
-#: For kinds of operations, by `operation_kinds`.
+#: Colors of the kinds that `operation_kinds` finds.
 KIND_COLORS = {
     "convolution": "#0072b2",
     "matrix product": "#332288",
@@ -36,15 +36,15 @@ KIND_COLORS = {
     "update": "#009e73",
     "other": "#999999",
 }
-#: Where a CPU beside accelerators is: they are what a placement is about.
+#: Color of a CPU beside accelerators, so that pictures show the accelerators.
 TRANSPARENT = "rgba(0, 0, 0, 0)"
 
-# From the first layer to the last: "cividis", which looks the same to everybody.
+# The colormap "cividis" from the first layer to the last: color-blind people see it alike.
 _FIRST, _MIDDLE, _LAST = (0, 34, 78), (124, 123, 120), (254, 232, 56)
 
 
 def device_colors(devices: Sequence[ProblemDevice]) -> list[str]:
-    """Gives every device a color; a CPU beside devices of other kinds is transparent."""
+    """Chooses a color for each device; a CPU beside devices of other kinds is transparent."""
     return [
         TRANSPARENT if number is None else DEVICE_COLORS[number % len(DEVICE_COLORS)]
         for number in _numbers(devices)
@@ -52,19 +52,19 @@ def device_colors(devices: Sequence[ProblemDevice]) -> list[str]:
 
 
 def device_marks(devices: Sequence[ProblemDevice]) -> list[str]:
-    """Gives every device a character or two: "0" is the first that has a color, "C" a CPU."""
+    """Makes a short mark for each device: "0" for the first that has a color, "C" for a CPU."""
     return ["C" if number is None else str(number) for number in _numbers(devices)]
 
 
 def _numbers(devices: Sequence[ProblemDevice]) -> list[int | None]:
-    """Counts the devices that have a color; None for a CPU beside devices of other kinds."""
+    """Numbers the devices that have a color; None for a CPU beside devices of other kinds."""
     is_cpu = [device.kind == "CPU" or "CPU:" in device.name for device in devices]
     counted = itertools.count()
     return [None if cpu and not all(is_cpu) else next(counted) for cpu in is_cpu]
 
 
 def layer_colors(count: int) -> list[str]:
-    """Makes colors of layers: few get colors that differ, many a gradient from dark to light."""
+    """Makes colors of layers: distinct colors for few, a gradient from dark to light for many."""
     if count <= len(DEVICE_COLORS):
         return list(DEVICE_COLORS[:count])
     colors = []

@@ -1,4 +1,4 @@
-"""What the controllers of a search have learned, and how old their weights were."""
+"""Tables of the controllers of a search: their progress and the staleness of their weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["controllers_table", "staleness_line"]
 
 
 def controllers_table(updates: Sequence[UpdateRecord]) -> str:
-    """Shows what each controller did; empty where there was but one."""
+    """Formats the progress of each controller; empty if there was only one."""
     rows = []
     for number in sorted({each.controller for each in updates if each.controller is not None}):
         own = [update for update in updates if update.controller == number]
@@ -40,9 +40,9 @@ def controllers_table(updates: Sequence[UpdateRecord]) -> str:
 
 
 def staleness_line(updates: Sequence[UpdateRecord]) -> str:
-    """Says how old weights were when what was learned under them was applied, in updates.
+    """Formats the staleness of gradients: the updates between sampling and applying.
 
-    Empty where there was but one controller.
+    Empty if there was only one controller.
     """
     by_batch = {update.samples: update.staleness for update in updates}
     stale = [each for each in by_batch.values() if each is not None]

@@ -1,4 +1,4 @@
-"""Names of devices and operations that fit a table."""
+"""Short names of devices and operations for tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graph_passes.util.messages import plain_text
 
-__all__ = ["device_labels", "shortened"]
+__all__ = ["device_labels", "shorten_middle"]
 
 _WIDTH = 20
 
@@ -19,11 +19,13 @@ def device_labels(names: Sequence[str]) -> dict[str, str]:
             break
         num_common += 1
     short = {name: "/".join(name.split("/")[num_common:]) for name in names}
-    return {name: shortened(text.replace("device:", ""), _WIDTH) for name, text in short.items()}
+    return {
+        name: shorten_middle(text.replace("device:", ""), _WIDTH) for name, text in short.items()
+    }
 
 
-def shortened(text: str, width: int) -> str:
-    """Puts the text on one line, shortened in the middle."""
+def shorten_middle(text: str, width: int) -> str:
+    """Puts a text on one line and replaces its middle if it is too long."""
     text = plain_text(" ".join(text.split()))
     if len(text) <= width:
         return text

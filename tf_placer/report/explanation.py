@@ -1,4 +1,4 @@
-"""Why a live search chose what it chose: predicted and measured steps, and what bounds the best."""
+"""Explanation of the result of a live search: predicted and measured steps, and limits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from graph_passes.util.json_records import read_record
 from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.limits import Limits, limits_of
-from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Candidate", "Explanation", "corrected_costs", "explain"]
+__all__ = ["Explanation", "MeasuredCandidate", "corrected_costs", "explain"]
 
-# Of more measured placements the fastest are what the costs are corrected by.
-_MOST_FITTED = 16
+_MAX_FITTED_PLACEMENTS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class MeasuredCandidate:
     """A placement that was measured.
 
     Attributes:
-        label: for people.
-        predicted_secs: what a step takes in simulation, with corrected costs; None if it cannot be
+        label: the name of the placement, for people.
+        predicted_secs: the step time in simulation with corrected costs; None if it cannot be
             simulated.
-        measured_secs: what it took in the search; None if it did not run.
+        measured_secs: the step time in the search; None if it did not run.
     """
 
     label: str
@@ -41,30 +40,30 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Why this placement.
+    """The explanation of a placement.
 
     Attributes:
-        label: the placement that is explained.
-        candidates: what was measured, the graph as it came first.
+        label: the name of the placement.
+        candidates: the measured placements, the original first.
         error: typical relative difference between predicted and measured steps, as a standard
             deviation of the logarithm of their ratio.
-        limits: what bounds the placement.
-        changes: what a step would take on other machines.
+        limits: the limits of the placement.
+        changes: the steps on other machines.
     """
 
     label: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[MeasuredCandidate, ...]
     error: float
     limits: Limits
     changes: tuple[WhatIf, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form: all fields."""
+        """Makes the JSON form."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: object) -> Explanation:
-        """Reads what `to_json` wrote.
+        """Reads the JSON form.
 
         Raises:
             ValueError: the value is no explanation.
@@ -75,13 +74,13 @@ class Explanation:
 def corrected_costs(
     problem: PlacementProblem, ran: Sequence[tuple[Sequence[int], float]]
 ) -> CostFactors:
-    """Finds out by how much costs are larger than they were profiled, from the fastest steps.
+    """Fits factors that correct the profiled costs to the fastest measured steps.
 
     Args:
-        problem: what was placed, with the costs as they were profiled.
-        ran: placements, a device index per group, and the seconds of a step; at least one.
+        problem: the problem with the profiled costs.
+        ran: placements, a device index per group, and their step times in seconds; at least one.
     """
-    fastest = sorted(ran, key=lambda each: each[1])[:_MOST_FITTED]
+    fastest = sorted(ran, key=lambda each: each[1])[:_MAX_FITTED_PLACEMENTS]
     return fit_factors(
         problem,
         np.array([placement for placement, _ in fastest], np.int32),
@@ -98,16 +97,17 @@ def explain(
     search_secs: float,
     seed: int = 0,
 ) -> Explanation:
-    """Corrects the costs by what was measured, and explains one of the placements.
+    """Corrects the costs by the measured steps, and explains one of the placements.
 
     Args:
-        problem: what was placed, with the costs as they were profiled.
-        groups: its groups.
-        measured: by label a device index per group, None for a graph as it came, and the seconds
-            of a step, None where it did not run. At least one has both.
-        label: of a placement that ran, to be explained.
-        search_secs: seconds of searching for a machine with one more device.
-        seed: of that search.
+        problem: the problem with the profiled costs.
+        groups: the groups of the problem.
+        measured: by label, a device index per group, or None for an original that has no
+            placement of groups, and the step time in seconds, or None if it did not run. At least
+            one has both.
+        label: the placement to explain, which ran.
+        search_secs: time limit of the searches for other machines.
+        seed: seed of these searches.
     """
     rows = {
         name: np.array(assignment, np.int32)
@@ -126,9 +126,12 @@ def explain(
     return Explanation(
         label=label,
         candidates=tuple(
-            Candidate(name, predicted.get(name), secs) for name, (_, secs) in measured.items()
+            MeasuredCandidate(name, predicted.get(name), secs)
+            for name, (_, secs) in measured.items()
         ),
         error=factors.deviation,
         limits=limits_of(corrected, rows[label]),
-        changes=what_if(corrected, groups, rows[label], search_secs=search_secs, seed=seed),
+        changes=search_changed_machines(
+            corrected, groups, rows[label], search_secs=search_secs, seed=seed
+        ),
     )

@@ -1,4 +1,4 @@
-"""What keeps a simulated step from being shorter."""
+"""Limits of a simulated step: compute, links, the critical path and memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Limit", "Limits", "limits_of"]
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """Something that a step can be short of.
+    """A resource that a step may be short of.
 
     Attributes:
         kind: "compute", "link", "critical path", "transfers on it" or "memory".
         where: the device or the link; empty for the critical path.
-        share: of the step that it is in use; of memory, how much of it.
+        share: the share of the step in which it is in use; for memory, the share in use.
     """
 
     kind: str
@@ -31,37 +31,37 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Where the time of a step goes.
+    """The limits of a step, and its lower bound.
 
     Attributes:
-        step_secs: the simulated step.
-        critical_path_secs: the lower bound of operations that wait for each other.
-        work_secs: the lower bound of what the devices have to do.
+        step_secs: the simulated step time.
+        critical_path_secs: the lower bound by the longest chain of operations.
+        work_secs: the lower bound by the work of the devices.
         limits: each device's compute; the busiest link; operations, and transfers, of the critical
             path; each device's memory.
-        bound: the part that the lower bound is of; see `LowerBounds.by_part`.
-        bound_secs: that part.
+        bound: the name of the largest lower bound; see `LowerBounds.by_part`.
+        bound_secs: the largest lower bound.
     """
 
     step_secs: float
     critical_path_secs: float
     work_secs: float
     limits: tuple[Limit, ...]
-    # Explanations of older versions do not have them.
+    # Explanations of older versions lack these fields.
     bound: str = ""
     bound_secs: float = 0.0
 
     @property
     def lower_bound_secs(self) -> float:
-        """No placement takes less."""
+        """A time below which no placement can be."""
         return max(self.critical_path_secs, self.work_secs, self.bound_secs)
 
 
 def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
-    """Simulates a step and says what bounds it.
+    """Simulates a step and finds its limits.
 
     Args:
-        problem: what is placed.
+        problem: the problem.
         placement: int32 [num_groups], a legal placement.
     """
     report = step_report(Simulator(problem, threads=1).trace(placement))
@@ -70,7 +70,9 @@ def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
     compute = [
         Limit("compute", device.name, device.busy_secs / step_secs) for device in report.devices
     ]
-    links = [Limit("link", where, secs / step_secs) for where, secs in _channels(report).items()]
+    links = [
+        Limit("link", where, secs / step_secs) for where, secs in _sum_by_channel(report).items()
+    ]
     busiest_link = max(links, key=lambda limit: limit.share, default=None)
     path = Limit("critical path", "", report.path_compute_secs / step_secs)
     transfers = Limit("transfers on it", "", report.path_transfer_secs / step_secs)
@@ -94,8 +96,8 @@ def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
     )
 
 
-def _channels(report: StepReport) -> dict[str, float]:
-    """Seconds that each channel carries something; links that share one are one."""
+def _sum_by_channel(report: StepReport) -> dict[str, float]:
+    """Adds up the busy seconds of the links of each channel."""
     secs: dict[str, float] = {}
     for link in report.links:
         name = link.channel or f"{link.source} -> {link.destination}"

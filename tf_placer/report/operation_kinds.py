@@ -1,4 +1,4 @@
-"""What the operations of a problem are, by type and name: kind, direction, layer and step."""
+"""Kind, direction, layer and step of operations, found from their types and names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graph_passes.util.messages import plain_text
 from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["OperationKinds", "operation_kinds", "step_number"]
+__all__ = ["OperationKinds", "find_step_number", "operation_kinds"]
 
-# The first pattern that is in a type decides.
-_OF_TYPES = (
+# The first pattern that matches a type decides.
+_TYPE_PATTERNS = (
     ("update", r"^(Resource)?(Sparse)?Apply|^Assign|^(Resource)?Scatter"),
     ("convolution", r"Conv\dD|DepthwiseConv|^Conv$"),
     ("matrix product", r"MatMul|Einsum"),
@@ -26,8 +26,8 @@ _OF_TYPES = (
     ("normalization", r"BatchNorm|^LRN"),
     ("lookup", r"Gather|UnsortedSegment"),
 )
-# Where types are unknown, the first pattern that is in the last part of a name decides.
-_OF_NAMES = (
+# Without types, the first pattern that matches the last part of a name decides.
+_NAME_PATTERNS = (
     ("update", r"Apply|^update|^Assign|Adam|RMSProp|Momentum"),
     ("convolution", r"Conv\d?D|Conv$|Conv2DBackprop"),
     ("matrix product", r"MatMul|Einsum"),
@@ -37,7 +37,7 @@ _OF_NAMES = (
     ("normalization", r"Norm"),
     ("lookup", r"Gather|[Ll]ookup|UnsortedSegment"),
 )
-# Gradients and updates that are not in a scope of their own. Conv2DBackpropInput is not among them:
+# Gradients and updates outside of a scope for them. Conv2DBackpropInput is not among them, because
 # in the forward pass it is a transposed convolution.
 _BACKWARD_TYPE = re.compile(r"Grad(V\d)?$|BackpropFilter|^(Resource)?(Sparse)?Apply")
 _BACKWARD = re.compile(r"(^|/)(gradients(_\d+)?|gradient_tape)(/|$)|_grad(_\d+)?(/|$)")
@@ -45,21 +45,21 @@ _UPDATE = re.compile(r"(^|/)(train|update_[^/]*|Adam|RMSProp|GradientDescent|Mom
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
 # A layer is named after the scope of this share of its operations.
-_MOST = 0.7
+_LEAST_SCOPE_SHARE = 0.7
 _OTHER = "other"
 _UPDATE_KIND = "update"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OperationKinds:
-    """What each operation of a problem is.
+    """Kind, direction, group and layer of each operation of a problem.
 
     Attributes:
-        kinds: of each operation, a key of `colors.KIND_COLORS`.
-        backward: bool [num_operations], whether it is of the backward pass or an update.
-        clusters: int [num_operations], the coarse group, or the group where there is none.
-        layers: int [num_operations], its layer, counted from the inputs.
-        layer_names: what each layer is called.
+        kinds: the kind of each operation, a key of `colors.KIND_COLORS`.
+        backward: bool [num_operations], true in the backward pass and for updates.
+        clusters: int [num_operations], the coarse group, or the group if there are no coarse ones.
+        layers: int [num_operations], the layer, counted from the inputs.
+        layer_names: the name of each layer.
     """
 
     kinds: tuple[str, ...]
@@ -70,11 +70,11 @@ class OperationKinds:
 
 
 def operation_kinds(problem: PlacementProblem) -> OperationKinds:
-    """Finds out what the operations of a problem are.
+    """Finds kind, direction, group and layer of the operations of a problem.
 
-    The kind comes from the type. A problem that has no types has names: TensorFlow names operations
-    after their types where nobody else does, and gradients after what they are of. Where neither
-    says anything, an operation is of kind "other" and of the forward pass.
+    The kind follows from the type. In a problem without types it follows from the name, because by
+    default TensorFlow names operations after their types, and gradients after the operations that
+    they belong to. If neither matches, an operation is of kind "other" and of the forward pass.
     """
     names, types = problem.operation_names, problem.operation_types
     clusters = problem.groups
@@ -97,15 +97,15 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     )
 
 
-def step_number(name: str) -> int | None:
-    """Reads the step of a recurrent model out of a name; None if the name has none."""
+def find_step_number(name: str) -> int | None:
+    """Reads the step of a recurrent model from a name; None if the name has none."""
     match = _STEP.search(name)
     return int(match[1]) if match else None
 
 
 def _kinds_of_types(types: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    known = {each: _first(_OF_TYPES, each) for each in set(types)}
-    # What computes the size of an update has the type of any arithmetic.
+    known = {each: _match_kind(_TYPE_PATTERNS, each) for each in set(types)}
+    # Arithmetic that computes the size of an update has no type that tells it apart.
     return tuple(
         _UPDATE_KIND if known[of_type] == _OTHER and _is_update(name) else known[of_type]
         for of_type, name in zip(types, names, strict=True)
@@ -114,12 +114,12 @@ def _kinds_of_types(types: Sequence[str], names: Sequence[str]) -> tuple[str, ..
 
 def _kinds_of_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(
-        _UPDATE_KIND if _is_update(name) else _first(_OF_NAMES, name.rpartition("/")[2])
+        _UPDATE_KIND if _is_update(name) else _match_kind(_NAME_PATTERNS, name.rpartition("/")[2])
         for name in names
     )
 
 
-def _first(patterns: Sequence[tuple[str, str]], text: str) -> str:
+def _match_kind(patterns: Sequence[tuple[str, str]], text: str) -> str:
     return next((kind for kind, pattern in patterns if re.search(pattern, text)), _OTHER)
 
 
@@ -130,9 +130,9 @@ def _is_update(name: str) -> bool:
 def _layer_names(
     names: tuple[str, ...], layers: np.ndarray, backward: np.ndarray
 ) -> tuple[str, ...]:
-    """Names each layer after the scope that most of its operations have in common."""
+    """Names each layer after the scope that most of its operations share."""
     scopes: dict[int, list[str]] = collections.defaultdict(list)
-    # Names of the forward pass are those that people gave.
+    # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
         for name, layer, is_backward in zip(names, layers.tolist(), backward.tolist(), strict=True):
@@ -151,14 +151,14 @@ def _layer_names(
 
 
 def _common_scope(scopes: list[str]) -> str:
-    """Finds the longest scope that most of these lie in; the most common one if there is none."""
+    """Finds the longest scope that contains most of these; the most common one if none does."""
     counts = collections.Counter(each for each in scopes if each)
     if not counts:
         return ""
     common = scope = counts.most_common(1)[0][0]
     while scope:
         inside = sum(each == scope or each.startswith(f"{scope}/") for each in scopes)
-        if inside >= _MOST * len(scopes):
+        if inside >= _LEAST_SCOPE_SHARE * len(scopes):
             return scope
         scope = scope.rpartition("/")[0]
     return common

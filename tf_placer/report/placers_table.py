@@ -1,4 +1,4 @@
-"""The placers that there are, and what they are made of, for people and for programs."""
+"""Tables of the placers, their components and settings, for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ __all__ = ["placer_table", "placer_values", "placers_page", "placers_table"]
 
 
 def placers_table() -> str:
-    """Lists all placers, a line each; free of TensorFlow.
-
-    The costs of the operations, where a placer needs them, are in the problem that `search` is
-    given; `optimize` profiles the graph for them.
-    """
+    """Formats all placers, a line each; needs no TensorFlow."""
     return table(_HEADERS, _placer_rows(), width=terminal_width(), optional=_OPTIONAL)
 
 
-# Columns that a short line has no room for.
+# Columns to leave out of short lines, the least important first.
 _OPTIONAL = ("from", "grouper", "costs", "algorithm")
 _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
 
 
 def placer_values(name: str) -> dict[str, Any]:
-    """Describes a placer for programs, without its settings."""
+    """Makes the JSON form of a placer, without its settings."""
     placer = PLACERS[name]
     return {
         "name": name,
@@ -54,7 +50,7 @@ def _placer_rows() -> list[list[str | None]]:
 
 
 def placers_page() -> str:
-    """Makes the page of the manual that lists all placers, parts and settings, as Markdown.
+    """Makes the page of the manual that lists all placers, components and settings, as Markdown.
 
     Raises:
         ImportError: TensorFlow is not installed.
@@ -63,7 +59,7 @@ def placers_page() -> str:
     lines = [
         "# Settings",
         "",
-        "This page lists every placer, what learned ones are made of, and all settings.",
+        "This page lists every placer, the components of learned ones, and all settings.",
         "`python -m tf_placer placers --markdown` prints it; [Placers](placers.md) explains it.",
         "",
         "## All placers",
@@ -74,13 +70,18 @@ def placers_page() -> str:
         if placer.config is not None:
             lines += ["", f"## `{name}`", "", _settings(describe_placer(name).settings)]
     rows = [
-        [name, ", ".join(f"`{key}={_text(value)}`" for key, value in system.settings.items())]
+        [
+            name,
+            ", ".join(
+                f"`{key}={_format_setting(value)}`" for key, value in system.settings.items()
+            ),
+        ]
         for name, placer in PLACERS.items()
         if (system := placer.system) is not None
     ]
-    lines += ["", "## What learned placers set otherwise than their parts", ""]
+    lines += ["", "## Settings of learned placers that differ from those of their components", ""]
     lines.append(_table(["placer", "settings"], rows))
-    kinds = {**PARTS, "part that several use": SHARED_PARTS}
+    kinds = {**PARTS, "shared component": SHARED_PARTS}
     for kind, parts in kinds.items():
         for name, part in parts.items():
             lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(part.summary)]
@@ -91,7 +92,7 @@ def placers_page() -> str:
 
 
 def _settings(settings: Sequence[Setting]) -> str:
-    rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
+    rows = [[setting.name, _format_setting(setting.value), setting.help] for setting in settings]
     return _table(["setting", "default", "meaning"], rows)
 
 
@@ -104,11 +105,11 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
 
 
 def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
-    """Describes one placer with its parts and settings, each with its value and what it means.
+    """Formats the settings of one placer and its components, with their values and meanings.
 
     Args:
-        name: of the placer.
-        options: settings that differ from its defaults; another part has other settings.
+        name: the name of the placer.
+        options: settings that differ from the defaults; another component has other settings.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
@@ -122,19 +123,19 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
     placer = PLACERS[name]
     lines = [f"{name}: {placer.summary} ({placer.reference})"]
     if placer.needs_problem:
-        lines.append("needs to know what the operations cost: `optimize` profiles the graph first")
+        lines.append("needs the costs of the operations: `optimize` profiles the graph first")
     if not described.settings:
         return "\n".join([*lines, "no settings"])
     rows = [
-        [setting.name, _text(setting.value), setting.part, setting.help]
+        [setting.name, _format_setting(setting.value), setting.part, setting.help]
         for setting in described.settings
     ]
-    settings = table(["setting", "value", "part", "meaning"], rows, width=terminal_width())
+    settings = table(["setting", "value", "component", "meaning"], rows, width=terminal_width())
     return "\n".join([*lines, "", settings])
 
 
-def _text(value: object) -> str:
-    """Formats a value as --placer_option takes it."""
+def _format_setting(value: object) -> str:
+    """Formats a value in the form that --placer_option takes."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, tuple):

@@ -1,8 +1,8 @@
-"""The directory of a search on a problem: what was placed, how it was searched, what came out.
+"""The directory of a search on a problem: the problem, the record of the search, the result.
 
 problem.json    a copy of the problem
 result.json     the best placement, as in the file of --output
-search.json     how it was searched: see `PlanRecord`
+search.json     the record of the search: see `PlanRecord`
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tf_placer.search.training_log import TRAINING
 __all__ = ["PlanCandidate", "PlanDirectory", "PlanRecord"]
 
 _FORMAT = 1
-# What a search writes beside, if the placer learns.
+# Further files of a search by a learned placer.
 _LOGS = (TRAINING, "simulated_trials.jsonl")
 _WEIGHTS = ("policy.weights.h5", "controllers.npz")
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanCandidate:
-    """The best placement that one part of a search proposed.
+    """The best placement that one stage of a search proposed.
 
     Attributes:
-        label: which part.
-        step_secs: its simulated step; None if it cannot be simulated.
+        label: the name of the stage.
+        step_secs: the simulated step time; None if it cannot be simulated.
         fits: whether it fits the memory of the devices.
     """
 
@@ -47,16 +47,16 @@ class PlanCandidate:
 
 @dataclasses.dataclass(frozen=True)
 class PlanRecord:
-    """How a problem was searched.
+    """The record of a search on a problem.
 
     Attributes:
-        header: what the search is of, as `search_header` says it.
+        header: problem and settings of the search, made by `search_header`.
         command: the command line.
-        time: when the search began, ISO 8601 in UTC.
-        samples: what was sampled when; none if the placer shows only the best.
-        best: the best so far, whenever there was a better one.
-        candidates: what was compared.
-        changes: what other machines would bring.
+        time: the begin of the search, ISO 8601 in UTC.
+        samples: the sampled step times; none if the placer reports only its best.
+        best: each improvement of the best step time.
+        candidates: the compared placements.
+        changes: the steps on other machines.
     """
 
     header: Mapping[str, Any]
@@ -69,51 +69,51 @@ class PlanRecord:
 
 
 class PlanDirectory:
-    """Names and contents of the files of one search on a problem."""
+    """The files of one search on a problem."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Uses a directory, which is made when something is written to it."""
+        """Initializes for a directory, which is created at the first write."""
         self.path = pathlib.Path(path)
 
     @property
     def problem(self) -> pathlib.Path:
-        """The problem."""
+        """The file of the problem."""
         return self.path / "problem.json"
 
     @property
     def result(self) -> pathlib.Path:
-        """The best placement."""
+        """The file of the best placement."""
         return self.path / "result.json"
 
     @property
     def record(self) -> pathlib.Path:
-        """How it was searched."""
+        """The file of the record."""
         return self.path / "search.json"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all files that a search writes."""
+        """The names of all files that a search may write."""
         return (self.problem.name, self.result.name, self.record.name, *_LOGS, *_WEIGHTS)
 
     @property
     def paths_beside_result(self) -> list[pathlib.Path]:
-        """The files that a search writes, but for the result, which may be its output."""
+        """The files that a search may write, except the result, which may be its output."""
         return [self.path / name for name in self.names if name != self.result.name]
 
     def check(self, header: Mapping[str, Any], problem: bytes) -> None:
-        """Makes sure that the directory is neither that of another search nor somebody else's.
+        """Checks that the directory has no files of another search or of somebody else.
 
         Args:
-            header: what the search is of.
+            header: problem and settings of the search.
             problem: the content of the file of the problem.
 
         Raises:
-            LogError: it is; the message names the difference or the file.
-            OSError, ValueError: what is there cannot be read.
+            LogError: it has; the message names the difference or the file.
+            OSError, ValueError: a file cannot be read.
         """
         record = self.read_record()
         if record is not None:
-            # As it would be read: without tuples.
+            # A round trip through JSON turns tuples into lists, as in the file.
             given = json.loads(json.dumps(header))
             check_header(os.fspath(self.record), record.header, given)
         readers: dict[str, Callable[[pathlib.Path], Any]] = {
@@ -127,17 +127,17 @@ class PlanDirectory:
         check_own_files(self.path, readers, records=(self.record.name, *_LOGS))
 
     def has_problem(self, problem: bytes) -> bool:
-        """Says whether the directory has a problem already, so that it need not be written."""
+        """Returns whether the directory has the problem already, so that it need not be written."""
         try:
             return self.problem.read_bytes() == problem
         except OSError:
             return False
 
     def write_record(self, record: PlanRecord) -> None:
-        """Writes how the problem was searched.
+        """Writes the record of the search.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(
@@ -155,11 +155,11 @@ class PlanDirectory:
         )
 
     def read_record(self) -> PlanRecord | None:
-        """Reads what `write_record` wrote; None if nothing is there.
+        """Reads the record of the search; None if there is none.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no record; the message names the file.
+            OSError: the file cannot be read.
+            ValueError: the file is no record; the message names it.
         """
         if not self.record.exists():
             return None

@@ -1,4 +1,4 @@
-"""What a placement problem is of: its devices and its links, for people and for programs."""
+"""Devices and links of a placement problem, for people and for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["problem_table", "problem_values"]
 
 
 def problem_table(problem: PlacementProblem) -> str:
-    """Shows the devices, and the links by kind, as tables without a final newline.
+    """Formats the devices, and the links by kind, as tables without a final newline.
 
     Links of one kind go from devices of one kind to devices of one kind, and are equally fast.
     """
@@ -31,7 +31,7 @@ def problem_table(problem: PlacementProblem) -> str:
                 format_bytes(device.memory_bytes),
                 format_step(secs),
             ]
-            for device, secs in zip(problem.devices, _whole_secs(problem), strict=True)
+            for device, secs in zip(problem.devices, _sum_compute_secs(problem), strict=True)
         ],
         "llrr",
     )
@@ -51,7 +51,7 @@ def problem_table(problem: PlacementProblem) -> str:
                 labels[links[0].source] if is_one else f"each {source}",
                 labels[links[0].destination] if is_one else f"each {destination}",
                 len(links),
-                # Links without a channel have one of their own.
+                # A link without a named channel is its own channel.
                 len({link.channel or (link.source, link.destination) for link in links}),
                 format_step(latency_secs),
                 f"{format_bytes(int(bandwidth_bytes_per_sec))}/s",
@@ -62,7 +62,7 @@ def problem_table(problem: PlacementProblem) -> str:
 
 
 def problem_values(problem: PlacementProblem) -> dict[str, Any]:
-    """Makes the JSON form of what `problem_table` shows, with every link, and of the sizes."""
+    """Makes the JSON form of the devices, all links, and the sizes."""
     return {
         "operations": problem.num_operations,
         "groups": problem.num_groups,
@@ -74,14 +74,14 @@ def problem_values(problem: PlacementProblem) -> dict[str, Any]:
                 "memory_bytes": device.memory_bytes,
                 "all_operations_secs": secs,
             }
-            for device, secs in zip(problem.devices, _whole_secs(problem), strict=True)
+            for device, secs in zip(problem.devices, _sum_compute_secs(problem), strict=True)
         ],
         "links": [dataclasses.asdict(link) for link in problem.links],
     }
 
 
-def _whole_secs(problem: PlacementProblem) -> list[float]:
-    """Adds up what each device takes for all operations that may go there."""
+def _sum_compute_secs(problem: PlacementProblem) -> list[float]:
+    """Adds up the times of all operations that each device can run."""
     secs = problem.compute_secs
-    whole: list[float] = np.where(np.isfinite(secs), secs, 0).sum(axis=0).tolist()
-    return whole
+    sums: list[float] = np.where(np.isfinite(secs), secs, 0).sum(axis=0).tolist()
+    return sums

@@ -1,4 +1,4 @@
-"""One line of text for each trial of a search, or for where it stands."""
+"""Progress lines of a search."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["ProgressPrinter", "progress_line", "simulated_progress_line"]
+__all__ = ["ProgressPrinter", "format_progress", "format_simulated_progress"]
 
 
 class ProgressPrinter(Callback):
-    """The default callback: a line for each trial, and all notes, on standard error."""
+    """The default callback: prints a line for each trial, and all notes, on standard error."""
 
     def __init__(self, say: Callable[[str], None] = say) -> None:
-        """Takes over a function that is called with each line."""
+        """Initializes with a function that prints a line."""
         self._say = say
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
         """Prints the line of a trial."""
-        self._say(progress_line(trial, progress))
+        self._say(format_progress(trial, progress))
 
     def on_note(self, line: str) -> None:
         """Prints a note."""
         self._say(line)
 
 
-def progress_line(trial: Trial, progress: Progress) -> str:
-    """Says what a trial gave and where the search stands.
+def format_progress(trial: Trial, progress: Progress) -> str:
+    """Formats the result of a trial and the progress of the search on one line.
 
-    The numbers in front count trials, from 1; ± is the distance between the quartiles of the step
-    times. Without line breaks, for example:
+    The first numbers count trials, from 1; ± is the distance between the quartiles of the step
+    times. An example, without the line break:
 
         [13/150] trial 12 colocrl: 98.70 ms ± 1.200 ms | best 95.10 ms (trial 7, contiguous) |
         elapsed 42 s | ETA 7 min 40 s
 
     Args:
         trial: the trial that has just ended.
-        progress: where the search stands after it.
+        progress: the progress of the search after it.
     """
     result = _format_measurement(trial.measurement)
     if trial.repeats is not None:
@@ -64,8 +64,8 @@ def progress_line(trial: Trial, progress: Progress) -> str:
     )
 
 
-def simulated_progress_line(outcome: SearchOutcome, eta_secs: float) -> str:
-    """Says where a simulated search stands, and how long its budget lasts."""
+def format_simulated_progress(outcome: SearchOutcome, eta_secs: float) -> str:
+    """Formats the progress of a simulated search, and the time that its budget leaves."""
     return (
         f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"

@@ -1,4 +1,4 @@
-"""What a search on a problem found, for people and for programs."""
+"""The outcome of a search on a problem, for people and for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["format_outcome", "search_table", "search_values"]
 
 
 def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
-    """Shows the outcome of a search for people, without a final newline."""
+    """Formats the outcome of a search, without a final newline."""
     labels = device_labels([device.name for device in problem.devices])
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
     rows = [
@@ -57,11 +57,11 @@ def search_values(
     """Makes the JSON form of a search.
 
     Args:
-        problem: what was placed.
-        outcome: of the search.
-        result: of `auto`; None of another placer, which compares nothing.
-        limits: what bounds the placement; None where it was not asked.
-        changes: what other machines would bring.
+        problem: the problem.
+        outcome: the outcome of the search.
+        result: the result of `auto`; None for other placers, which compare no candidates.
+        limits: the limits of the placement; None if they were not computed.
+        changes: the steps on other machines.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
     return {
@@ -83,7 +83,7 @@ def search_values(
 
 
 def format_outcome(outcome: SearchOutcome) -> str:
-    """Formats the step time of the best placement, and says where it cannot run."""
+    """Formats the step time of the best placement, with a note if it does not fit."""
     if outcome.step_secs is None:
         return "none that may run"
     return format_step(outcome.step_secs) + ("" if outcome.feasible else " (does not fit)")

@@ -1,4 +1,4 @@
-"""Boxes and colors of a step in time, the same in the page and in every picture."""
+"""Boxes and colors of a step over time, which the page and the pictures share."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class StepBoxes:
     Attributes:
         operations: int [num_boxes], the operations that take time, in the order of their starts.
         left: float32 [num_boxes], their starts in milliseconds.
-        right: float32 [num_boxes], their ends.
-        top: float32 [num_boxes], in rows, from above. What runs at the same time on a device does
-            not overlap.
-        bottom: float32 [num_boxes].
+        right: float32 [num_boxes], their ends in milliseconds.
+        top: float32 [num_boxes], in rows, from above. Boxes of operations that run on a device at
+            the same time do not overlap.
+        bottom: float32 [num_boxes], in rows, from above.
     """
 
     operations: np.ndarray
@@ -42,7 +42,7 @@ class StepBoxes:
 
 
 def step_boxes(trace: StepTrace) -> StepBoxes:
-    """Lays the operations of a step out in time."""
+    """Makes the boxes of the operations of a step."""
     operations = np.flatnonzero(trace.end_secs > trace.start_secs)
     operations = operations[np.argsort(trace.start_secs[operations], kind="stable")]
     devices = trace.operation_devices[operations]
@@ -87,7 +87,7 @@ def find_lanes(trace: StepTrace, operations: np.ndarray) -> np.ndarray:
 def box_colors(
     trace: StepTrace, kinds: OperationKinds, operations: np.ndarray
 ) -> dict[str, list[str]]:
-    """Chooses colors of operations, by what they stand for; `color_legends` explains them."""
+    """Chooses colors of operations, by the property that they show; see `color_legends`."""
     of_layers = layer_colors(len(kinds.layer_names))
     of_devices = _device_colors(trace.problem)
     return {
@@ -103,12 +103,13 @@ def box_colors(
 def color_legends(
     problem: PlacementProblem, kinds: OperationKinds, most_layers: int
 ) -> dict[str, list[tuple[str, str]]]:
-    """Collects names and colors, by what colors stand for.
+    """Collects names and colors, by the property that the colors show.
 
     Args:
-        problem: whose operations are drawn.
-        kinds: of its operations.
-        most_layers: of more layers only the first, the middle and the last one are named.
+        problem: the problem.
+        kinds: the kinds of its operations.
+        most_layers: maximum number of layers to name; of more, the first, the middle and the last
+            one are named.
     """
     used = set(kinds.kinds)
     layers = list(zip(kinds.layer_names, layer_colors(len(kinds.layer_names)), strict=True))
@@ -125,7 +126,7 @@ def color_legends(
 
 
 def _device_colors(problem: PlacementProblem) -> list[str]:
-    """Gives a CPU beside other devices, which has no color in a placement, a gray one."""
+    """Chooses colors of devices, with gray for a CPU that has none in a placement."""
     return [color if color.startswith("#") else GRAY for color in device_colors(problem.devices)]
 
 

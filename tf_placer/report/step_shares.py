@@ -1,4 +1,4 @@
-"""Where the time of a step goes, by device and by kind of link."""
+"""Shares of the time of a step, by device and by kind of link."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["copy_secs_by_kind", "device_shares"]
 
 
 def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.ndarray]:
-    """Adds up what each device does in a step.
+    """Adds up the time of each device in a step.
 
-    A device that runs several operations at a time has its time shared out among its slots, so that
-    the parts add up to the step.
+    The times of a device that runs several operations at a time are divided by its slots, so that
+    they add up to the step.
 
     Returns:
-        float64 [num_devices], seconds of "forward", "backward and update" and "waiting".
+        float64 [num_devices] each, seconds of "forward", "backward and update" and "waiting".
     """
     problem = trace.problem
     secs = trace.end_secs - trace.start_secs
@@ -36,7 +36,7 @@ def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.nd
 
 
 def copy_secs_by_kind(trace: StepTrace) -> dict[str, float]:
-    """Adds up the seconds of transfers by the kinds of the devices at their ends: "K80 → CPU"."""
+    """Adds up the seconds of transfers by kind of source and destination: "K80 → CPU"."""
     devices, transfers = trace.problem.devices, trace.transfers
     secs: dict[str, float] = collections.defaultdict(float)
     took = (transfers.end_secs - transfers.start_secs).tolist()

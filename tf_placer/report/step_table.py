@@ -1,4 +1,4 @@
-"""A simulated step for people: where its time and its memory go, and how far from the limit."""
+"""Tables of a simulated step: its time, its memory, and its lower bound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from tf_placer.report.device_labels import device_labels, shortened
+from tf_placer.report.device_labels import device_labels, shorten_middle
 from tf_placer.simulation.critical_path import PathItem, Wait
 from tf_placer.simulation.lower_bounds import LowerBounds
 from tf_placer.simulation.step_report import DeviceReport, StepReport
@@ -20,7 +20,7 @@ _WIDTH = 100
 _CHANNEL_WIDTH = 10
 _OPERATION_WIDTH = 55
 _MAX_LINKS = 10
-_MAX_STRETCHES = 20
+_MAX_SEGMENTS = 20
 _MAX_OPERATIONS = 10
 _MAX_HOLDERS = 5
 _REASONS: dict[Wait, str] = {
@@ -32,11 +32,11 @@ _REASONS: dict[Wait, str] = {
 
 
 def step_table(report: StepReport, bounds: LowerBounds) -> str:
-    """Shows a step as several tables, in lines of at most 100 characters, without a final newline.
+    """Formats a step as tables, in lines of at most 100 characters, without a final newline.
 
     Args:
-        report: the step.
-        bounds: of the problem that it is a step of.
+        report: the report on the step.
+        bounds: the lower bounds of its problem.
     """
     labels = device_labels([device.name for device in report.devices])
     parts = [
@@ -52,7 +52,7 @@ def step_table(report: StepReport, bounds: LowerBounds) -> str:
 
 
 def _summary(report: StepReport, bounds: LowerBounds, labels: Mapping[str, str]) -> str:
-    # The other parts of the bound are told by name alone, which keeps the line short.
+    # Other kinds of bounds are named without their value, which keeps the line short.
     is_simple = bounds.binding in ("critical path", "work")
     line = (
         f"step {format_step(report.step_secs)}, at least {format_step(bounds.step_secs)} "
@@ -106,7 +106,7 @@ def _links(report: StepReport, labels: Mapping[str, str]) -> str:
             format_bytes(link.bytes),
             format_step(link.busy_secs),
             format_step(link.waiting_secs),
-            shortened(link.channel or "", _CHANNEL_WIDTH),
+            shorten_middle(link.channel or "", _CHANNEL_WIDTH),
         ]
         for link in links[:_MAX_LINKS]
     ]
@@ -122,8 +122,8 @@ def _links(report: StepReport, labels: Mapping[str, str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Stretch:
-    """Consecutive items of the critical path in one place: a device, or a link."""
+class _PathSegment:
+    """Consecutive items of the critical path on one device or link."""
 
     items: Sequence[PathItem]
 
@@ -131,32 +131,33 @@ class _Stretch:
     def secs(self) -> float:
         return self.items[-1].end_secs - self.items[0].start_secs
 
-    def where(self, labels: Mapping[str, str]) -> str:
+    def name_place(self, labels: Mapping[str, str]) -> str:
         first = self.items[0]
         device = labels[first.device]
         return f"{device} -> {labels[first.destination]}" if first.destination else device
 
-    def what(self, width: int) -> str:
+    def describe(self, width: int) -> str:
         first, last, count = self.items[0], self.items[-1], len(self.items)
         size = format_bytes(sum(item.bytes for item in self.items))
         if count == 1:
             start = {"compute": "", "transfer": f"{size} of ", "control": "signal of "}[first.kind]
-            return start + shortened(first.operation, width - len(start))
+            return start + shorten_middle(first.operation, width - len(start))
         if first.kind != "compute":
             return f"{count} transfers, {size}"
         start = f"{count} operations, "
         each = (width - len(start) - len(" to ")) // 2
-        return f"{start}{shortened(first.operation, each)} to {shortened(last.operation, each)}"
+        names = (shorten_middle(item.operation, each) for item in (first, last))
+        return start + " to ".join(names)
 
 
 def _path(report: StepReport, labels: Mapping[str, str]) -> str:
     places = itertools.groupby(
         report.critical_path, key=lambda item: (item.device, item.destination)
     )
-    stretches = [_Stretch(tuple(items)) for _, items in places]
-    by_length = sorted(range(len(stretches)), key=lambda k: -stretches[k].secs)
-    shown = [stretches[k] for k in sorted(by_length[:_MAX_STRETCHES])]
-    others = [stretches[k] for k in by_length[_MAX_STRETCHES:]]
+    segments = [_PathSegment(tuple(items)) for _, items in places]
+    by_length = sorted(range(len(segments)), key=lambda k: -segments[k].secs)
+    shown = [segments[k] for k in sorted(by_length[:_MAX_SEGMENTS])]
+    others = [segments[k] for k in by_length[_MAX_SEGMENTS:]]
     waits = collections.Counter(item.waited_for for item in report.critical_path)
     reasons = [f"{waits[reason]} for {text}" for reason, text in _REASONS.items() if waits[reason]]
     lines = [
@@ -168,10 +169,11 @@ def _path(report: StepReport, labels: Mapping[str, str]) -> str:
     if reasons:
         lines.append(f"waits on it: {', '.join(reasons)}")
     cells = [
-        [format_step(s.items[0].start_secs), format_step(s.secs), s.where(labels)] for s in shown
+        [format_step(s.items[0].start_secs), format_step(s.secs), s.name_place(labels)]
+        for s in shown
     ]
     used = sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True))
-    rows = [[*row, s.what(_WIDTH - used)] for row, s in zip(cells, shown, strict=True)]
+    rows = [[*row, s.describe(_WIDTH - used)] for row, s in zip(cells, shown, strict=True)]
     lines.append(table(["start", "time", "where", "what"], rows, "rrll"))
     if others:
         lines.append(f"and {len(others)} shorter, {format_step(sum(s.secs for s in others))}")
@@ -183,7 +185,7 @@ def _path_operations(report: StepReport, labels: Mapping[str, str]) -> str:
     operations.sort(key=lambda item: -item.secs)
     rows = [
         [
-            shortened(item.operation, _OPERATION_WIDTH),
+            shorten_middle(item.operation, _OPERATION_WIDTH),
             labels[item.device],
             format_step(item.secs),
             _share(item.secs, report.step_secs),
@@ -205,7 +207,7 @@ def _memory(report: StepReport, labels: Mapping[str, str]) -> str:
             format_bytes(device.temporary_bytes),
             format_bytes(device.unused_bytes),
         ]
-        for device in _holding(report)
+        for device in _find_devices_in_use(report)
     ]
     headers = ["device", "peak", "at", "resident", "outputs", "copies", "temporary", "unused"]
     if not any(device.unused_bytes for device in report.devices):
@@ -218,16 +220,16 @@ def _holders(report: StepReport, labels: Mapping[str, str]) -> str:
         [
             labels[device.name],
             holder.kind,
-            shortened(holder.operation, _OPERATION_WIDTH),
+            shorten_middle(holder.operation, _OPERATION_WIDTH),
             format_bytes(holder.bytes),
         ]
-        for device in _holding(report)
+        for device in _find_devices_in_use(report)
         for holder in device.holders[:_MAX_HOLDERS]
     ]
     return table(["device", "at its peak", "of", "bytes"], rows, "lllr") if rows else ""
 
 
-def _holding(report: StepReport) -> list[DeviceReport]:
+def _find_devices_in_use(report: StepReport) -> list[DeviceReport]:
     return [device for device in report.devices if device.peak_bytes > 0]
 
 

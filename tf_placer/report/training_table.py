@@ -1,4 +1,4 @@
-"""The table of what a placer has learned."""
+"""The table of the updates of a learned placer."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _HEADERS = (
     *("update", "samples", "kind", "reward", "baseline", "entropy", "divergence"),
     *("loss", "gradient", "mean step", "best step", "failures"),
 )
-# Columns that a short line has no room for.
+# Columns to leave out of short lines, the least important first.
 _OPTIONAL = ("divergence", "gradient", "baseline", "loss", "kind", "update")
 
 
 def training_table(updates: Sequence[UpdateRecord], *, width: int | None = None) -> str:
-    """Shows the updates of a search for people: all, or twenty from the first to the last.
+    """Formats the updates of a search: all, or twenty from the first to the last.
 
     Args:
-        updates: as `read_training_log` gives them; at least one.
-        width: characters of a line, to which columns are left out; None for lines of any length.
+        updates: the updates; at least one.
+        width: maximum characters of a line, for which columns are left out; None for no limit.
     """
     shown = np.linspace(0, len(updates) - 1, min(len(updates), _MAX_ROWS)).round().astype(int)
     rows = [_row(updates[index]) for index in shown.tolist()]

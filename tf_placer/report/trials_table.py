@@ -1,4 +1,4 @@
-"""The table of a search: its header, its trials, its outcome."""
+"""The table of the log of a search: header, trials and outcome."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["header_lines", "log_table", "trial_line"]
+__all__ = ["format_header", "format_trial", "log_table"]
 
 _MAX_NOTE_WIDTH = 60
-# Columns that a short line has no room for.
+# Columns to leave out of short lines, the least important first.
 _OPTIONAL = ("batch", "spread", "elapsed")
 _MIN_VALUE_WIDTH, _MAX_VALUE_WIDTH = 20, 100
 
@@ -22,14 +22,14 @@ _MIN_VALUE_WIDTH, _MAX_VALUE_WIDTH = 20, 100
 def log_table(
     header: Mapping[str, Any], trials: Sequence[Trial], *, width: int | None = None
 ) -> str:
-    """Shows the log of a search for people: its header, a line for each trial, and the outcome.
+    """Formats the log of a search: its header, a line for each trial, and the outcome.
 
     Args:
-        header: as `read_log` gives it.
-        trials: as `read_log` gives them.
-        width: characters of a line of the table; None for lines of any length.
+        header: the header of the log.
+        trials: the trials of the log.
+        width: maximum characters of a line of the table; None for no limit.
     """
-    lines = header_lines(header, width=width)
+    lines = format_header(header, width=width)
     if trials:
         best = best_trial(trials)
         original_secs = trials[0].measurement.median_secs
@@ -39,12 +39,12 @@ def log_table(
     return "\n".join([*lines, "", _outcome(trials)])
 
 
-def header_lines(header: Mapping[str, Any], *, width: int | None = None) -> list[str]:
-    """Shows the header of a log for people, a line for each field.
+def format_header(header: Mapping[str, Any], *, width: int | None = None) -> list[str]:
+    """Formats the header of a log, a line for each field.
 
     Args:
-        header: as `read_log` gives it.
-        width: characters of a line, to which long values are cut.
+        header: the header of the log.
+        width: maximum characters of a line, to which long values are cut.
     """
     name_width = max((len(name) + 1 for name in header), default=0)
     most = _MAX_VALUE_WIDTH
@@ -56,12 +56,12 @@ def header_lines(header: Mapping[str, Any], *, width: int | None = None) -> list
     ]
 
 
-def trial_line(trial: Trial, original_secs: float | None) -> str:
-    """Says on one line what a trial gave.
+def format_trial(trial: Trial, original_secs: float | None) -> str:
+    """Formats the result of a trial on one line.
 
     Args:
         trial: the trial.
-        original_secs: the step of the graph as it came; None where it did not run.
+        original_secs: the step time of the original; None if it did not run.
     """
     cells = _row(trial, original_secs, None)
     step, spread, speedup, elapsed, note = (cells[column] for column in (4, 5, 6, 7, 8))
@@ -94,9 +94,9 @@ def _row(trial: Trial, original_secs: float | None, best: Trial | None) -> list[
 
 
 def _groups(trial: Trial) -> str:
-    """Counts the groups on each device: "12/0/8"."""
+    """Formats the number of groups on each device: "12/0/8"."""
     if trial.assignment is None:
-        return "as it came"
+        return "original"
     counts = collections.Counter(trial.assignment)
     return "/".join(str(counts[device]) for device in range(max(counts, default=-1) + 1))
 

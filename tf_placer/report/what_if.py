@@ -1,4 +1,4 @@
-"""What a step would take on another machine: what to buy, and what not."""
+"""Analysis of the steps that other machines would allow."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["WhatIf", "what_if", "with_another_device"]
+__all__ = ["WhatIf", "add_device", "search_changed_machines"]
 
 _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
-# So fast that what is left of a transfer does not matter.
-_NO_TIME = 1e-6
-# To prepare the search for a machine takes this many times as long as to simulate one step.
-_PREPARING_STEPS = 5
+_NEGLIGIBLE_FACTOR = 1e-6
+# The preparation of a search takes about as long as this many simulated steps.
+_PREPARATION_STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
-    """A step on a machine that is changed in one way.
+    """The step on a machine that differs in one way.
 
     Attributes:
-        change: what is changed, for people.
-        step_secs: what the step takes under the best placement that was found for that machine.
-        lower_bound_secs: no placement takes less there.
+        change: the difference, for people.
+        step_secs: the step time under the best placement found for that machine.
+        lower_bound_secs: the lower bound of the step time there.
     """
 
     change: str
@@ -40,7 +39,7 @@ class WhatIf:
     lower_bound_secs: float
 
 
-def what_if(
+def search_changed_machines(
     problem: PlacementProblem,
     groups: GroupGraph,
     placement: np.ndarray,
@@ -48,36 +47,36 @@ def what_if(
     search_secs: float,
     seed: int = 0,
 ) -> tuple[WhatIf, ...]:
-    """Searches again, for machines that are better in one way each.
+    """Searches placements for machines that are each better in one way.
 
-    The placement of now is where each search begins. On a machine whose parts are faster nothing
-    has to take longer than now, so that is the most that is said: a simulated step may take longer
-    when only a transfer is faster, because operations then come in another order.
+    Each search starts from the given placement. The reported step is at most the present one: a
+    faster machine allows that, although a simulated step may take longer when only a transfer is
+    faster, because operations then run in another order.
 
     Args:
-        problem: what is placed.
+        problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
-        search_secs: seconds for all searches together, preparing them included.
-        seed: of the searches.
+        search_secs: time limit of all searches together, with their preparation.
+        seed: the seed of the searches.
 
     Returns:
-        Nothing about transfers if there is only one device, and nothing about machines that there
-        is no time for.
+        A step for each machine; none for faster transfers if there is only one device, and none
+        for machines that there is no time for.
     """
     end_secs = time.monotonic() + search_secs
     each = np.ones(problem.num_devices)
     machines = []
     if problem.links:
         machines.append((_TWICE, with_factors(problem, each, 0.5)))
-        machines.append((_NO_TRANSFERS, with_factors(problem, each, _NO_TIME)))
+        machines.append((_NO_TRANSFERS, with_factors(problem, each, _NEGLIGIBLE_FACTOR)))
     for kind in dict.fromkeys(device.kind for device in problem.devices):
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
         machines.append((f"every {kind} twice as fast", with_factors(problem, factors, 1.0)))
-    machines.append((f"one more {problem.devices[-1].kind}", with_another_device(problem)))
+    machines.append((f"one more {problem.devices[-1].kind}", add_device(problem)))
     start_secs = time.monotonic()
     now_secs = _step_secs(problem, placement)
-    preparing_secs = _PREPARING_STEPS * (time.monotonic() - start_secs)
+    preparing_secs = _PREPARATION_STEPS * (time.monotonic() - start_secs)
     clusters = np.arange(problem.num_groups)
     if problem.coarse_groups is not None:
         clusters = clusters_of(problem.groups, problem.coarse_groups)
@@ -98,7 +97,7 @@ def what_if(
         known = [placement]
         most_secs = now_secs
         if change == _TWICE:
-            # What is good there is good where transfers are faster still.
+            # A placement for fast transfers is a good start for even faster ones.
             known.append(found.best.placement)
         elif change == _NO_TRANSFERS:
             most_secs = results[-1].step_secs
@@ -112,12 +111,12 @@ def _step_secs(problem: PlacementProblem, placement: np.ndarray) -> float:
     return float(simulated.step_secs[0])
 
 
-def with_another_device(problem: PlacementProblem) -> PlacementProblem:
-    """Adds a copy of the last device to the problem, linked as that is.
+def add_device(problem: PlacementProblem) -> PlacementProblem:
+    """Adds a copy of the last device to a problem, with the same links.
 
-    The link between the two is like that between the last device and another of its kind, or to the
-    first device if there is no other. All links of the copy are channels of their own. A single
-    device gets a copy that transfers to and from it in no time.
+    The link between the two is like the link between the last device and another of its kind, or
+    the first device if there is no other. Each link of the copy is its own channel. The copy of a
+    single device transfers to and from it in no time.
     """
     last = problem.devices[-1]
     names = {device.name for device in problem.devices}

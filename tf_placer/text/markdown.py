@@ -15,7 +15,7 @@ def markdown_table(
     """Formats a table as lines of Markdown, without a final newline.
 
     Args:
-        headers: one per column.
+        headers: the header of each column.
         rows: the cells.
         alignment: "l" or "r" for each column; by default all are left-aligned.
 
@@ -35,6 +35,6 @@ def markdown_table(
     for row in rows:
         if len(row) != len(headers):
             raise ValueError(f"row {list(row)} has not one cell for each of {list(headers)}")
-        # A bar would end the cell.
+        # An unescaped bar would end the cell.
         lines.append([plain_text(cell.replace("\n", " ")).replace("|", "\\|") for cell in row])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

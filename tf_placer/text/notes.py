@@ -1,4 +1,4 @@
-"""Lines for people, on standard error."""
+"""Messages for people, on standard error."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["say", "write_note"]
 
 
 def say(line: str) -> None:
-    """Says something as this program."""
+    """Prints a message with the name of this program."""
     write_note(f"tf_placer: {plain_text(line)}")
 
 
 def write_note(text: str, end: str = "\n") -> None:
-    """Writes text to standard error, if that takes any.
+    """Writes text to standard error, as characters that any terminal can show.
 
-    Whatever runs is worth more than what it has to say: on a disk that is full, or to a reader that
-    has gone, nothing is written. Any terminal shows what is in the text.
+    Errors are ignored, as of a full disk or a closed pipe: a message must never end the work that
+    it is about.
     """
     if sys.stderr is None:
         return  # `print` would write to standard output.

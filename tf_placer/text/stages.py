@@ -1,4 +1,4 @@
-"""Says what is being done, and every now and then that it still is."""
+"""Progress messages about long work that has several stages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INTERVAL_SECS = 10.0
 
 
 class Stages:
-    """Reports the beginning of each stage of long work and, every ten seconds, that it goes on.
+    """Reports the beginning of each stage of long work and, every ten seconds, that it continues.
 
     Attributes:
-        how_far: says how far all of the work is; nothing at first.
+        how_far: returns the progress of the whole work as text; empty at first.
 
     Example:
         with Stages(print) as stages:
@@ -32,11 +32,11 @@ class Stages:
     def __init__(
         self, report: Callable[[str], None], on_stage: Callable[[str], None] | None = None
     ) -> None:
-        """Takes over a report.
+        """Initializes the stages; entering the context starts the reports.
 
         Args:
             report: called with lines of text for people, also from another thread.
-            on_stage: called with each stage when it begins, whether a line says so or not.
+            on_stage: called with each stage when it begins, even if no line reports it.
         """
         self.how_far: Callable[[], str] = str
         self._report, self._on_stage = report, on_stage
@@ -47,12 +47,12 @@ class Stages:
         self._thread = threading.Thread(target=self._remind, daemon=True)
 
     def begin(self, stage: str) -> None:
-        """Reports what is done from now on."""
+        """Begins a stage and reports it."""
         self.enter(stage)
         self.say(stage)
 
     def enter(self, stage: str) -> None:
-        """Notes what is done from now on, which is reported if it takes long."""
+        """Begins a stage, which is reported only if it takes long."""
         with self._lock:
             if self._on_stage is not None and stage != self._stage:
                 self._on_stage(stage)
@@ -60,11 +60,11 @@ class Stages:
             self._stage_start_secs = self._last_secs = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Reports something about the stage."""
+        """Reports a line about the stage."""
         self.tell(functools.partial(self._report, line))
 
     def tell(self, report: Callable[[], None]) -> None:
-        """Has something reported that is no line, while nothing else is reported."""
+        """Calls a function that reports by itself, while no line is reported."""
         with self._lock:
             self._last_secs = time.monotonic()
             report()

@@ -1,4 +1,4 @@
-"""Tables of fixed width."""
+"""Tables of text in columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from graph_passes.util.messages import plain_text
 __all__ = ["table", "terminal_width"]
 
 _GAP = 2
-# Longer text is wrapped to so much at least; where there is no room, to its longest word.
-_PROSE_WIDTH = 30
+_MIN_PROSE_WIDTH = 30
 
 
 def terminal_width() -> int | None:
-    """Finds how many characters a line of the terminal has; None where output goes elsewhere."""
+    """Returns the width of the terminal in characters; None if the output is no terminal."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if is_terminal else None
 
@@ -33,13 +32,13 @@ def table(
     """Formats a table as lines of text, without a final newline.
 
     Args:
-        headers: one per column.
-        rows: the cells, shown by `str`; None is an empty cell.
+        headers: the header of each column.
+        rows: the cells, formatted with `str`; None is an empty cell.
         alignment: "l" or "r" for each column; by default all are left-aligned.
-        width: characters of a line. Long cells of left-aligned columns are wrapped to that, as far
-            as this is possible. None for lines of any length.
-        optional: headers of columns that are left out of a line that is too short, those that
-            matter least first; a last line names them.
+        width: characters of a line. Long cells of left-aligned columns are wrapped to fit, if
+            possible. None for lines of any length.
+        optional: headers of columns to leave out where lines are too short, the least important
+            first; a last line names them.
 
     Raises:
         ValueError: a row or the alignment does not fit the headers.
@@ -61,15 +60,15 @@ def table(
         lines.append(["" if cell is None else plain_text(str(cell)) for cell in row])
     left_out: list[str] = []
     if width is not None:
-        left_out = _left_out(lines, alignment, width, optional)
+        left_out = _choose_hidden_columns(lines, alignment, width, optional)
         kept = [column for column, name in enumerate(headers) if name not in left_out]
         lines = [[line[column] for column in kept] for line in lines]
         alignment = "".join(alignment[column] for column in kept)
     widths, num_header = _widths(lines), 1
     if width is not None:
-        widths = _narrowed(lines, alignment, width)
-        num_header = len(_wrapped(lines[0], widths))
-        lines = [part for line in lines for part in _wrapped(line, widths)]
+        widths = _narrow_columns(lines, alignment, width)
+        num_header = len(_wrap_cells(lines[0], widths))
+        lines = [part for line in lines for part in _wrap_cells(line, widths)]
     lines.insert(num_header, ["-" * size for size in widths])
     sides = [str.rjust if side == "r" else str.ljust for side in alignment]
     text = "\n".join(
@@ -86,17 +85,17 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _least_widths(lines: Sequence[Sequence[str]], alignment: str) -> list[int]:
-    """Finds how narrow columns may become: only long text is wrapped."""
+    """Computes the least widths of the columns: only long text is wrapped."""
     return [
-        min(size, _PROSE_WIDTH) if side == "l" else size
+        min(size, _MIN_PROSE_WIDTH) if side == "l" else size
         for size, side in zip(_widths(lines), alignment, strict=True)
     ]
 
 
-def _left_out(
+def _choose_hidden_columns(
     lines: Sequence[Sequence[str]], alignment: str, width: int, optional: Sequence[str]
 ) -> list[str]:
-    """Chooses the columns that there is no room for, by their headers."""
+    """Chooses the columns that do not fit, by their headers."""
     sizes = dict(zip(lines[0], _least_widths(lines, alignment), strict=True))
     left_out = []
     for name in optional:
@@ -107,29 +106,29 @@ def _left_out(
     return left_out
 
 
-def _narrowed(lines: Sequence[Sequence[str]], alignment: str, width: int) -> list[int]:
-    """Takes from the widest columns of text what is too much."""
-    narrowed = _widths(lines)
+def _narrow_columns(lines: Sequence[Sequence[str]], alignment: str, width: int) -> list[int]:
+    """Narrows the widest columns of text until a line fits, but none below its longest word."""
+    widths = _widths(lines)
     words = [
         max((len(word) for cell in column for word in cell.split()), default=0)
         for column in zip(*lines, strict=True)
     ]
     least = [
-        min(size, _PROSE_WIDTH, max(word, 1)) if side == "l" else size
-        for size, word, side in zip(narrowed, words, alignment, strict=True)
+        min(size, _MIN_PROSE_WIDTH, max(word, 1)) if side == "l" else size
+        for size, word, side in zip(widths, words, alignment, strict=True)
     ]
-    excess = sum(narrowed) + _GAP * (len(narrowed) - 1) - width
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
     while excess > 0:
-        wide = [column for column, size in enumerate(narrowed) if size > least[column]]
+        wide = [column for column, size in enumerate(widths) if size > least[column]]
         if not wide:
             break
-        narrowed[max(wide, key=lambda column: narrowed[column])] -= 1
+        widths[max(wide, key=lambda column: widths[column])] -= 1
         excess -= 1
-    return narrowed
+    return widths
 
 
-def _wrapped(line: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
-    """Breaks the cells of a line into as many lines as the longest of them takes."""
+def _wrap_cells(line: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """Wraps the cells of a row into lines of the given widths."""
     cells = [
         [cell] if len(cell) <= size else textwrap.wrap(cell, size)
         for cell, size in zip(line, widths, strict=True)

@@ -1,4 +1,4 @@
-"""A line that says where something stands: written over on a terminal, now and then elsewhere."""
+"""A progress line: overwritten in place on a terminal, printed now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _FILE_SECS = 10.0
 
 
 class TerminalLine:
-    """Says where something stands: a few times a second on a terminal, else every ten seconds."""
+    """A progress line, updated five times a second on a terminal, elsewhere every ten seconds."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """Starts with an empty line.
 
         Args:
-            stream: standard error, a terminal perhaps; None where it is closed.
+            stream: standard error; None if it is closed.
         """
         self._stream = stream
         self._is_terminal = stream is not None and stream.isatty()
-        # What is over within ten seconds leaves nothing in a file.
+        # Work that ends within ten seconds writes no progress line into a file.
         self._shown_secs = float("-inf") if self._is_terminal else time.monotonic()
 
     def show(self, text: str) -> None:
-        """Replaces the line of a terminal, or writes another, unless the last was just now."""
+        """Updates the line, unless the last update was just before."""
         now_secs = time.monotonic()
         interval_secs = _TERMINAL_SECS if self._is_terminal else _FILE_SECS
         if now_secs - self._shown_secs >= interval_secs:
@@ -39,12 +39,12 @@ class TerminalLine:
             self._write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
 
     def say(self, line: str) -> None:
-        """Says something as this program, in place of the line."""
+        """Prints a message in place of the line."""
         self.clear()
         say(line)
 
     def clear(self) -> None:
-        """Takes the line of a terminal away."""
+        """Removes the line from a terminal."""
         if self._is_terminal:
             self._write("\r\x1b[K")
 
@@ -57,7 +57,7 @@ class TerminalLine:
     def _write(self, text: str) -> None:
         if self._stream is None:
             return
-        # As of any note: a full disk does not end what it tells about.
+        # As in `write_note`: a full disk must not end the work.
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()

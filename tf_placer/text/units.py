@@ -1,4 +1,4 @@
-"""Times and sizes as people read them."""
+"""Formats of times and sizes for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_duration(secs: float) -> str:
-    """Formats a stretch of waiting, such as "4.2 s", "3 min 05 s" or "2 h 03 min".
+    """Formats a duration, such as "4.2 s", "3 min 05 s" or "2 h 03 min".
 
     Example:
         >>> format_duration(185)
@@ -40,7 +40,7 @@ def format_duration(secs: float) -> str:
 
 
 def format_age(secs: float) -> str:
-    """Formats how long ago something was, such as "42 s", "3 h" or "12 days".
+    """Formats an age, such as "42 s", "3 h" or "12 days".
 
     Example:
         >>> format_age(3 * 3600 + 100)

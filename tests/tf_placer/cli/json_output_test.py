@@ -1,4 +1,4 @@
-"""Tests of what the commands print for programs: golden files have the entries of each answer."""
+"""Tests of the JSON answers of the commands, whose entries are in golden files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.tf_placer.cli.graph_commands_test import branches, scripted, split_is_faster
+from tests.tf_placer.cli.graph_commands_test import branches, patch_search, split_is_faster
 from tests.tf_placer.scripted import Script
 from tests.tf_placer.small_problem import BEST, small_problem
 from tf_placer.cli import main as cli
@@ -19,22 +19,22 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import write_problem
 
 GOLDEN = pathlib.Path(__file__).parent / "testdata"
-# Their entries are names that somebody gave: of operations, devices, settings and packages.
+# The keys of these objects are names of operations, devices, settings or packages.
 NAMED_BY_USERS = {"refused", "feeds", "groups_by_device", "memory_bytes_by_device", "header"}
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value, as a schema names it."""
+    """Returns the JSON type of a value, as in a schema."""
     kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
     return "null" if value is None else kinds.get(type(value), "object")
 
 
-def pruned(value: Any) -> Any:
-    """A value with one item for each list: the one with the fewest entries that are null."""
+def prune(value: Any) -> Any:
+    """Reduces each list in a value to the item with the fewest null entries."""
     if isinstance(value, dict):
-        return {name: pruned(item) for name, item in value.items()}
+        return {name: prune(item) for name, item in value.items()}
     if isinstance(value, list) and value:
-        return [pruned(min(value, key=lambda item: json.dumps(item).count("null")))]
+        return [prune(min(value, key=lambda item: json.dumps(item).count("null")))]
     return value
 
 
@@ -50,7 +50,7 @@ class JsonOutputTest(tf.test.TestCase):
         return str(self.directory / name)
 
     def call(self, *arguments: str) -> Any:
-        """What a command prints with --json: one JSON object on one line."""
+        """Runs a command with --json; returns the object that it prints on one line."""
         output = io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
             cli.main([*arguments, "--json"])
@@ -58,7 +58,7 @@ class JsonOutputTest(tf.test.TestCase):
         return json.loads(output.getvalue())
 
     def assert_like(self, golden: Any, value: Any, where: str):
-        """The same entries of the same types; what is null on one side may be anything."""
+        """Asserts the same entries of the same types; null matches every type."""
         if golden is None or value is None:
             return
         self.assertEqual(kind_of(value), kind_of(golden), where)
@@ -73,7 +73,7 @@ class JsonOutputTest(tf.test.TestCase):
     def assert_golden(self, name: str, value: Any):
         path = GOLDEN / f"{name}.json"
         if "UPDATE_GOLDEN" in os.environ:
-            text = json.dumps(pruned(value), indent=1)
+            text = json.dumps(prune(value), indent=1)
             path.write_text(text.replace(str(self.directory), "runs") + "\n")
         self.assert_like(json.loads(path.read_text()), value, name)
         self.assertEqual(value["format"], 1)
@@ -126,7 +126,7 @@ class JsonOutputTest(tf.test.TestCase):
     def test_machines(self):
         value = self.call("machines")
         self.assert_golden("machines", value)
-        # The classes of device that machines name are there, too.
+        # The answer has the device classes that the machines name.
         known = {each["name"] for each in value["device_classes"]}
         for machine in value["machines"]:
             self.assertContainsSubset({d["model"] for d in machine["devices"]}, known)
@@ -147,7 +147,7 @@ class JsonOutputTest(tf.test.TestCase):
         plan = self.call(*arguments, "--dry_run")
         self.assert_golden("optimize_dry_run", plan)
         self.assertEqual((plan["plan"]["trials_there"], plan["plan"]["missing"]), (0, None))
-        with scripted(Script(secs=split_is_faster)):
+        with patch_search(Script(secs=split_is_faster)):
             value = self.call(*arguments, f"--output_graph={self.path('out.pb')}")
         self.assert_golden("optimize", value)
         self.assertTrue(value["placed"])

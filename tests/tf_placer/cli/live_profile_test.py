@@ -47,13 +47,15 @@ class LiveProfileTest(tf.test.TestCase):
         whole_steps = []
         measure = SessionEnvironment.measure_assignment
 
-        def noted(environment: SessionEnvironment, assignment: Mapping[str, str]) -> Measurement:
+        def measure_and_record(
+            environment: SessionEnvironment, assignment: Mapping[str, str]
+        ) -> Measurement:
             whole_steps.append(measure(environment, assignment))
             return whole_steps[-1]
 
         machine = find_machine("local:2")
         with (
-            mock.patch.object(SessionEnvironment, "measure_assignment", noted),
+            mock.patch.object(SessionEnvironment, "measure_assignment", measure_and_record),
             SessionEnvironment(
                 self.path,
                 Step(graph.fetches, graph.feeds, graph.initializers),
@@ -63,7 +65,7 @@ class LiveProfileTest(tf.test.TestCase):
             ) as environment,
         ):
             costs = profile_graph(environment, group_operations(op_graph), machine, steps=4)
-            # All of it ran in one set of processes.
+            # All measurements ran in one set of processes.
             self.assertEqual(environment.processes.generation, 1)
         self.assertEqual(costs.source, "profiled")
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
@@ -72,12 +74,12 @@ class LiveProfileTest(tf.test.TestCase):
         self.assertAllClose(costs.compute_secs.sum(axis=0), [whole_step.median_secs] * 2)
         for name in ("layer_0/MatMul", "train/update_layer_0/weights/ApplyRMSProp"):
             self.assertGreater(costs.compute_secs[op_graph.index[name], 0], 0.0)
-        # What a step does not need, what it is fed, and what is folded into others.
+        # Unneeded operations, fed placeholders and folded constants take no time.
         self.assertEqual(np.sum(costs.compute_secs[~op_graph.needed]), 0.0)
         self.assertEqual(costs.compute_secs[op_graph.index["x"], 0], 0.0)
         constants = op_graph.needed & op_graph.has_type(["Const"])
         self.assertIn(0.0, costs.compute_secs[constants, 0])
-        # No file stays behind.
+        # No other file is left.
         self.assertEqual([path.name for path in self.directory.iterdir()], ["graph.pb"])
 
     def test_the_command_profiles_a_graph_and_the_links_between_processes(self):
@@ -90,19 +92,19 @@ class LiveProfileTest(tf.test.TestCase):
         printed, said = io.StringIO(), io.StringIO()
         found = []
 
-        def noted(*args, **settings) -> OperationCosts:
+        def profile_and_record(*args, **settings) -> OperationCosts:
             found.append(profile_graph(*args, **settings))
             return found[-1]
 
         with (
-            mock.patch.object(costed_graph, "profile_graph", noted),
-            # How well links are measured does not matter.
+            mock.patch.object(costed_graph, "profile_graph", profile_and_record),
+            # A short measurement suffices, because the test ignores its precision.
             mock.patch.object(link_calibration, "_ENOUGH_SECS", 0.1),
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(said),
         ):
             cli.main(argv)
-        self.assertRegex(printed.getvalue(), "costs: profiled; [0-9]+ operations did not run")
+        self.assertRegex(printed.getvalue(), "costs: profiled; [0-9]+ operations take no time")
         self.assertIn("measuring the links of local:2,memory_mb=500", said.getvalue())
         problem = read_problem(output)
         self.assertEqual([device.memory_bytes for device in problem.devices], [500 * 2**20] * 2)
@@ -114,7 +116,7 @@ class LiveProfileTest(tf.test.TestCase):
             self.assertBetween(link.latency_secs, 1e-7, 1.0)
             self.assertBetween(link.bandwidth_bytes_per_sec, 1e6, 1e13)
 
-        # The links again; the costs of the graph are those from before.
+        # A second call reuses the links; the costs of the graph are given, to save time.
         with (
             mock.patch.object(costed_graph, "profile_graph", lambda *_, **__: found[0]),
             mock.patch.object(costed_graph, "calibrate_links", None),
@@ -124,7 +126,7 @@ class LiveProfileTest(tf.test.TestCase):
             cli.main(argv)
             self.assertRegex(said.getvalue(), "the links of .* are those measured .* ago")
             self.assertEqual(read_problem(output).links, problem.links)
-            # Asked for, they are measured again.
+            # With --measure_links they are measured again.
             with self.assertRaisesRegex(TypeError, "'NoneType' object is not callable"):
                 cli.main([*argv, "--measure_links"])
 

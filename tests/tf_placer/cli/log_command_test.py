@@ -1,4 +1,4 @@
-"""Tests of the command `log`: what it says while a search runs, when it was stopped, at its end."""
+"""Tests of the command `log` for running, stopped and ended searches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADER = {"placer": "auto", "seed": 3}
 
 
 class Printed(io.StringIO):
-    """Standard output that can be waited for."""
+    """A standard output on whose text a thread can wait."""
 
     def wait_for(self, text: str):
         until_secs = time.monotonic() + 30
@@ -68,11 +68,11 @@ class LogCommandTest(absltest.TestCase):
         self.assertEndsWith(printed, "\nverdict: none yet: the search is running\n")
         self.assertIn("1 trials; best 100.0 ms (trial 0, original)", printed)
 
-    def test_a_stopped_search_can_be_gone_on_with(self):
+    def test_a_stopped_search_can_be_resumed(self):
         with self.log() as log:
             log.append(trial(0, None))
         self.assertIn("verdict: none: the search was stopped before its end", self.call())
-        # The verdict of an earlier call is not that of a later one that was stopped.
+        # The verdict of an earlier call does not apply to a later one that was stopped.
         self.end(num_trials=0)
         self.assertIn("verdict: none: the search was stopped before its end", self.call())
 
@@ -87,13 +87,13 @@ class LogCommandTest(absltest.TestCase):
         self.end("nothing_runs")
         self.assertIn("verdict: unchanged: no placement ran\n", self.call())
 
-    def test_a_placer_that_learns_nothing_is_no_news(self):
+    def test_omits_updates_of_a_placer_that_learns_nothing(self):
         with self.log() as log, TrainingLog(self.run_dir, HEADER):
             log.append(trial(0, None))
         self.assertNotRegex(self.call(), "learn|update")
         self.assertEqual(json.loads(self.call("--json"))["updates"], [])
 
-    def test_the_log_of_a_search_on_a_problem_is_what_was_learned(self):
+    def test_shows_the_updates_of_a_search_on_a_problem(self):
         with TrainingLog(self.run_dir, HEADER) as log:
             self.assertEqual(self.call(), "no update of the placer so far\n")
             log.extend([doubles.update_record(0)])
@@ -103,7 +103,7 @@ class LogCommandTest(absltest.TestCase):
         self.assertEqual(value["updates"][0]["update"], 0)
 
     def follow(self, act: Callable[[Printed], None], *arguments: str) -> str:
-        """What is printed while something happens in another thread."""
+        """Follows a search while another thread acts; returns the printed text."""
         printed, errors = Printed(), Printed()
         self.errors = errors
         thread = threading.Thread(target=act, args=[printed])
@@ -118,7 +118,7 @@ class LogCommandTest(absltest.TestCase):
         return printed.getvalue()
 
     def search(self, printed: Printed):
-        """A search that begins when it is waited for, and goes on when its trials were seen."""
+        """Writes the log of a search, each trial after the previous one was printed."""
         self.errors.wait_for("waiting for a search")
         with self.log() as log:
             for index, assignment in enumerate([None, [0, 1]]):
@@ -126,7 +126,7 @@ class LogCommandTest(absltest.TestCase):
                 printed.wait_for(["original", "2.000x"][index])
             self.end()
 
-    def test_a_search_is_followed_from_its_begin_to_its_verdict(self):
+    def test_follows_a_search_from_its_start_to_its_verdict(self):
         lines = self.follow(self.search).splitlines()
         self.assertEqual(lines[0].split(), ["format:", "2"])
         self.assertIn("trial 0 original: 100.0 ms ± 0 s | 1.000x | elapsed 0.0 s", lines)

@@ -1,4 +1,4 @@
-"""Tests of `python -m tf_placer` as people call it."""
+"""Tests of `python -m tf_placer` in processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tf_placer.problem.problem_file import write_problem
 tf1 = tf.compat.v1
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
-# Runs a session on the servers, waits for a line, and ends with a code of its own.
+# Runs a session on the servers, waits for a line, and exits with code 7.
 _SERVED = """
 import os, sys
 import tensorflow as tf
@@ -56,13 +56,13 @@ class CommandLineTest(tf.test.TestCase):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
     def call(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
+        """Runs a command; returns exit code, standard output and standard error."""
         process = start(*arguments)
         output, errors = process.communicate(timeout=120)
         self.assertNotIn("Traceback", errors)
         return process.returncode, output, errors
 
-    def test_every_command_explains_itself_and_help_tells_the_exit_codes(self):
+    def test_every_command_has_help_and_the_help_lists_exit_codes(self):
         code, output, errors = self.call("--help")
         self.assertEqual((code, errors), (0, ""))
         for command in COMMANDS:
@@ -79,7 +79,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
         self.assertEqual(self.call("search", "--json")[0], 2)
 
-    def test_what_a_terminal_cannot_show_is_shown_by_its_number(self):
+    def test_prints_the_numbers_of_characters_that_a_terminal_cannot_show(self):
         log = {"format": 2, "placer": "µ", "versions": {}}
         trial = {
             **{"index": 0, "placer": "µ\ud7ff", "batch": 0, "assignment": None, "failure": None},
@@ -112,7 +112,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(os.listdir(self.directory), ["cut.pb"])
 
     def shell(self, line: str) -> tuple[str, str]:
-        """Standard output and standard error of a line in which `tf` is the program."""
+        """Runs a shell line with `tf` as the program; returns its output and errors."""
         program = f'tf() {{ "{sys.executable}" -m tf_placer "$@"; }}; set -o pipefail\n'
         done = subprocess.run(
             ["bash", "-c", program + line],
@@ -136,7 +136,7 @@ class CommandLineTest(tf.test.TestCase):
             " | cat"
         )
         self.assertEqual(json.loads(output)["step_secs"], 4.5)
-        # What people read is not in the pipe.
+        # The text for people is not in the pipe.
         self.assertIn("trials:       20 of random", errors)
         self.assertIn("step 4.500 s, at least 3.000 s", errors)
         output, _ = self.shell(
@@ -146,11 +146,11 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(json.loads((self.directory / "copy.json").read_text())["step_secs"], 4.5)
         self.assertEqual(sorted(os.listdir(self.directory)), ["copy.json", "p.json"])
 
-    def test_whoever_has_read_enough_is_left_alone(self):
+    def test_a_closed_pipe_ends_a_command_silently(self):
         output, errors = self.shell("set +o pipefail; tf machines --json | head -c 10")
         self.assertEqual((output, errors), ('{"format":', ""))
 
-    def test_an_output_that_takes_nothing_is_named(self):
+    def test_names_an_output_that_cannot_be_written(self):
         _, errors = self.shell("tf machines >/dev/full; test $? = 1")
         self.assertEqual(errors, "tf_placer: standard output: No space left on device\n")
 
@@ -179,14 +179,14 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(done.stderr, "")
         self.assertEqual(done.returncode, -signal.SIGINT)
 
-    def test_a_command_that_has_ended_leaves_its_objects_as_they_are(self):
+    def test_skips_garbage_collection_at_exit(self):
         with (
             mock.patch.object(cli_main, "gc") as collector,
             mock.patch.object(sys, "argv", ["tf_placer", "machines", "--json"]),
             mock.patch.object(signal, "signal"),
             contextlib.redirect_stdout(io.StringIO()),
         ):
-            # Called by another program, which goes on.
+            # Another program that calls the command continues after it.
             cli_main.main(["machines", "--json"])
             collector.freeze.assert_not_called()
             cli_main.main()
@@ -205,7 +205,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(
             (code, output, errors), (1, "", "tf_placer: none: No such file or directory\n")
         )
-        # Those of a script are its own.
+        # Arguments of a script are not expanded.
         script = self.directory / "script.py"
         script.write_text("import sys; print(sys.argv[1:])")
         _, output, _ = self.call("run", str(script), "--flagfile=none")
@@ -244,7 +244,7 @@ class CommandLineTest(tf.test.TestCase):
         assert process.stdout is not None
         self.assertEqual(process.stdout.readline(), "6.0 ['-c', '-v', '--']\n")
         with socket.socket() as outside:
-            # Where the kernel lets nobody have such a network, the port answers, and that is said.
+            # If the kernel forbids private networks, the port is open, and a message says so.
             is_open = outside.connect_ex(("localhost", 2222)) == 0
         started = descendants(process.pid)
         _, errors = process.communicate("go on\n", timeout=60)
@@ -263,7 +263,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(wait_until_gone(started), [])
         process.communicate(timeout=60)
 
-    def test_without_a_command_only_open_servers_are_of_use(self):
+    def test_servers_without_a_command_must_be_open(self):
         code, _, errors = self.call("serve", "local:2")
         self.assertEqual(code, 1)
         self.assertRegex(errors, "tf_placer: name a command to run with the servers: .* --open")

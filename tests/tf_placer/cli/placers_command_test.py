@@ -16,21 +16,21 @@ from tf_placer.report.placers_table import placer_table, placers_table
 
 
 def rows(text: str) -> dict[str, str]:
-    """The lines of a table by their first cell."""
+    """Returns the lines of a table by their first cell."""
     lines = text.split("\n")
     start = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
     return {line.split()[0]: line for line in lines[start:]}
 
 
 class PlacersTableTest(absltest.TestCase):
-    def test_has_a_line_for_each_placer_with_what_it_is_and_where_it_is_from(self):
+    def test_has_a_line_for_each_placer_with_its_summary_and_paper(self):
         lines = rows(placers_table())
         self.assertEqual(list(lines), list(PLACERS))
         for name, entry in PLACERS.items():
             self.assertIn(entry.summary, lines[name])
             self.assertIn(entry.reference, lines[name])
 
-    def test_names_the_parts_of_those_that_learn(self):
+    def test_names_the_components_of_learned_placers(self):
         lines = rows(placers_table())
         self.assertRegex(lines["colocrl"], r"colocrl +coarse +seq2seq +reinforce ")
         self.assertNotIn("coarse", lines["random"])
@@ -78,9 +78,9 @@ class PlacerTableTest(absltest.TestCase):
         )
 
     def test_a_placer_that_needs_costs_says_so(self):
-        self.assertIn("\nneeds to know what the operations cost", placer_table("heft"))
+        self.assertIn("\nneeds the costs of the operations", placer_table("heft"))
 
-    def test_the_nearest_is_suggested_for_what_there_is_not(self):
+    def test_suggests_the_nearest_name_for_an_unknown_one(self):
         with self.assertRaisesRegex(ValueError, r"no placer 'eagel' \(did you mean 'eagle'\?\)"):
             placer_table("eagel")
         with self.assertRaisesRegex(ValueError, r"'batchsize' \(did you mean 'batch_size'\?\)"):

@@ -1,4 +1,4 @@
-"""Tests of the command `pretrain`: what it writes and prints, and what it refuses."""
+"""Tests of the command `pretrain`: its files, answer and errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PretrainCommandTest(absltest.TestCase):
         self.assertNotIn("\n", str(raised.exception.code))
         self.assertEqual(sorted(self.directory.rglob("*")), before)
 
-    def test_writes_weights_and_what_they_were_trained_on(self):
+    def test_writes_weights_and_a_description_of_the_training(self):
         terminal = Terminal()
         printed = self.pretrain(
             f"--output={self.output}", "--updates=3", "--seed=7", stderr=terminal
@@ -92,8 +92,8 @@ class PretrainCommandTest(absltest.TestCase):
         files = ["a.json", "b.json", "policy.json", "policy.weights.h5"]
         self.assertEqual(sorted(path.name for path in self.directory.iterdir()), files)
 
-    def test_an_interrupt_writes_what_was_learned(self):
-        # Nothing to learn, so that learning is not compiled.
+    def test_an_interrupt_writes_the_weights_so_far(self):
+        # No placement fits, so that nothing is learned and no training step is compiled.
         write_problem(without_memory(two_chain_problem(2)), self.problems[0])
         self.problems = self.problems[:1]
         line = mock.Mock()
@@ -103,7 +103,7 @@ class PretrainCommandTest(absltest.TestCase):
         about = json.loads((self.directory / "policy.json").read_text())
         self.assertEqual(about["updates"], 2)
 
-    def test_what_goes_beside_the_weights_replaces_nothing_of_somebody_else(self):
+    def test_replaces_no_foreign_file_beside_the_weights(self):
         about = self.directory / "policy.json"
         for content in ("mine", "[]", '{"policy": 1}'):
             about.write_text(content)

@@ -1,4 +1,4 @@
-"""Tests of the commands on problems: what they write and print, and what they refuse."""
+"""Tests of the commands on problems: their files, answers and errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ProblemCommandsTestCase(absltest.TestCase):
         return output.getvalue()
 
     def assert_refused(self, message: str, *arguments: str, code: int = 1):
-        """A bad command says one sentence, fails and writes nothing."""
+        """Asserts that a command fails with one sentence and writes nothing."""
         before = sorted(self.directory.rglob("*"))
         output, errors = io.StringIO(), io.StringIO()
         with (
@@ -125,11 +125,11 @@ class SearchCommandTest(ProblemCommandsTestCase):
             **kwargs,
         )
 
-    def test_auto_searches_where_nothing_else_is_asked(self):
+    def test_the_default_placer_is_auto(self):
         self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         self.assertEqual(self.read("r.json")["placer"], "auto")
 
-    def test_a_result_that_its_file_has_no_room_for_is_written_elsewhere(self):
+    def test_writes_the_result_elsewhere_if_the_disk_is_full(self):
         base = self.create_tempdir("other").full_path
         for placer in ("random", "auto"):
             log = self.directory / placer
@@ -159,8 +159,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 if there is None:
                     shutil.rmtree(found)
 
-    def test_coarse_groups_are_placed_as_one_unless_the_placer_refines_them(self):
-        # 9 s if each of a pair is where it is fast; 25 s if pairs are together.
+    def test_keeps_coarse_groups_together_unless_the_placer_refines_them(self):
+        # 9 s if each operation of a pair is on its fast device; 25 s if pairs are together.
         problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
         pairs = np.arange(18) // 2
         write_problem(dataclasses.replace(problem, coarse_groups=pairs), self.problem)
@@ -170,7 +170,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual(result["step_secs"], 25.0)
         self.call(
             *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
-            # A tenth of the seconds goes to what other machines would bring.
+            # A tenth of the time is for the analysis of other machines.
             *("--max_trials=4000", "--max_secs=20"),
         )
         self.assertEqual(self.read("r.json")["step_secs"], 9.0)
@@ -197,7 +197,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertEqual(sorted(os.listdir(self.directory)), ["problem.json", "r.json"])
 
-    def test_prints_what_was_found(self):
+    def test_prints_the_result(self):
         printed = self.search("--max_trials=10").splitlines()
         self.assertRegex(printed[2], r"^cpu +1 +20 B +100 B$")
         self.assertRegex(printed[3], r"^gpu +2 +30 B +50 B$")
@@ -215,11 +215,11 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual(results[0], results[1])
         self.assertNotEqual(results[0]["assignment"], results[2]["assignment"])
 
-    def test_the_seconds_end_a_placer_that_goes_on_for_ever(self):
+    def test_the_time_limit_ends_an_endless_placer(self):
         self.search("--max_secs=0.3")
         self.assertGreater(self.read("r.json")["elapsed_secs"], 0.0)
 
-    def test_auto_says_what_it_compared_and_what_another_machine_would_bring(self):
+    def test_auto_prints_candidates_and_other_machines(self):
         printed = self.search("--placer=auto", "--max_secs=4", "--max_trials=500")
         result = self.read("r.json")
         self.assertEqual(list(result), RESULT_ENTRIES)
@@ -230,7 +230,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.750 s$")
         self.assertRegex(printed, r"(?m)^one more .* +[\d.]+x")
 
-    def test_a_directory_keeps_how_a_problem_was_searched(self):
+    def test_a_directory_has_the_record_of_the_search(self):
         log_dir = f"--log_dir={self.path('log')}"
         self.search("--placer=auto", "--max_secs=2", "--max_trials=500", log_dir)
         self.assertEqual(
@@ -249,7 +249,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
             "--seed=3",
         )
 
-    def test_a_directory_with_somebody_elses_files_is_refused_and_stays(self):
+    def test_refuses_and_keeps_a_directory_with_foreign_files(self):
         log = self.directory / "log"
         log.mkdir()
         (log / "problem.json").write_bytes(pathlib.Path(self.problem).read_bytes())
@@ -262,12 +262,12 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 self.assertEqual((log / name).read_text(), '{"mine": 1}')
                 self.assertCountEqual(os.listdir(log), ["problem.json", name])
             (log / name).unlink()
-        # The same problem would not be replaced.
+        # The file of the same problem is accepted, but no other content.
         self.search("--placer=random", *budget)
         (log / "problem.json").write_text("mine")
         self.assert_refused("problem.json' is there", *arguments, *budget, "--placer=random")
 
-    def test_a_search_that_was_killed_is_told_from_somebody_elses_files(self):
+    def test_tells_a_killed_search_from_foreign_files(self):
         log = self.directory / "log"
         killed = mock.patch.object(planning, "refined_search", side_effect=KeyboardInterrupt)
         budget = ("--max_trials=20", "--max_secs=2", f"--log_dir={log}", "--placer=auto")
@@ -287,7 +287,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 f"--log_dir={log}",
             )
 
-    def test_a_directory_keeps_what_was_sampled(self):
+    def test_a_directory_has_the_samples(self):
         self.search("--max_trials=100", f"--log_dir={self.path('log')}")
         record = PlanDirectory(self.path("log")).read_record()
         self.assertEqual([sample.number for sample in record.samples], list(range(1, 101)))
@@ -295,7 +295,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertContainsSubset({4.5, 9.0}, steps)
         self.assertEqual(record.best[-1].step_secs, 4.5)
 
-    def test_a_problem_that_nothing_fits_is_answered_by_what_comes_closest(self):
+    def test_returns_the_closest_placement_if_none_fits(self):
         write_problem(small_problem(cpu_bytes=31, gpu_bytes=5), self.problem)
         printed = self.search("--max_trials=100")
         result = self.read("r.json")
@@ -317,7 +317,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         for entry in ("step_secs", "feasible", "peak_bytes", "lower_bound_secs"):
             self.assertEqual(self.read("report.json")[entry], self.read("r.json")[entry])
 
-    def test_better_results_are_written_as_they_come_but_not_more_than_once_a_second(self):
+    def test_writes_improvements_at_most_once_a_second(self):
         clock, written = FakeClock(), []
         write_problem(layered_problem(30, 4), self.problem)
         steps = []
@@ -347,7 +347,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
             self.assertGreaterEqual(after_secs - before_secs, 1.0)
             self.assertLess(after, before)
         self.assertGreater(len(early), 2)
-        # What is written is what is best at that time.
+        # Each write has the best result at its time.
         for secs, step in early:
             self.assertEqual(step, steps[round((secs - 1000.0) / 0.3) - 1])
 
@@ -378,7 +378,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         _, said = self.search_after_reading(25.0, search_problem=search)
         self.assertEqual((given_secs, said), ([35.0], ""))
 
-    def test_auto_has_the_time_but_for_what_other_machines_would_bring(self):
+    def test_auto_reserves_time_for_other_machines(self):
         refined_search = planning.refined_search
         given_secs = []
 
@@ -387,12 +387,15 @@ class SearchCommandTest(ProblemCommandsTestCase):
             return refined_search(*args, **kwargs, max_secs=60.0, max_simulated=100)
 
         said, _ = self.search_after_reading(
-            25.0, "--placer=auto", refined_search=search, what_if=lambda *_, **__: ()
+            25.0,
+            "--placer=auto",
+            refined_search=search,
+            search_changed_machines=lambda *_, **__: (),
         )
         self.assertEqual(given_secs, [29.0])
         self.assertIn("what other machines would bring is left out: there is no time", said)
 
-    def test_what_no_time_covers_is_said_with_its_seconds(self):
+    def test_warns_about_work_that_the_time_limit_does_not_cover(self):
         _, said = self.search_after_reading(70.0)
         self.assertIn(
             "1 min 10 s were used where 1 min 00 s are allowed: reading and preparing the problem "
@@ -410,7 +413,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertEqual(self.read("r.json")["assignment"], list(BEST))
 
-    def test_a_terminal_sees_where_the_search_stands(self):
+    def test_shows_progress_on_a_terminal(self):
         terminal = Terminal()
         self.search("--max_trials=200", stderr=terminal)
         lines = terminal.getvalue().split("\r\x1b[K")
@@ -419,13 +422,13 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertEqual(lines[-1], "")
 
-    def test_other_outputs_stay_free_of_progress(self):
+    def test_shows_no_progress_elsewhere(self):
         errors = io.StringIO()
         self.search("--max_trials=200", stderr=errors)
         self.assertEqual(errors.getvalue(), "")
 
     def learn(self, *arguments: str) -> str:
-        """A search by a placer that pretends to learn."""
+        """Searches with a placer that pretends to learn."""
 
         def make(name, groups, legal, *, seed, **_):
             return doubles.LearningPlacer(groups, legal, seed=seed, name=name)
@@ -433,7 +436,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         with mock.patch.object(placer_setup, "make_placer", make):
             return self.search(f"--log_dir={self.path('run')}", *arguments)
 
-    def test_what_a_placer_learns_is_kept_in_a_directory(self):
+    def test_a_directory_has_the_files_of_a_learned_placer(self):
         printed = self.learn("--max_trials=20", "--seed=3")
         self.assertIn(f"\nlog: {self.path('run')}\n", printed)
         header, updates = read_training_log(self.path("run"))
@@ -444,7 +447,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         table = self.call("log", self.path("run"))
         self.assertLen(table.strip().split("\n"), 2 + 7)
 
-    def test_the_same_search_again_goes_on_with_its_curves(self):
+    def test_a_repeated_search_continues_its_curves(self):
         self.learn("--max_trials=12")
         self.learn("--max_trials=21")
         updates = read_training_log(self.path("run"))[1]
@@ -615,17 +618,17 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.assignment(*BEST)
         self.refuses("no/t.json': No such file", f"--trace={self.path('no/t.json')}")
         self.refuses("no/o.json': No such file", f"--output={self.path('no/o.json')}")
-        self.refuses("--machine does not go with --problem", "--machine=4xK80")
-        self.refuses("--fetches does not go with --problem", "--fetches=y")
-        self.refuses("--feeds does not go with --problem", "--feeds=f.npz")
-        self.refuses("--initializers does not go with --problem", "--initializers=init")
-        self.refuses("--tensorboard does not go with --problem", "--tensorboard=tb")
-        self.refuses("--placement does not go with --problem", "--placement=p.json")
+        self.refuses("--machine cannot be used with --problem", "--machine=4xK80")
+        self.refuses("--fetches cannot be used with --problem", "--fetches=y")
+        self.refuses("--feeds cannot be used with --problem", "--feeds=f.npz")
+        self.refuses("--initializers cannot be used with --problem", "--initializers=init")
+        self.refuses("--tensorboard cannot be used with --problem", "--tensorboard=tb")
+        self.refuses("--placement cannot be used with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
         self.assert_refused("--problem needs --assignment", "simulate", problem)
         self.assert_refused("--input_graph needs --machine", "simulate", "--input_graph=g.pb")
         self.assert_refused(
-            "--assignment does not go with --input_graph",
+            "--assignment cannot be used with --input_graph",
             *("simulate", "--input_graph=g.pb", "--machine=4xK80", "--assignment=a.json"),
         )
         self.assert_refused("not allowed with", "simulate", problem, "--input_graph=g", code=2)
@@ -656,10 +659,10 @@ class MachinesCommandTest(ProblemCommandsTestCase):
 
 
 class ProcessTest(ProblemCommandsTestCase):
-    """What needs a process of its own: what it imports, and how it ends."""
+    """Tests of imports and signals, in processes."""
 
     def start_search(self) -> subprocess.Popen[str]:
-        """A search without end, which has written a result."""
+        """Starts a long search, and waits for its first result."""
         write_problem(layered_problem(30, 4), self.problem)
         process = subprocess.Popen(
             [

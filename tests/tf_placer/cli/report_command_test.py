@@ -1,4 +1,4 @@
-"""Tests of the command `report`: what it writes, and what it refuses."""
+"""Tests of the command `report`: its files and errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ReportCommandTest(absltest.TestCase):
             *("report", self.path("best.json"), f"--problem={self.path('problem.json')}"),
             f"--output={output}",
         )
-        self.assertIn("How it was searched was not kept", pathlib.Path(output).read_text())
+        self.assertIn("The record of the search was not kept", pathlib.Path(output).read_text())
 
     def test_pictures_are_written_by_their_ending(self):
         for name, start in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml")):
@@ -83,7 +83,7 @@ class ReportCommandTest(absltest.TestCase):
     def test_the_default_page_replaces_nothing_but_a_page(self):
         with contextlib.chdir(self.directory):
             pathlib.Path("report.html").write_text("<title>mine</title>")
-            self.assert_refused("'report.html' is there, and is no page", "run")
+            self.assert_refused("'report.html' exists, and is no page", "run")
             self.assertEqual(pathlib.Path("report.html").read_text(), "<title>mine</title>")
             os.unlink("report.html")
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""Commands with workers: what is refused before anything starts, and a search with two."""
+"""Tests of commands with workers: errors before the start, and a search with two workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkersTest(absltest.TestCase):
         write_problem(small_problem(), self.problem)
 
     def call(self, *args: str) -> tuple[str, str]:
-        """Runs a command; returns what it printed and the sentence of its error, if it failed."""
+        """Runs a command; returns its output, and its error if it failed."""
         with contextlib.redirect_stdout(io.StringIO()) as output:
             try:
                 cli.main(args)
@@ -43,7 +43,7 @@ class WorkersTest(absltest.TestCase):
         with open(result) as file:
             return json.load(file), ""
 
-    def test_workers_that_there_cannot_be_are_named(self):
+    def test_names_impossible_workers(self):
         found = mock.patch.object(importlib.util, "find_spec", return_value=object())
         self.enter_context(found)
         for args, message in (
@@ -70,7 +70,7 @@ class WorkersTest(absltest.TestCase):
         ):
             self.assertIn(message, self.search(*args)[1])
 
-    def test_without_ray_it_is_said_how_to_get_it(self):
+    def test_names_the_package_to_install_if_ray_is_missing(self):
         with mock.patch.object(importlib.util, "find_spec", return_value=None):
             self.assertIn("pip install 'tf_placer[ray]'", self.search("--workers=ray")[1])
             self.assertIn("pip install 'tf_placer[ray]'", self.call("cluster", "start")[1])

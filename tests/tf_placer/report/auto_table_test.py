@@ -1,4 +1,4 @@
-"""Tests of what people are told about why a placement was chosen."""
+"""Tests of the tables that explain the result of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 from absl.testing import absltest
 
 from tf_placer.report.auto_table import explanation_table
-from tf_placer.report.explanation import Candidate, Explanation
+from tf_placer.report.explanation import Explanation, MeasuredCandidate
 from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.what_if import WhatIf
 
@@ -34,9 +34,11 @@ def limits(
 
 
 def text(of: Limits, changes=()) -> str:
-    candidates = (Candidate("original", None, 0.2), Candidate("auto", 0.11, 0.1))
+    candidates = (MeasuredCandidate("original", None, 0.2), MeasuredCandidate("auto", 0.11, 0.1))
     return explanation_table(
-        Explanation("auto", (*candidates, Candidate("expert", 0.3, None)), 0.07, of, changes)
+        Explanation(
+            "auto", (*candidates, MeasuredCandidate("expert", 0.3, None)), 0.07, of, changes
+        )
     )
 
 
@@ -51,7 +53,9 @@ class ExplanationTableTest(absltest.TestCase):
 
     def test_the_part_of_the_lower_bound_that_binds_is_named(self):
         of = dataclasses.replace(limits(), bound="joins", bound_secs=0.08)
-        self.assertIn("lower bound 80.00 ms (what comes together waits for its turn or", text(of))
+        self.assertIn(
+            "lower bound 80.00 ms (inputs of an operation wait for their turn or", text(of)
+        )
         self.assertIn("lower bound 50.00 ms; auto is", text(limits()))
 
     def test_near_the_bound_it_is_the_part_that_binds(self):
@@ -80,7 +84,7 @@ class ExplanationTableTest(absltest.TestCase):
             [line] = [line for line in lines if line.startswith("lower bound")]
             self.assertEndsWith(line, f"; auto is bound by {expected}")
 
-    def test_what_another_machine_would_bring_is_a_factor_of_the_step(self):
+    def test_other_machines_have_a_speedup_of_the_step(self):
         shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04),))
         self.assertRegex(shown, r"one more CPU +50\.00 ms +2\.00x +40\.00 ms")
 

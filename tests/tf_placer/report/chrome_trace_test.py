@@ -11,7 +11,7 @@ from tf_placer.report.chrome_trace import chrome_trace
 
 
 def pair_trace():
-    """op0 on D0 from 0 to 1 s, its 5 bytes on the bus from 1 to 6 s, op1 on D1 from 6 to 8 s."""
+    """Simulates op0 on D0 for 0-1 s, its transfer of 5 bytes for 1-6 s, op1 on D1 for 6-8 s."""
     problem = make_problem(
         [[1.0, 1.0], [2.0, 2.0]],
         tensors=[(0, 5, [1])],
@@ -27,7 +27,7 @@ def events(value, phase):
 
 
 def names(value, kind):
-    """Names of processes or threads, by their numbers."""
+    """Returns the names of processes or threads, by their numbers."""
     return {
         (event["pid"], event.get("tid")): event["args"]["name"]
         for event in events(value, "M")

@@ -1,4 +1,4 @@
-"""Tests of what is said to bound a step."""
+"""Tests of the limits of a simulated step."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class LimitsTest(absltest.TestCase):
         self.assertAlmostEqual(path, 1.0)
         self.assertLen(shares(limits, "link"), 1)
 
-    def test_memory_is_the_peak_of_what_there_is(self):
-        problem = unroll_lstm(3, 3)
+    def test_memory_is_the_peak_relative_to_the_limit(self):
+        problem = unrolled_lstm(3, 3)
         placement = everything_on(problem, 1)
         [peaks] = Simulator(problem).simulate(placement[None]).peak_bytes
         tight = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Tests of what operations are, by their types and names."""
+"""Tests of kinds and directions of operations, found from their types and names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tf_placer.report.colors import KIND_COLORS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 
 
-def kinds_of(*operations: tuple[str, str]) -> OperationKinds:
-    """Of operations with these names and types."""
+def find_kinds(*operations: tuple[str, str]) -> OperationKinds:
+    """Finds the kinds of operations with these names and types."""
     names, types = zip(*operations, strict=True)
     problem = make_problem([[1.0]] * len(names), names=list(names))
     return operation_kinds(dataclasses.replace(problem, operation_types=types))
@@ -41,20 +41,20 @@ class TypesTest(parameterized.TestCase):
         ("AssignSubVariableOp", "update"),
         ("Mul", "other"),
     )
-    def test_the_type_says_the_kind_whatever_the_name(self, of_type, kind):
-        self.assertEqual(kinds_of(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
+    def test_the_type_decides_the_kind_and_not_the_name(self, of_type, kind):
+        self.assertEqual(find_kinds(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
         self.assertIn(kind, KIND_COLORS)
 
     def test_arithmetic_in_the_scope_of_an_update_is_of_the_update(self):
-        kinds = kinds_of(
+        kinds = find_kinds(
             ("train/update_w/mul", "Mul"),
             ("train/gradients/w_grad/mul", "Mul"),
             ("train/layer/dense", "MatMul"),
         )
         self.assertEqual(kinds.kinds, ("update", "other", "matrix product"))
 
-    def test_a_type_says_what_is_backward_where_the_name_does_not(self):
-        kinds = kinds_of(
+    def test_types_of_gradients_are_backward_under_any_name(self):
+        kinds = find_kinds(
             ("relu", "Relu"),
             ("a", "ReluGrad"),
             ("b", "FusedBatchNormGradV3"),
@@ -72,7 +72,7 @@ class ColorsTest(absltest.TestCase):
 
 
 class NamesTest(absltest.TestCase):
-    def test_names_say_it_where_types_are_unknown(self):
+    def test_kinds_follow_from_names_without_types(self):
         names = ["tower/conv_0/Conv2D", "dense/MatMul_1", "gradients/x_grad/Reshape", "train/mul"]
         kinds = operation_kinds(make_problem([[1.0]] * len(names), names=names))
         self.assertEqual(kinds.kinds, ("convolution", "matrix product", "other", "update"))

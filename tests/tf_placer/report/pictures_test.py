@@ -1,4 +1,4 @@
-"""Tests of how pictures lay a model out, and of their colors."""
+"""Tests of the layouts and colors of pictures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tf_placer.report.colors import DEVICE_COLORS, TRANSPARENT, device_colors, d
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import Compared, view_step
-from tf_placer.report.pictures.drawing import picture_text, shares_of
-from tf_placer.report.pictures.part_graph import part_graph
+from tf_placer.report.pictures.drawing import compute_shares, picture_text
+from tf_placer.report.pictures.part_graph import lay_out_part_graph
 from tf_placer.report.pictures.placement_picture import placement_bytes
 from tf_placer.report.pictures.run_pictures import step_pictures
-from tf_placer.report.pictures.unrolled_grid import unrolled_grid
+from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
 # Brettel, Viénot and Mollon's matrices as Viénot (1999) simplified them, on linear RGB.
 _BLIND = {
@@ -35,8 +35,8 @@ def with_layers(problem: PlacementProblem, layers, coarse) -> PlacementProblem:
     return dataclasses.replace(problem, layers=np.array(layers), coarse_groups=np.array(coarse))
 
 
-def unrolled(steps: int) -> PlacementProblem:
-    """Two layers by so many steps, each with an operation forward and one backward."""
+def make_unrolled_problem(steps: int) -> PlacementProblem:
+    """Makes two layers of some steps, each with a forward and a backward operation."""
     names, layers, coarse = [], [], []
     for layer, step in itertools.product(range(2), range(steps)):
         for scope in ("", "gradients/"):
@@ -69,8 +69,8 @@ class KindsTest(absltest.TestCase):
 
 class GridTest(absltest.TestCase):
     def test_layers_are_rows_and_steps_columns(self):
-        problem = unrolled(5)
-        drawing = unrolled_grid(problem, operation_kinds(problem))
+        problem = make_unrolled_problem(5)
+        drawing = lay_out_unrolled_grid(problem, operation_kinds(problem))
         self.assertEqual([text for _, text in drawing.rows], ["layer_0", "layer_1"])
         places = {cell.number: (cell.x, cell.y) for cell in drawing.cells}
         self.assertEqual(
@@ -78,17 +78,17 @@ class GridTest(absltest.TestCase):
             {layer * 5 + step: (step, layer) for layer in range(2) for step in range(5)},
         )
 
-    def test_what_is_not_unrolled_has_no_grid(self):
-        problem = unrolled(3)
-        self.assertIsNone(unrolled_grid(problem, operation_kinds(problem)))
+    def test_a_model_that_is_not_unrolled_has_no_grid(self):
+        problem = make_unrolled_problem(3)
+        self.assertIsNone(lay_out_unrolled_grid(problem, operation_kinds(problem)))
 
     def test_halves_are_shared_out_by_time(self):
-        problem = unrolled(5)
+        problem = make_unrolled_problem(5)
         kinds = operation_kinds(problem)
-        drawing = unrolled_grid(problem, kinds)
+        drawing = lay_out_unrolled_grid(problem, kinds)
         devices = np.zeros(20, np.int32)
         devices[1] = 1
-        shares = shares_of(drawing.parts, np.ones(20), devices, kinds)
+        shares = compute_shares(drawing.parts, np.ones(20), devices, kinds)
         self.assertEqual(shares[0, False], [(0, 1.0)])
         self.assertEqual(shares[0, True], [(1, 1.0)])
 
@@ -101,7 +101,7 @@ class GraphTest(absltest.TestCase):
             tensors=[(0, 1, [1, 2]), (1, 1, [3]), (2, 1, [3])],
             names=["stem/Conv2D", "mixed/a/Conv2D", "mixed/b/Conv2D", "end/concat"],
         )
-        drawing = part_graph(problem, operation_kinds(problem))
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
         at = {cell.number: cell for cell in drawing.cells}
         of = [at[part] for part in drawing.parts.tolist()]
         self.assertLess(of[0].x, of[1].x)
@@ -113,7 +113,7 @@ class GraphTest(absltest.TestCase):
 
 
 class TextTest(absltest.TestCase):
-    """Names that mean something to whatever draws them."""
+    """Tests of names with characters that have a meaning in formulas, XML or terminals."""
 
     def setUp(self):
         super().setUp()
@@ -148,8 +148,8 @@ class TextTest(absltest.TestCase):
         kinds = operation_kinds(self.problem)
         placement = np.arange(len(self.names)) % 2
         svg = placement_bytes(self.problem, kinds, [("$\\t{$\x1b", placement)], "svg")
-        ElementTree.fromstring(svg)  # XML takes all that is in it.
-        # Text is drawn as lines, and stands beside them.
+        ElementTree.fromstring(svg)  # The SVG is valid XML.
+        # Text is drawn as lines, with the text itself in a comment.
         self.assertIn(r"<!-- $\t{$\x1b -->", svg.decode())
         self.assertIn(r"<!-- 0: $\bad{$ (K$80$\x07) -->", svg.decode())
         self.assertStartsWith(placement_bytes(self.problem, kinds, [("", placement)]), b"\x89PNG")

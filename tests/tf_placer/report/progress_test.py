@@ -3,7 +3,7 @@ import dataclasses
 from absl.testing import absltest
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.report.progress import progress_line
+from tf_placer.report.progress import format_progress
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.trial_log import Trial
 
@@ -16,7 +16,7 @@ class ProgressLineTest(absltest.TestCase):
     def test_tells_trial_step_time_best_and_times(self):
         # Quartiles of the four steps: 98.525 and 99.1 ms.
         self.assertEqual(
-            progress_line(TRIAL, PROGRESS),
+            format_progress(TRIAL, PROGRESS),
             "[13/150] trial 12 colocrl: 98.75 ms ± 575.0 µs | best 95.10 ms (trial 7, contiguous)"
             " | elapsed 42 s | ETA 7 min 40 s",
         )
@@ -24,20 +24,20 @@ class ProgressLineTest(absltest.TestCase):
     def test_tells_the_kind_of_a_failure(self):
         failure = Failure(FailureKind.OUT_OF_MEMORY, "a message\nof many lines")
         trial = dataclasses.replace(TRIAL, measurement=Measurement(failure=failure))
-        line = progress_line(trial, PROGRESS)
+        line = format_progress(trial, PROGRESS)
         self.assertStartsWith(line, "[13/150] trial 12 colocrl: out_of_memory | best 95.10 ms")
         self.assertNotIn("\n", line)
 
     def test_tells_what_a_trial_repeats(self):
-        line = progress_line(dataclasses.replace(TRIAL, repeats=3), PROGRESS)
+        line = format_progress(dataclasses.replace(TRIAL, repeats=3), PROGRESS)
         self.assertIn("575.0 µs (as trial 3) |", line)
 
     def test_tells_a_new_best(self):
-        line = progress_line(TRIAL, dataclasses.replace(PROGRESS, best=TRIAL))
+        line = format_progress(TRIAL, dataclasses.replace(PROGRESS, best=TRIAL))
         self.assertIn("| best so far |", line)
 
     def test_tells_that_nothing_has_run(self):
-        line = progress_line(TRIAL, dataclasses.replace(PROGRESS, best=None))
+        line = format_progress(TRIAL, dataclasses.replace(PROGRESS, best=None))
         self.assertIn("| best none |", line)
 
 

@@ -11,8 +11,8 @@ from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.step_report import step_report
 
-# D0 runs "read" 0-1 and "left" 1-5, D1 "right" 4-6 and "join" 7-8; the link carries what "read"
-# made from 1 to 4 and what "left" made from 5 to 7.
+# D0 runs "read" 0-1 and "left" 1-5, D1 "right" 4-6 and "join" 7-8; the link carries the output of
+# "read" from 1 to 4 and the output of "left" from 5 to 7.
 WORKED_TABLE = """\
 step 8.000 s, at least 8.000 s (joins; critical path 6.000 s, work 4.000 s): 1.000 × the bound
 does not fit: D0 holds 137 B of at most 130 B
@@ -55,12 +55,12 @@ D1      copy         read    20 B
 D1      copy         left    10 B"""
 
 
-def table_of(problem, placement):
+def make_table(problem, placement):
     return step_table(step_report(make_trace(problem, placement)), lower_bounds(problem))
 
 
 def large_problem(rng):
-    """Long names everywhere, many stretches, more links than are shown."""
+    """Makes a problem with long names, many path segments, and more links than are shown."""
     num_operations = 120
     problem = make_problem(
         rng.lognormal(-3, 1, [num_operations, 5]).tolist(),
@@ -97,27 +97,27 @@ class StepTableTest(absltest.TestCase):
             bandwidth_bytes_per_sec=10.0,
             memory_bytes=[130, 110],
         )
-        self.assertEqual(table_of(problem, [0, 0, 1, 1]), WORKED_TABLE)
+        self.assertEqual(make_table(problem, [0, 0, 1, 1]), WORKED_TABLE)
 
     def test_fits_a_terminal_whatever_the_names(self):
         rng = np.random.default_rng(1)
         problem = large_problem(rng)
-        text = table_of(problem, rng.integers(0, 5, problem.num_groups))
+        text = make_table(problem, rng.integers(0, 5, problem.num_groups))
         self.assertLessEqual(max(map(len, text.split("\n"))), 100)
         self.assertRegex(text, r"\ntask:\d/GPU:0 -> task:\d/GPU:0  ")
         self.assertNotIn("replica", text)
-        # What does not fit in is counted.
+        # Rows that do not fit are counted.
         self.assertRegex(text, r"\nand 10 more with \d+ transfers, [\d.]+ MiB, [\d.]+ ms\n")
         self.assertRegex(text, r"\nand \d+ shorter, [\d.]+ m?s\n")
 
     def test_long_names_keep_their_start_and_end(self):
         name = "gradients/" + "x" * 100 + "/MatMul_7"
-        text = table_of(make_problem([[1.0]], names=[name]), [0])
+        text = make_table(make_problem([[1.0]], names=[name]), [0])
         self.assertRegex(text, r"gradients/x+…x+/MatMul_7")
 
-    def test_links_and_stretches_are_the_longest_ones_in_order(self):
+    def test_links_and_path_segments_are_the_longest_ones_in_order(self):
         problem = large_problem(np.random.default_rng(2))
-        text = table_of(problem, np.arange(problem.num_groups) % 5)
+        text = make_table(problem, np.arange(problem.num_groups) % 5)
         path = text.split("where")[1].split("longest operations")[0]
         starts = re.findall(r"^ *([\d.]+) (µs|ms|s)  ", path, re.MULTILINE)
         secs = [float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1}[unit] for number, unit in starts]
@@ -125,19 +125,19 @@ class StepTableTest(absltest.TestCase):
         self.assertEqual(secs, sorted(secs))
 
     def test_a_step_without_transfers_or_memory_leaves_their_tables_out(self):
-        text = table_of(make_problem([[1.0]] * 2), [0, 0])
+        text = make_table(make_problem([[1.0]] * 2), [0, 0])
         self.assertNotIn("link", text)
         self.assertNotIn("resident", text)
         self.assertNotIn("fit", text)
         self.assertIn("1.000 × the bound", text)
 
     def test_a_problem_that_cannot_fit_is_named(self):
-        text = table_of(make_problem([[1.0]], resident_bytes=[20], memory_bytes=[10]), [0])
+        text = make_table(make_problem([[1.0]], resident_bytes=[20], memory_bytes=[10]), [0])
         self.assertIn("does not fit: D0 holds 20 B of at most 10 B", text)
         self.assertIn("no placement fits: 20 B are resident, the devices hold 10 B", text)
 
     def test_a_step_that_takes_no_time_has_no_ratio(self):
-        text = table_of(make_problem([[0.0]]), [0])
+        text = make_table(make_problem([[0.0]]), [0])
         self.assertStartsWith(text, "step 0 s, at least 0 s (critical path 0 s, work 0 s)\n")
         self.assertNotIn("nan", text)
 

@@ -24,7 +24,7 @@ class TrainingTableTest(absltest.TestCase):
             ],
         )
 
-    def test_columns_that_matter_less_are_left_out_of_a_short_line(self):
+    def test_leaves_optional_columns_out_of_short_lines(self):
         lines = training_table([update_record(0), update_record(1)], width=80).split("\n")
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertEqual(lines[-1], "no room here for: divergence, gradient, baseline")

@@ -19,17 +19,17 @@ configuration:         learning_rate 0.0003, batch_size 4
 seed:                  7
 versions:              tf_placer 0.1.0, tensorflow 2.21.0
 
-trial  placer    batch  groups          step    spread  speed-up     elapsed  note
------  --------  -----  ----------  --------  --------  --------  ----------  ----
-    0  original      0  as it came  332.5 ms  2.500 ms    1.000x       4.2 s
-    1  single        0  3           401.0 ms       0 s    0.829x       8.5 s
-    2  single        1  0/3                                            9.0 s  out_of_memory: ...
-    3  colocrl       0  1/2         255.0 ms  5.000 ms    1.304x        12 s  best
-    4  colocrl       0  3           401.0 ms       0 s    0.829x        12 s  as trial 1
-    5  colocrl       0  2/1                                             13 s  invalid_placement...
-    6  colocrl       0  2/1                                       1 min 13 s  timeout: no step...
-    7  colocrl       1  1/2                                       1 min 14 s  worker_died: ...
-    8  colocrl       1  1/2                                       1 min 15 s  runtime_error: ...
+trial  placer    batch  groups        step    spread  speed-up     elapsed  note
+-----  --------  -----  --------  --------  --------  --------  ----------  ----
+    0  original      0  original  332.5 ms  2.500 ms    1.000x       4.2 s
+    1  single        0  3         401.0 ms       0 s    0.829x       8.5 s
+    2  single        1  0/3                                          9.0 s  out_of_memory: ...
+    3  colocrl       0  1/2       255.0 ms  5.000 ms    1.304x        12 s  best
+    4  colocrl       0  3         401.0 ms       0 s    0.829x        12 s  as trial 1
+    5  colocrl       0  2/1                                           13 s  invalid_placement...
+    6  colocrl       0  2/1                                     1 min 13 s  timeout: no step...
+    7  colocrl       1  1/2                                     1 min 14 s  worker_died: ...
+    8  colocrl       1  1/2                                     1 min 15 s  runtime_error: ...
 
 9 trials; best 255.0 ms (trial 3, colocrl); repeats: 1; failures: 1 out_of_memory, ..."""
 
@@ -52,7 +52,7 @@ class LogTableTest(absltest.TestCase):
         header = {**header, "configuration": {"a_long_name": "x" * 200}}
         lines = log_table(header, trials, width=88).split("\n")
         self.assertLessEqual(max(map(len, lines[:-1])), 88)
-        # What a note says goes on below it.
+        # A long note continues on the next lines.
         self.assertIn("no room here for: batch, spread, elapsed", lines)
 
     def test_a_log_without_trials_says_so(self):

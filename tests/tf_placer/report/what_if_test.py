@@ -7,21 +7,21 @@ from absl.testing import absltest
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report import what_if as what_if_module
-from tf_placer.report.what_if import what_if, with_another_device
+from tf_placer.report.what_if import add_device, search_changed_machines
 
 
 def two_halves():
-    """0 -> 1 with a transfer of 3 s from D0 to D1 between them, if they are apart."""
+    """Makes a problem 0 -> 1, with a transfer of 3 s if they are on different devices."""
     return make_problem([[2.0, 2.0], [4.0, 4.0]], tensors=[(0, 3, [1])])
 
 
 class WhatIfTest(absltest.TestCase):
-    def test_says_what_faster_parts_would_bring(self):
+    def test_steps_on_machines_with_faster_parts(self):
         # 0 takes 2 s, 1 and 2 take 4 s each; what 1 reads takes 3 s from device to device.
         problem = make_problem([[2.0, 2.0], [4.0, 4.0], [4.0, 4.0]], tensors=[(0, 3, [1])])
         results = {
             result.change: result
-            for result in what_if(
+            for result in search_changed_machines(
                 problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=1.0
             )
         }
@@ -35,7 +35,7 @@ class WhatIfTest(absltest.TestCase):
         # Apart, the two operations behind the first wait 3 s for what they read: together is best.
         problem = make_problem([[2.0, 2.0], [4.0, 4.0], [4.0, 4.0]], tensors=[(0, 8, [1, 2])])
         now = np.array([0, 0, 0], np.int32)
-        faster = what_if(problem, group_graph(problem), now, search_secs=1.0)
+        faster = search_changed_machines(problem, group_graph(problem), now, search_secs=1.0)
         found = {change.change: change.step_secs for change in faster}
         # 10 s stay 10 s where nothing moves; with one of the two apart, 2 + 4 + 4 is no better,
         # and 2 + 4 beside 2 + 0 + 4 is.
@@ -45,12 +45,14 @@ class WhatIfTest(absltest.TestCase):
     def test_nothing_is_slower_on_a_faster_machine(self):
         problem = two_halves()
         apart = np.array([0, 1], np.int32)
-        for change in what_if(problem, group_graph(problem), apart, search_secs=1.0):
+        for change in search_changed_machines(
+            problem, group_graph(problem), apart, search_secs=1.0
+        ):
             self.assertLessEqual(change.step_secs, 9.0)
 
-    def test_another_device_helps_what_can_be_shared_out(self):
+    def test_another_device_helps_independent_operations(self):
         problem = make_problem([[1.0, 1.0]] * 3)
-        *_, more = what_if(
+        *_, more = search_changed_machines(
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)
@@ -76,24 +78,28 @@ class WhatIfTest(absltest.TestCase):
                 mock.patch.object(what_if_module, "_step_secs", step_secs),
                 mock.patch.object(what_if_module, "auto_search", search),
             ):
-                found = what_if(problem, group_graph(problem), apart, search_secs=search_secs)
+                found = search_changed_machines(
+                    problem, group_graph(problem), apart, search_secs=search_secs
+                )
             self.assertEqual(given_secs, shares)
             self.assertLen(found, len(shares))
 
     def test_the_copy_of_a_device_is_like_it(self):
         problem = two_halves()
-        larger = with_another_device(problem)
+        larger = add_device(problem)
         self.assertEqual([device.name for device in larger.devices], ["D0", "D1", "D1+1"])
         np.testing.assert_array_equal(larger.compute_secs[:, 2], larger.compute_secs[:, 1])
         pairs = {(link.source, link.destination) for link in larger.links}
         self.assertEqual(pairs, set(itertools.permutations(["D0", "D1", "D1+1"], 2)))
-        even_larger = with_another_device(larger)
+        even_larger = add_device(larger)
         self.assertLen({device.name for device in even_larger.devices}, 4)
         self.assertLen(even_larger.links, 12)
 
     def test_one_device_gets_another(self):
         problem = make_problem([[1.0], [1.0]])
-        *_, more = what_if(problem, group_graph(problem), np.zeros(2, np.int32), search_secs=0.5)
+        *_, more = search_changed_machines(
+            problem, group_graph(problem), np.zeros(2, np.int32), search_secs=0.5
+        )
         self.assertEqual(more.step_secs, 1.0)
 
 

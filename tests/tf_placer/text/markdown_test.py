@@ -22,7 +22,7 @@ class MarkdownTableTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "alignment 'lc'"):
             markdown_table(["a", "b"], [], "lc")
 
-    def test_what_is_in_a_cell_stays_in_it(self):
+    def test_escapes_control_characters(self):
         text = markdown_table(["name"], [["a\x1b[2J|\nb"]])
         self.assertEqual(text.splitlines()[-1], r"| a\x1b[2J\| b |")
 

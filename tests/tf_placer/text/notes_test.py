@@ -1,4 +1,4 @@
-"""Tests of lines for people."""
+"""Tests of messages for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NotesTest(absltest.TestCase):
             for stream in (full, closed, None):
                 with self.subTest(stream), mock.patch.object(sys, "stderr", stream):
                     say("one")
-            # Python would try to write it again.
+            # Closing the file tries to write the line again.
             with contextlib.suppress(OSError):
                 full.close()
 
@@ -38,7 +38,7 @@ class NotesTest(absltest.TestCase):
             say("one")
         self.assertEqual(written.getvalue(), "")
 
-    def test_neither_does_anything_end_because_of_a_line_that_is_written_over(self):
+    def test_nothing_ends_because_a_progress_line_cannot_be_written(self):
         with open("/dev/full", "w") as full:
             for stream in (full, None):
                 line = TerminalLine(stream)
@@ -49,7 +49,7 @@ class NotesTest(absltest.TestCase):
             with contextlib.suppress(OSError):
                 full.close()
 
-    def test_a_line_is_one_line_whatever_is_in_it(self):
+    def test_escapes_control_characters(self):
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
             say("operation 'a\x1b]0;title\x07\nb' failed")

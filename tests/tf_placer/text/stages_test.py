@@ -19,7 +19,7 @@ class StagesTest(absltest.TestCase):
             time.sleep(0.01)
         self.assertGreaterEqual(len(self.lines), count)
 
-    def test_what_takes_long_is_said_to_go_on(self):
+    def test_reports_that_a_long_stage_continues(self):
         with Stages(self.lines.append) as work:
             work.begin("reading")
             self.wait_for(3)
@@ -30,26 +30,26 @@ class StagesTest(absltest.TestCase):
         self.assertIn("writing", self.lines)
         self.assertStartsWith(self.lines[-1], "still writing: ")
 
-    def test_it_says_how_far_all_of_the_work_is(self):
+    def test_reports_the_progress_of_the_whole_work(self):
         with Stages(self.lines.append) as work:
             work.how_far = lambda: "7 of 10 s used"
             work.enter("measuring")
             self.wait_for(1)
         self.assertRegex(self.lines[0], r"^still measuring: 0\.\d s so far; 7 of 10 s used$")
 
-    def test_afterwards_there_is_silence(self):
+    def test_reports_nothing_after_the_end(self):
         with Stages(self.lines.append) as work:
             work.begin("reading")
         count = len(self.lines)
         time.sleep(0.2)
         self.assertLen(self.lines, count)
 
-    def test_before_the_first_stage_there_is_silence(self):
+    def test_reports_nothing_before_the_first_stage(self):
         with Stages(self.lines.append):
             time.sleep(0.2)
         self.assertEqual(self.lines, [])
 
-    def test_what_is_said_about_a_stage_counts_as_a_sign_of_life(self):
+    def test_a_line_about_a_stage_postpones_the_next_report(self):
         with mock.patch.object(stages, "_INTERVAL_SECS", 3600.0), Stages(self.lines.append) as work:
             work.begin("searching")
             work.say("12 of 20 done")

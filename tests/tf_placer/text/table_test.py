@@ -44,7 +44,7 @@ class TableTest(parameterized.TestCase):
             [["a" * 30, "9" * 40], ["a" * 10], ["b" * 20, "1"]],
         )
 
-    def test_columns_that_matter_less_are_left_out_of_a_short_line(self):
+    def test_leaves_optional_columns_out_of_short_lines(self):
         headers, rows = ["id", "spread", "note"], [["1", "2.0 ms", "a note of some length"]]
         optional = ["spread", "id"]
         whole = table(headers, rows)
@@ -82,7 +82,7 @@ class TableTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "one cell for each"):
             table(["a", "b"], [["x"]])
 
-    def test_what_is_in_a_cell_stays_in_it(self):
+    def test_escapes_control_characters(self):
         text = table(["name", "n"], [["a\x1b[2J\nb\u202e", 1], ["c", 2]], "lr")
         self.assertEqual(
             text.splitlines(),

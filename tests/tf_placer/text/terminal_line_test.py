@@ -27,7 +27,7 @@ class TerminalLineTest(absltest.TestCase):
         line.clear()
         self.assertEqual(terminal.getvalue(), "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K")
 
-    def test_texts_that_come_too_fast_are_left_out(self):
+    def test_skips_updates_that_follow_too_fast(self):
         terminal = Terminal()
         line = TerminalLine(terminal)
         for tenths in range(10):
@@ -45,7 +45,7 @@ class TerminalLineTest(absltest.TestCase):
         line.clear()
         self.assertEqual(file.getvalue(), "after 10 s\nafter 20 s\n")
 
-    def test_a_terminal_obeys_nothing_that_is_in_the_text(self):
+    def test_escapes_control_characters(self):
         terminal = mock.MagicMock(spec=io.StringIO)
         terminal.isatty.return_value = True
         TerminalLine(terminal).show("best \x1b[2J\r7")

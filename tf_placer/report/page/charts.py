@@ -1,4 +1,4 @@
-"""The charts of the page that readers zoom and point at, as figures of Bokeh."""
+"""Interactive charts of the page, as Bokeh figures."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tf_placer.report.step_boxes import box_colors, step_boxes, to_ms
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["memory_chart", "search_chart", "time_line"]
+__all__ = ["draw_memory_chart", "draw_search_chart", "draw_timeline"]
 
 _TOOLS = "xpan,xwheel_zoom,box_zoom,reset"
 _LEFT = 104
-# More levels than this do not show.
-_MOST_LEVELS = 1500
+# A chart has no more pixels to show further levels.
+_MAX_LEVELS = 1500
 _MIB = 2.0**20
 
 
@@ -40,14 +40,14 @@ def _figure(height: int, **settings: Any) -> Any:
     chart.background_fill_alpha = 0
     chart.border_fill_alpha = 0
     chart.outline_line_alpha = 0.3
-    # Charts above each other begin at the same place.
+    # Align the left edges of charts above each other.
     chart.min_border_left = _LEFT
     chart.grid.grid_line_alpha = 0.25
     return chart
 
 
 def _chart_text(text: str) -> str:
-    """Makes a text that Bokeh shows as it is: it takes what is between `$$` for a formula."""
+    """Escapes a text for Bokeh, which takes text between `$$` for a formula."""
     return plain_text(text).replace("$$", "$\u200b$")
 
 
@@ -55,16 +55,16 @@ def _device_labels(names: Sequence[str]) -> dict[str, str]:
     return {name: _chart_text(label) for name, label in device_labels(names).items()}
 
 
-def time_line(
+def draw_timeline(
     view: StepView, kinds: OperationKinds, end_secs: float, x_range: Any | None = None
 ) -> Any:
-    """Draws a step: a row for each device and for each link that carries something.
+    """Draws the timeline of a step: a row for each device and for each link in use.
 
     Args:
         view: the step.
-        kinds: of its operations.
-        end_secs: where the axis ends.
-        x_range: of a chart that moves with this one.
+        kinds: the kinds of its operations.
+        end_secs: the end of the time axis.
+        x_range: the range of a chart that zooms and moves with this one.
     """
     trace = view.trace
     labels = _device_labels([device.name for device in trace.problem.devices])
@@ -109,7 +109,7 @@ def time_line(
 
 
 def _transfer_boxes(trace: StepTrace, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Lays the transfers of a step out in time, each in its row."""
+    """Makes the boxes of the transfers of a step, each in its row."""
     transfers = trace.transfers
     return {
         "left": to_ms(transfers.start_secs),
@@ -122,10 +122,11 @@ def _transfer_boxes(trace: StepTrace, rows: np.ndarray) -> dict[str, np.ndarray]
 
 
 def _add_boxes(chart: Any, columns: Mapping[str, Any], hover: str, **style: Any) -> None:
-    """Draws boxes that say something of their operation under the mouse."""
+    """Draws boxes with a tooltip about their operation."""
     edges = {edge: edge for edge in ("left", "right", "top", "bottom")}
     quads = chart.quad(**edges, line_color=None, source=ColumnDataSource(dict(columns)), **style)
-    # The page turns the number of an operation into text: its name is in the page once.
+    # The script of the page turns the number of an operation into text, so that each name is in the
+    # page only once.
     operation = CustomJSHover(code="return tfPlacer.operation(value)")
     chart.add_tools(
         HoverTool(
@@ -138,8 +139,8 @@ def _add_boxes(chart: Any, columns: Mapping[str, Any], hover: str, **style: Any)
     )
 
 
-def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) -> Any:
-    """Draws what the devices hold over the step, each against its limit."""
+def draw_memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) -> Any:
+    """Draws the memory in use on each device over the step, relative to its limit."""
     trace = view.trace
     held = holdings(trace)
     labels = _device_labels([device.name for device in trace.problem.devices])
@@ -148,7 +149,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
         levels = memory_levels(trace, number, held.on(number))
-        secs, values = _thinned(levels.secs, levels.levels)
+        secs, values = _thin_levels(levels.secs, levels.levels)
         color = DEVICE_COLORS[number % len(DEVICE_COLORS)]
         share = 100.0 * values / max(device.memory_bytes, 1)
         source = ColumnDataSource(
@@ -156,7 +157,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
                 "ms": np.append(to_ms(secs), np.float32(trace.step_secs * 1e3)),
                 "share": np.append(share, share[-1]).astype(np.float32),
                 "mib": np.append(values, values[-1]).astype(np.float32) / np.float32(_MIB),
-                # Not in the tooltip itself, where it would be a template.
+                # In a tooltip itself the label would be read as a template.
                 "device": [labels[device.name]] * (len(values) + 1),
             }
         )
@@ -184,28 +185,28 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
 
 
 def _add_hover(chart: Any, renderer: Any, tooltips: Mapping[str, str]) -> None:
-    """Says something of what is under the mouse."""
+    """Adds a tooltip to a renderer."""
     chart.add_tools(HoverTool(visible=False, renderers=[renderer], tooltips=list(tooltips.items())))
 
 
-def _thinned(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leaves out levels that do not show: of many neighbors the highest stays."""
-    if len(secs) <= _MOST_LEVELS:
+def _thin_levels(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Reduces the number of levels for a chart: of neighbors the highest stays."""
+    if len(secs) <= _MAX_LEVELS:
         return secs, levels
-    starts = np.linspace(0, len(secs), _MOST_LEVELS + 1).astype(int)[:-1]
+    starts = np.linspace(0, len(secs), _MAX_LEVELS + 1).astype(int)[:-1]
     return secs[starts], np.maximum.reduceat(levels, starts)
 
 
-def search_chart(view: RunView, *, by_time: bool) -> Any | None:
-    """Draws every trial and the best so far, against time or against samples; None without any."""
+def draw_search_chart(view: RunView, *, by_time: bool) -> Any | None:
+    """Draws all trials and the best so far, over time or samples; None if there are none."""
     if not view.points and not view.best:
         return None
     noun = "trial" if view.is_measured else "sample"
     chart = _figure(300, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log")
-    chart.xaxis.axis_label = "seconds of searching" if by_time else f"{noun}s"
+    chart.xaxis.axis_label = "search time in s" if by_time else f"{noun}s"
     chart.yaxis.axis_label = "ms a step"
     ran = [point for point in view.points if point.step_secs is not None]
-    # Every placer keeps its color.
+    # Number the placers of all trials, so that each has one color in both charts.
     numbers = {placer: n for n, placer in enumerate(dict.fromkeys(p.placer for p in view.points))}
     for placer, points in _by_placer(ran).items():
         dots = chart.scatter(
@@ -213,8 +214,8 @@ def search_chart(view: RunView, *, by_time: bool) -> Any | None:
             color=DEVICE_COLORS[numbers[placer] % len(DEVICE_COLORS)],
             source=ColumnDataSource(_points(points, by_time)), legend_label=placer,
         )  # fmt: skip
-        said = {noun: "@number", "": "@placer", "step": "@y{0.000} ms", "ended": "@time"}
-        _add_hover(chart, dots, said)
+        tooltips = {noun: "@number", "": "@placer", "step": "@y{0.000} ms", "ended": "@time"}
+        _add_hover(chart, dots, tooltips)
     if view.best:
         steps = _points(view.best, by_time)
         last = max(

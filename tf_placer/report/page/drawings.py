@@ -1,4 +1,4 @@
-"""The charts of the page that need no script, as SVG."""
+"""Static charts of the page, as SVG."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars
 
 __all__ = ["comparison_svg", "copy_svg", "device_svg"]
 
-# Narrow enough for its texts to be read on a phone.
+# A wider chart would shrink its texts too much on a phone.
 _WIDTH_INCHES = 4.2
 
 
 def comparison_svg(compared: Sequence[Compared]) -> str:
-    """Draws how many times as fast each placement is, with its interval; empty without any."""
+    """Draws the speed-up of each placement, with its interval; empty if there are none."""
     rows = [each for each in compared if each.speedup is not None]
 
     def draw(axes: Any) -> None:
@@ -38,13 +38,13 @@ def comparison_svg(compared: Sequence[Compared]) -> str:
 
 
 def device_svg(steps: Sequence[StepView], kinds: OperationKinds) -> str:
-    """Draws what each device does."""
+    """Draws the time of each device."""
     by_label = {view.label: view for view in steps}
     return _chart_svg(3.2, lambda axes: draw_device_bars(axes, by_label, kinds))
 
 
 def copy_svg(steps: Sequence[StepView]) -> str:
-    """Draws how long each kind of link carries something; empty where nothing is sent."""
+    """Draws the busy time of each kind of link; empty if there are no transfers."""
     by_label = {view.label: view for view in steps}
     if not any(view.trace.transfers.producers.size for view in steps):
         return ""
@@ -52,7 +52,7 @@ def copy_svg(steps: Sequence[StepView]) -> str:
 
 
 def _chart_svg(height_inches: float, draw: Callable[[Any], None]) -> str:
-    """Draws a chart on axes of its own."""
+    """Draws a chart in a figure of one pair of axes."""
     from matplotlib.figure import Figure
 
     def make_figure() -> Figure:

@@ -9,7 +9,7 @@ const tfPlacer = (() => {
     : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms" : us.toFixed(1) + " µs";
   const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-  // What a hover says of an operation: charts know it by its number only.
+  // Makes the tooltip of an operation; charts know only its number.
   function operation(number) {
     if (!data) return "";
     const last = data.steps[data.steps.length - 1];
@@ -105,7 +105,7 @@ const tfPlacer = (() => {
     return Bokeh.embed.embed_items(chart.docs, chart.items);
   };
 
-  // Charts have no background of their own: only their texts and lines follow the page.
+  // Charts are transparent: only their texts and lines need the colors of the page.
   function theme() {
     const style = getComputedStyle(document.documentElement);
     const soft = style.getPropertyValue("--soft").trim();
@@ -134,8 +134,8 @@ const tfPlacer = (() => {
     legend(select.value);
   }
 
-  // Charts are as wide as the window; paper takes pictures of them.
-  function printed() {
+  // Charts are as wide as the window, so print images of them.
+  function addPrintImages() {
     document.querySelectorAll(".printed").forEach((image) => image.remove());
     for (const chart of document.querySelectorAll(".chart")) {
       const view = Object.values(Bokeh.index.roots ?? Bokeh.index).find((each) => chart.contains(each.el));
@@ -150,7 +150,7 @@ const tfPlacer = (() => {
 
   async function start() {
     await charts();
-    addEventListener("beforeprint", printed);
+    addEventListener("beforeprint", addPrintImages);
     theme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
     if (data) { colors(); table(); }

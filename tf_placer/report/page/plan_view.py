@@ -1,4 +1,4 @@
-"""What the page about a planned search shows: a problem, a placement of it, how it was found."""
+"""Contents of the page about a search on a problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.files import read_json
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.report.auto_table import bound_by
+from tf_placer.report.auto_table import describe_bound
 from tf_placer.report.limits import Limits, limits_of
 from tf_placer.report.page.run_view import (
     Compared,
@@ -33,7 +33,7 @@ from tf_placer.text.units import format_bytes, format_duration, format_step
 
 __all__ = ["view_plan"]
 
-# As near to the lower bound as this, more searching finds little.
+# At most this multiple of the lower bound, a longer search hardly helps.
 _NEAR_BOUND = 1.02
 
 
@@ -42,15 +42,15 @@ def view_plan(
     problem_path: str | os.PathLike[str],
     record: PlanRecord | None = None,
 ) -> RunView:
-    """Reads what the command `search` wrote, and simulates the steps to show.
+    """Reads the files of the command `search`, and simulates the steps to show.
 
-    A plan has no original. What stands in for it is the fastest of what people do without a
-    search: everything on one device, or where that does not fit, a split by layer.
+    A problem has no original. A baseline stands in for it: everything on the best device, or a
+    split by layer if the model does not fit on one device.
 
     Args:
-        result_path: the result.
-        problem_path: the problem.
-        record: how it was searched; None if that was not kept.
+        result_path: the file of the result.
+        problem_path: the file of the problem.
+        record: the record of the search; None if it was not kept.
 
     Raises:
         OSError: a file cannot be read.
@@ -61,11 +61,13 @@ def view_plan(
     result = read_json(result_path)
     found = view_step("found", problem, placement)
     if found is None:
-        raise ValueError(f"{os.fspath(result_path)}: an operation is where it may not go")
+        raise ValueError(
+            f"{os.fspath(result_path)}: an operation is on a device that cannot run it"
+        )
     reference, compared = _baselines(problem)
     fits = found.report.fits
     limits = limits_of(problem, placement)
-    mine = Compared(
+    chosen = Compared(
         "found",
         found.trace.step_secs,
         speedup=None
@@ -74,7 +76,7 @@ def view_plan(
         basis="simulated" if fits else "does not fit",
         is_found=True,
     )
-    of_search = () if record is None else record.candidates
+    candidates = () if record is None else record.candidates
     others = [
         Compared(
             f"{each.label} (search)",
@@ -84,7 +86,7 @@ def view_plan(
             else None,
             basis="simulated" if each.fits else "does not fit",
         )
-        for each in of_search
+        for each in candidates
         if each.label != "found"
     ]
     is_better = fits and (
@@ -96,7 +98,7 @@ def view_plan(
         verdict=_verdict(found, reference, limits, fits),
         is_better=is_better,
         is_measured=False,
-        compared=(*compared, mine, *others),
+        compared=(*compared, chosen, *others),
         steps=(found,) if reference is None else (reference, found),
         points=() if record is None else _points(record.samples, placer),
         best=() if record is None else _points(record.best, placer),
@@ -109,7 +111,7 @@ def view_plan(
 
 
 def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compared]]:
-    """Finds the step that stands in for an original, and compares all candidates for that."""
+    """Chooses the baseline that stands in for the original, and compares all baselines."""
     labels, placements = zip(*baseline_placements(problem), strict=True)
     batch = Simulator(problem).simulate(np.stack(placements))
     memory_bytes = np.array([device.memory_bytes for device in problem.devices])
@@ -121,7 +123,7 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
             rows,
             key=lambda i: (not batch.feasible[i], excess_bytes[i], batch.step_secs[i]),
         )
-    # One device, if the model fits there.
+    # One device comes first, if the model fits there.
     chosen = next((label for label, i in best.items() if batch.feasible[i]), None)
     reference = None
     if chosen is not None:
@@ -142,7 +144,7 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
                 else f"does not fit: {format_bytes(int(excess_bytes[i]))} too much",
             )
         )
-    # What stands in for the original is the first.
+    # The chosen baseline comes first, as an original would.
     compared.sort(key=lambda each: each.label != chosen)
     return reference, compared
 
@@ -170,7 +172,9 @@ def _verdict(found: StepView, reference: StepView | None, limits: Limits, fits: 
         if near > _NEAR_BOUND
         else "no placement can be faster by more than 2 %"
     )
-    return f"{text}. It is simulated, not measured; {bound}. It is bound by {bound_by(limits)}"
+    return (
+        f"{text}. It is simulated, not measured; {bound}. It is bound by {describe_bound(limits)}"
+    )
 
 
 def _points(samples: tuple[Sample, ...], placer: str) -> tuple[Point, ...]:
@@ -180,7 +184,7 @@ def _points(samples: tuple[Sample, ...], placer: str) -> tuple[Point, ...]:
             each.elapsed_secs,
             each.step_secs,
             placer,
-            failure="" if each.step_secs is not None else "does not fit, or may not run",
+            failure="" if each.step_secs is not None else "does not fit, or cannot run",
         )
         for each in samples
     )
@@ -198,8 +202,8 @@ def _notes(
     notes = ["On the machine itself, optimize confirms a placement by real steps."]
     if record is None:
         notes.append(
-            "How it was searched was not kept: search --log_dir keeps it, and then the page has "
-            "the search over time and what other machines would bring."
+            "The record of the search was not kept: with search --log_dir the page also shows the "
+            "search over time and other machines."
         )
     return tuple(notes)
 
@@ -223,7 +227,7 @@ def _facts(
 
 
 def read_plan(path: pathlib.Path) -> RunView:
-    """Reads the directory of a planned search.
+    """Reads the directory of a search on a problem.
 
     Raises:
         OSError, ValueError: as `view_plan` raises them.

@@ -1,4 +1,4 @@
-"""What a page about a search shows, whether steps were measured or simulated."""
+"""Contents of the page about a search, with measured or simulated steps."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tf_placer.simulation.step_report import StepReport, step_report
 
 __all__ = ["Compared", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
 
-# More than these propose.
-_MANY = 1000
+# An upper bound of the number of baselines.
+_MAX_BASELINES = 1000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepView:
-    """One simulated step that the page shows.
+    """A simulated step of a placement.
 
     Attributes:
-        label: what it is a step of.
-        placement: int32 [num_groups].
-        trace: the step.
-        report: what it spends its time and memory on.
+        label: the name of the placement.
+        placement: int32 [num_groups], a device index per group.
+        trace: the simulated step.
+        report: the use of time and memory in it.
     """
 
     label: str
@@ -42,13 +42,13 @@ class Compared:
     """A placement in the comparison.
 
     Attributes:
-        label: who proposed it, for people.
-        step_secs: measured or, in a plan, simulated; None if it did not run.
-        predicted_secs: what was predicted of a measured one; None if nothing was.
-        speedup: step of the original / its own; None if either did not run.
+        label: the name of the placement, for people.
+        step_secs: the step time, measured or, in a plan, simulated; None if it did not run.
+        predicted_secs: the predicted step time of a measured placement; None without prediction.
+        speedup: step time of the original / of the placement; None if either did not run.
         interval: 95 % confidence interval of the speed-up; None if there is none.
-        basis: what the numbers rest on, or why there are none.
-        is_found: whether it is the answer of the search.
+        basis: the source of the numbers, or the reason for their absence.
+        is_found: whether it is the result of the search.
     """
 
     label: str
@@ -65,12 +65,12 @@ class Point:
     """A trial, or a sample of a simulated search.
 
     Attributes:
-        number: of the trial or sample.
-        elapsed_secs: time spent searching when it ended.
-        step_secs: its step; None if it failed.
-        placer: who proposed it.
-        time: when it ended, ISO 8601 in UTC; empty if not known.
-        failure: why it failed; empty if it did not.
+        number: the number of the trial or sample.
+        elapsed_secs: the search time until its end.
+        step_secs: the step time; None if it failed.
+        placer: the placer that proposed it.
+        time: its end, ISO 8601 in UTC; empty if unknown.
+        failure: the reason of its failure; empty if it did not fail.
     """
 
     number: int
@@ -83,22 +83,22 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunView:
-    """Everything that the page about a search shows.
+    """The contents of the page about a search.
 
     Attributes:
-        title: what was placed where.
-        verdict: placed or unchanged, by how much, how sure, and what would help.
-        is_better: whether something faster was found.
-        is_measured: whether steps were measured; else they were simulated.
-        compared: the original first.
-        steps: the original, if its placement is known, and what was found.
-        points: of the search over time.
-        best: the best so far, whenever there was a better one.
-        limits: what bounds what was found; None if costs are not known.
-        changes: what other machines would bring.
-        problem: what was placed, with its costs; None if they are not known.
-        notes: what else a reader has to know.
-        facts: names and values of what the run is of.
+        title: the graph or problem, and the machine.
+        verdict: placed or unchanged, the speed-up with its certainty, and advice.
+        is_better: whether a faster placement was found.
+        is_measured: whether steps were measured, and not simulated.
+        compared: the compared placements, the original first.
+        steps: the original, if its placement is known, and the placement found.
+        points: the trials or samples of the search.
+        best: each improvement of the best step time.
+        limits: the limits of the placement found; None if costs are unknown.
+        changes: the steps on other machines.
+        problem: the problem with its costs; None if they are unknown.
+        notes: further remarks for readers.
+        facts: names and values of the settings of the run.
     """
 
     title: str
@@ -117,7 +117,7 @@ class RunView:
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:
-    """Simulates a step; None if an operation is where it may not go."""
+    """Simulates a step; None if an operation is on a device that cannot run it."""
     rows = np.asarray(placement, np.int32)
     if not np.isfinite(
         problem.compute_secs[np.arange(len(problem.groups)), rows[problem.groups]]
@@ -128,7 +128,7 @@ def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> S
 
 
 def baseline_placements(problem: PlacementProblem) -> list[tuple[str, np.ndarray]]:
-    """Makes what people would do without a search: one device, or a split by layer.
+    """Makes the baselines: everything on one device, and splits by layer.
 
     Returns:
         Labels and placements, int32 [num_groups].
@@ -137,6 +137,6 @@ def baseline_placements(problem: PlacementProblem) -> list[tuple[str, np.ndarray
     found = []
     for name, label in (("single_device", "one device"), ("expert", "split by layer")):
         placer = make_placer(name, groups, legal, seed=0, options={}, problem=problem)
-        for placement in placer.propose(_MANY):
+        for placement in placer.propose(_MAX_BASELINES):
             found.append((label, placement))
     return found

@@ -1,4 +1,4 @@
-"""The tables of the page about a search, as rows of text; and its operations, as columns."""
+"""Tables of the page about a search, as rows of text, and its operations, as columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tf_placer.report.page.run_view import Compared, RunView, StepView
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["compared_rows", "device_rows", "operation_columns"]
+__all__ = ["make_comparison_rows", "make_device_rows", "make_operation_columns"]
 
 
-def compared_rows(compared: Sequence[Compared], bound_secs: float | None) -> list[dict[str, Any]]:
-    """Makes the rows of the candidates."""
+def make_comparison_rows(
+    compared: Sequence[Compared], bound_secs: float | None
+) -> list[dict[str, Any]]:
+    """Makes the rows of compared placements."""
     rows = []
     for each in compared:
         low, high = each.interval or (None, None)
@@ -41,7 +43,7 @@ def compared_rows(compared: Sequence[Compared], bound_secs: float | None) -> lis
     return rows
 
 
-def device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, ...]]:
+def make_device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, ...]]:
     """Makes the rows of the devices of a step."""
     shares = device_shares(view.trace, kinds)
     labels = device_labels([device.name for device in view.report.devices])
@@ -60,8 +62,8 @@ def device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, ...]]:
     ]
 
 
-def operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, Any]:
-    """Collects what the page knows of each operation, a column each; times are in µs."""
+def make_operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, Any]:
+    """Collects the properties of the operations, a column each; times are in µs."""
     assert view.problem is not None
     problem = view.problem
     labels = device_labels([device.name for device in problem.devices])
@@ -93,6 +95,6 @@ def operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, Any]:
 
 
 def _us(secs: np.ndarray) -> list[float]:
-    # "12.0" is longer than "12".
+    # Integers keep the page smaller: "12.0" is longer than "12".
     rounded = np.round(secs * 1e6, 1).tolist()
     return [int(value) if value == int(value) else value for value in rounded]

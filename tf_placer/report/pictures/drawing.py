@@ -1,4 +1,4 @@
-"""A picture of a model before it is drawn: a cell for each of its parts, and where it lies."""
+"""Layout of a picture of a model: a cell for each of its parts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from graph_passes.util.messages import plain_text
 from tf_placer.report.operation_kinds import OperationKinds
 
-__all__ = ["Cell", "Drawing", "Share", "picture_text", "shares_of"]
+__all__ = ["Cell", "Drawing", "Share", "compute_shares", "picture_text"]
 
-#: A device index, and the share of the time of a part that its operations take there.
+#: A device index, and the share of the time of a part that is spent there.
 Share = tuple[int, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A part of a model.
+    """The cell of a part of a model.
 
     Attributes:
-        number: of the part, by which its devices are known.
-        x: of its left side, in cells.
-        y: of its upper side, in cells from above.
-        width: in cells.
+        number: the number of the part.
+        x: the left side, in cells.
+        y: the upper side, in cells from above.
+        width: the width, in cells.
     """
 
     number: int
@@ -34,17 +34,17 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawing:
-    """Where the parts of a model lie in a picture.
+    """The layout of the parts of a model in a picture.
 
     Attributes:
         form: "grid": layers by steps. "graph": parts that feed others to their right.
-        parts: int [num_operations], the part of each operation; -1 for what is not in the picture.
-        cells: the parts.
-        edges: pairs of places in `cells`, (before, after).
+        parts: int [num_operations], the part of each operation; -1 if it is not in the picture.
+        cells: the cells of the parts.
+        edges: pairs of indices of `cells`, (before, after).
         rows: y and text of the labels at the left.
         columns: x, y and text of the labels above.
-        width: of all, in cells.
-        height: of all, in cells.
+        width: the total width, in cells.
+        height: the total height, in cells.
     """
 
     form: str
@@ -58,27 +58,27 @@ class Drawing:
 
 
 def picture_text(text: str) -> str:
-    """Makes a text that matplotlib draws as it is: without formulas, and without what XML forbids.
+    """Escapes a text for matplotlib: formulas, and characters that XML forbids.
 
-    Matplotlib takes what is between two dollars for a formula, unless a backslash is before them.
+    Matplotlib takes text between two dollars for a formula, unless a backslash is before them.
     """
     return plain_text(text).replace("$", r"\$")
 
 
-def shares_of(
+def compute_shares(
     parts: np.ndarray, secs: np.ndarray, devices: np.ndarray, kinds: OperationKinds
 ) -> dict[tuple[int, bool], list[Share]]:
-    """Finds which share of the time of each part is on which device.
+    """Computes the share of each device in the time of each part.
 
     Args:
-        parts: int [num_operations], -1 for none.
-        secs: float64 [num_operations], what each takes.
-        devices: int [num_operations], where each is.
-        kinds: of the operations.
+        parts: int [num_operations], the part of each operation; -1 for none.
+        secs: float64 [num_operations], the time of each operation.
+        devices: int [num_operations], the device of each operation.
+        kinds: the kinds of the operations.
 
     Returns:
-        By part and whether it is of the backward pass; a part whose operations take no time counts
-        them. What has no operations is not there.
+        The shares by part and direction (true is backward). A part whose operations take no time
+        is divided by their number. Parts without operations are missing.
     """
     totals: dict[tuple[int, bool], dict[int, list[float]]] = {}
     for part, back, device, each in zip(

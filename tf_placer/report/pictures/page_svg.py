@@ -1,4 +1,4 @@
-"""Figures of matplotlib as SVG inside a page."""
+"""Matplotlib figures as SVG inside a page."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 __all__ = ["page_svg"]
 
-# Stands for the color of the text around.
+# A placeholder for the color of the text of the page.
 _INK = "#123456"
 _INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 
 
 def page_svg(make_figure: Callable[[], Any]) -> str:
-    """Draws a figure whose texts and lines have the color of the text around it.
+    """Draws a figure whose texts and lines have the color of the text of the page.
 
     Args:
-        make_figure: makes the figure of matplotlib.
+        make_figure: makes the matplotlib figure.
     """
     import matplotlib
 
@@ -27,8 +27,8 @@ def page_svg(make_figure: Callable[[], Any]) -> str:
         make_figure().savefig(content, format="svg", transparent=True, metadata={"Date": None})
     svg = content.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    # Nothing uses metadata.
+    # Metadata would only enlarge the page.
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    # Ids that nothing refers to would be the same in every figure of a page.
+    # Remove unused ids, which several figures of a page would share.
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
     return re.sub(r'(<\w+) id="([^"]*)"', lambda tag: tag[tag[2] not in used], svg)

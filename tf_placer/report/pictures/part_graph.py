@@ -1,4 +1,4 @@
-"""The picture of a model that is not unrolled: its parts, each to the right of what it reads."""
+"""Layout of a model that is not unrolled: a graph of its parts, from left to right."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.pictures.drawing import Cell, Drawing
 
-__all__ = ["part_graph"]
+__all__ = ["lay_out_part_graph"]
 
-# More parts than this are drawn by layer.
-_MOST_PARTS = 300
-# A part that takes less of the time is left out; what it connects stays connected.
+# A model of more parts is drawn by layer.
+_MAX_PARTS = 300
+# A part with a smaller share of the time is left out; its neighbors become connected.
 _LEAST_SHARE = 1e-4
-# Longer chains go on in a row below.
-_MOST_COLUMNS = 24
+# Longer chains continue in the row below.
+_MAX_COLUMNS = 24
 
 
-def part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
+def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
     """Lays out blocks and branches as in ColocRL, figure 5, and any other graph.
 
-    A part is a coarse group, as a branch of convolutions is; of very many parts, a layer. Its
-    column is the longest way to it through the forward pass, so that what may run at the same time
-    is in one column.
+    A part is a coarse group, such as a branch of convolutions, or a layer if there would be too
+    many parts. Its column is its longest distance from the inputs in the forward pass, so that
+    parts that may run at the same time are in one column.
     """
     of_operations = kinds.clusters
-    if len(np.unique(of_operations)) > _MOST_PARTS:
+    if len(np.unique(of_operations)) > _MAX_PARTS:
         of_operations = kinds.layers
     graph = _forward_graph(problem, kinds, of_operations)
     generations = enumerate(nx.topological_generations(graph))
@@ -37,17 +37,17 @@ def part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
     columns: dict[int, list[int]] = collections.defaultdict(list)
     for part, depth in depths.items():
         columns[depth].append(part)
-    places = _ordered(graph, columns)
+    places = _order_columns(graph, columns)
     tallest = max((len(parts) for parts in columns.values()), default=1)
     row_height = tallest + 1.3
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
-        top = (depth // _MOST_COLUMNS) * row_height + (tallest - len(parts)) / 2
+        top = (depth // _MAX_COLUMNS) * row_height + (tallest - len(parts)) / 2
         for part in parts:
             index[part] = len(cells)
-            cells.append(Cell(part, 1.35 * (depth % _MOST_COLUMNS), top + places[part]))
-    # Parts that wait for each other are one in the graph of parts.
+            cells.append(Cell(part, 1.35 * (depth % _MAX_COLUMNS), top + places[part]))
+    # A cycle of parts is one node of the condensed graph.
     parts_of = {member: part for part, data in graph.nodes(data=True) for member in data["members"]}
     depth_count = len(columns)
     return Drawing(
@@ -57,19 +57,19 @@ def part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
         edges=tuple(
             (index[a], index[b])
             for a, b in graph.edges
-            if depths[a] // _MOST_COLUMNS == depths[b] // _MOST_COLUMNS
+            if depths[a] // _MAX_COLUMNS == depths[b] // _MAX_COLUMNS
         ),
         rows=(),
         columns=_labels(problem, kinds, of_operations, parts_of, depths, row_height),
-        width=1.35 * min(depth_count, _MOST_COLUMNS),
-        height=row_height * (-(-depth_count // _MOST_COLUMNS)),
+        width=1.35 * min(depth_count, _MAX_COLUMNS),
+        height=row_height * (-(-depth_count // _MAX_COLUMNS)),
     )
 
 
 def _forward_graph(
     problem: PlacementProblem, kinds: OperationKinds, of_operations: np.ndarray
 ) -> nx.DiGraph:
-    """Makes the graph of parts that take time, without circles; nodes have their `members`."""
+    """Makes the acyclic graph of parts that take time; nodes have their `members`."""
     secs = problem.compute_secs.min(axis=1)
     forward = ~kinds.backward
     count = int(of_operations.max()) + 1
@@ -89,14 +89,14 @@ def _forward_graph(
             ways = [(a, b) for a in condensed.pred[node] for b in condensed.succ[node]]
             condensed.remove_node(node)
             condensed.add_edges_from(ways)
-    # Edges beside which there is a longer way say nothing.
+    # Leave out edges that a longer path implies.
     reduced = nx.transitive_reduction(condensed)
     reduced.add_nodes_from(condensed.nodes(data=True))
     return reduced
 
 
-def _ordered(graph: nx.DiGraph, columns: dict[int, list[int]]) -> dict[int, int]:
-    """Puts the parts of each column in the order of what they read."""
+def _order_columns(graph: nx.DiGraph, columns: dict[int, list[int]]) -> dict[int, int]:
+    """Orders the parts of each column by the positions of their inputs."""
     places: dict[int, int] = {}
 
     def place(part: int) -> tuple[float, int]:
@@ -117,7 +117,7 @@ def _labels(
     depths: dict[int, int],
     row_height: float,
 ) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the first part of the scope that most of their operations are in."""
+    """Names the columns after the top-level scope of most of their operations."""
     counts: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for name, part, backward in zip(
         problem.operation_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
@@ -127,8 +127,8 @@ def _labels(
     labels, last = [], None
     for depth in sorted(counts):
         name = counts[depth].most_common(1)[0][0]
-        if name != last or depth % _MOST_COLUMNS == 0:
-            x = 1.35 * (depth % _MOST_COLUMNS) + 0.45
-            labels.append((x, (depth // _MOST_COLUMNS) * row_height, name))
+        if name != last or depth % _MAX_COLUMNS == 0:
+            x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
+            labels.append((x, (depth // _MAX_COLUMNS) * row_height, name))
         last = name
     return tuple(labels)

@@ -1,4 +1,4 @@
-"""Pictures of where the parts of a model went, as SVG and as files."""
+"""Pictures of placements, as SVG and as files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colors import GRAY, device_colors, device_marks
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.pictures.drawing import Drawing, picture_text, shares_of
+from tf_placer.report.pictures.drawing import Drawing, compute_shares, picture_text
 from tf_placer.report.pictures.page_svg import page_svg
-from tf_placer.report.pictures.part_graph import part_graph
-from tf_placer.report.pictures.unrolled_grid import unrolled_grid
+from tf_placer.report.pictures.part_graph import lay_out_part_graph
+from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
 __all__ = [
     "check_picture",
@@ -34,19 +34,19 @@ _LEGEND_ROW_INCHES = 0.2
 
 
 def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
-    """Lays out a model: its steps in a grid if it is unrolled, else its parts as a graph."""
-    return unrolled_grid(problem, kinds) or part_graph(problem, kinds)
+    """Lays out a model: as a grid of layers and steps if it is unrolled, otherwise as a graph."""
+    return lay_out_unrolled_grid(problem, kinds) or lay_out_part_graph(problem, kinds)
 
 
 def picture_note(drawing: Drawing) -> str:
-    """Says how to read a picture."""
-    lies = (
-        "A row is a layer, a column a step of it."
+    """Explains how to read a picture."""
+    layout = (
+        "A row is a layer, and a column one of its steps."
         if drawing.form == "grid"
-        else "A part stands to the right of what it reads; parts above each other may run together."
+        else "A part is to the right of its inputs; parts above each other may run together."
     )
     return (
-        f"{lies} The upper half of a cell is the forward pass, the lower half the backward pass "
+        f"{layout} The upper half of a cell is the forward pass, the lower half the backward pass "
         "with the update. Colors and numbers are devices; a half with several colors is on "
         "several devices, by their share of its time. A CPU beside other devices has no color."
     )
@@ -55,23 +55,23 @@ def picture_note(drawing: Drawing) -> str:
 def placement_svg(
     problem: PlacementProblem, kinds: OperationKinds, drawing: Drawing, devices: np.ndarray
 ) -> str:
-    """Draws a placement for a page; texts have the color of the texts around.
+    """Draws a placement for a page, whose text color it has.
 
     Args:
-        problem: what is placed.
-        kinds: of its operations.
-        drawing: where its parts lie.
-        devices: int [num_operations], where each operation is.
+        problem: the problem.
+        kinds: the kinds of its operations.
+        drawing: the layout of its parts.
+        devices: int [num_operations], the device of each operation.
     """
     return page_svg(lambda: _figure(problem, kinds, drawing, [("", devices)]))
 
 
 def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
-    """Makes sure, before any work, that a picture can be written.
+    """Checks, before any work, that a picture can be written.
 
     Raises:
         OSError: the file cannot be written.
-        ValueError: it has no known ending.
+        ValueError: the ending of the file is unknown.
     """
     if pathlib.Path(path).suffix.lower() not in _ENDINGS:
         raise ValueError(f"{os.fspath(path)!r}: a picture ends with .png or .svg")
@@ -84,11 +84,11 @@ def placement_bytes(
     placements: Sequence[tuple[str, np.ndarray]],
     ending: str = "png",
 ) -> bytes:
-    """Draws placements below each other, as a file.
+    """Draws placements below each other, as the content of a file.
 
     Args:
-        problem: what is placed.
-        kinds: of its operations.
+        problem: the problem.
+        kinds: the kinds of its operations.
         placements: titles, and int [num_operations] devices of the operations.
         ending: "png" or "svg".
     """
@@ -114,7 +114,7 @@ def _figure(
     columns = max(1, min(5, len(labels), int(width / _label_inches(labels))))
     legend_height = _LEGEND_ROW_INCHES * math.ceil(len(labels) / columns) + 0.15
     height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
-    # Everything has its place, because looking for it takes longer than drawing.
+    # Compute all positions here: the layout engine of matplotlib takes longer than drawing.
     total = height * len(placements) + legend_height
     figure = Figure(figsize=(width, total))
     for number, (title, devices) in enumerate(placements):
@@ -137,7 +137,7 @@ def _draw(
     from matplotlib.collections import LineCollection, PolyCollection
 
     secs = problem.compute_secs[np.arange(problem.num_operations), devices]
-    shares = shares_of(drawing.parts, secs, devices, kinds)
+    shares = compute_shares(drawing.parts, secs, devices, kinds)
     looks = list(zip(device_colors(problem.devices), device_marks(problem.devices), strict=True))
     ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
@@ -153,13 +153,15 @@ def _draw(
                 color, mark = looks[device]
                 faces.append(color if color.startswith("#") else "none")
                 if width > 0.5:
-                    marked.setdefault((mark, _on(color)), []).append((x + width / 2, y + 0.225))
+                    marked.setdefault((mark, _choose_text_color(color)), []).append(
+                        (x + width / 2, y + 0.225)
+                    )
                 x += width
     axes.add_collection(
         PolyCollection(corners, facecolors=faces, edgecolors=GRAY, linewidths=0.4, zorder=2)
     )
     for (mark, color), places in marked.items():
-        # Text would be laid out anew for every cell, which takes seconds.
+        # Markers are faster than text, whose layout for every cell takes seconds.
         axes.plot(
             *np.transpose(places), linestyle="", marker=f"$\\mathrm{{{mark}}}$", zorder=3,
             markersize=4, markerfacecolor=color, markeredgewidth=0,
@@ -178,8 +180,8 @@ def _draw(
     axes.axis("off")
 
 
-def _on(color: str) -> str:
-    """Finds what reads well on a color: black or white; gray where there is none."""
+def _choose_text_color(color: str) -> str:
+    """Chooses black or white for text on a color; gray without a color."""
     if not color.startswith("#"):
         return GRAY
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))

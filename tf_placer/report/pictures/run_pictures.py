@@ -1,4 +1,4 @@
-"""Pictures of a search as files: where its parts went, and its step in time."""
+"""Pictures of a search as files: its placements, and its step over time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tf_placer.simulation.simulator import StepTrace
 __all__ = ["step_pictures", "write_placements", "write_steps"]
 
 _COLORED_BY: tuple[Literal["kind", "layer"], ...] = ("kind", "layer")
-_NO_COSTS = "there is no picture of this run: what its operations cost is not known"
+_NO_COSTS = "there is no picture of this run: the costs of its operations are not known"
 
 
 def write_placements(view: RunView, path: str | os.PathLike[str]) -> None:
-    """Writes a picture of the placements: the original above what was found.
+    """Writes a picture of the placements: the original above the placement found.
 
     Raises:
-        OSError: it cannot be written.
-        ValueError: the run does not say what to draw.
+        OSError: the file cannot be written.
+        ValueError: the costs of the run are unknown.
     """
     if view.problem is None or not view.steps:
         raise ValueError(_NO_COSTS)
@@ -37,11 +37,11 @@ def write_placements(view: RunView, path: str | os.PathLike[str]) -> None:
 
 
 def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
-    """Writes a picture of the steps in time, of what devices do, and of what is copied.
+    """Writes a picture of the steps over time, the use of devices, and the transfers.
 
     Raises:
-        OSError: it cannot be written.
-        ValueError: the run does not say what to draw.
+        OSError: the file cannot be written.
+        ValueError: the costs of the run are unknown.
     """
     from matplotlib.figure import Figure
 
@@ -60,15 +60,15 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
         axes.set_title(f"{picture_text(step.label)}, by {by}", fontsize=9, loc="left")
     draw_device_bars(figure.add_subplot(grid[rows, 0]), steps, kinds)
     draw_copies(figure.add_subplot(grid[rows, 1]), steps)
-    write_bytes(path, _saved(figure, _ending(path)))
+    write_bytes(path, _render(figure, _ending(path)))
 
 
 def step_pictures(trace: StepTrace, end_secs: float) -> dict[str, bytes]:
-    """Draws one step as PNG: where each part of the model is, and what runs when.
+    """Draws one step as PNG: its placement and its timeline.
 
     Args:
         trace: the step.
-        end_secs: where the axis of time ends, so that steps can be compared.
+        end_secs: the end of the time axis, so that steps can be compared.
     """
     from matplotlib.figure import Figure
 
@@ -80,7 +80,7 @@ def step_pictures(trace: StepTrace, end_secs: float) -> dict[str, bytes]:
         axes.set_title(f"by {by}", fontsize=9, loc="left")
     return {
         "placement": placement_bytes(trace.problem, kinds, [("", trace.operation_devices)]),
-        "step_in_time": _saved(figure, "png"),
+        "step_in_time": _render(figure, "png"),
     }
 
 
@@ -88,7 +88,7 @@ def _ending(path: str | os.PathLike[str]) -> str:
     return pathlib.Path(path).suffix.lower().removeprefix(".")
 
 
-def _saved(figure: Any, ending: str) -> bytes:
+def _render(figure: Any, ending: str) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=ending, dpi=120, facecolor="white")
     return content.getvalue()

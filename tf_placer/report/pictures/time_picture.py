@@ -1,4 +1,4 @@
-"""Drawings of steps in time: what runs when on which device, what devices do, what is copied."""
+"""Drawings of steps over time: Gantt charts, the use of devices, and transfers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tf_placer.simulation.simulator import StepTrace
 
 __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 
-# Beside a picture there is no room for the names of more layers.
-_MOST_LAYERS = 12
+# A legend beside a picture has no room for more layers.
+_MAX_LAYERS = 12
 _PARTS = {
     "forward": DEVICE_COLORS[0],
     "backward and update": DEVICE_COLORS[1],
@@ -37,11 +37,11 @@ def draw_gantt(
     """Draws a row for each device, as in Post, figure 3.
 
     Args:
-        axes: of matplotlib.
+        axes: the matplotlib axes.
         trace: the step.
-        kinds: of its operations.
-        by: what colors stand for.
-        end_secs: where the axis ends.
+        kinds: the kinds of its operations.
+        by: the property that the colors show.
+        end_secs: the end of the time axis.
 
     References:
         Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
@@ -67,15 +67,15 @@ def draw_gantt(
     axes.set_xlabel("ms")
     handles = [
         Patch(color=color, label=picture_text(name))
-        for name, color in color_legends(trace.problem, kinds, _MOST_LAYERS)[by]
+        for name, color in color_legends(trace.problem, kinds, _MAX_LAYERS)[by]
     ]
     axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds) -> None:
-    """Draws what each device does, steps side by side, as in ColocRL, figure 8.
+    """Draws the time of each device, steps side by side, as in ColocRL, figure 8.
 
-    Forward is below backward, which has the update, and that below waiting; copying goes on beside.
+    From below: forward, backward with the update, and waiting. Copying overlaps with all of them.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
@@ -112,7 +112,7 @@ def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationK
 
 
 def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
-    """Draws how long each kind of link carries something, as in ColocRL, figure 9."""
+    """Draws the busy time of each kind of link, as in ColocRL, figure 9."""
     copies = {label: copy_secs_by_kind(view.trace) for label, view in steps.items()}
     names = sorted({name for of_step in copies.values() for name in of_step})
     width = 0.8 / len(steps)
@@ -130,11 +130,11 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
     if names:
         _put_legend(axes, None)
     else:
-        axes.text(0.5, 0.5, "nothing is sent", ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, "no transfers", ha="center", transform=axes.transAxes)
 
 
 def _name_bars(axes: Any, names: list[str]) -> None:
-    """Names groups of bars; many or long names are slanted."""
+    """Labels groups of bars; many or long labels are slanted."""
     slanted = sum(map(len, names)) > 50
     axes.set_xticks(
         range(len(names)), [picture_text(name) for name in names], fontsize=8,

@@ -1,4 +1,4 @@
-"""The picture of a recurrent model: a row for each layer, a column for each step."""
+"""Layout of an unrolled model: a row for each layer, a column for each step."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import collections
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.operation_kinds import OperationKinds, step_number
+from tf_placer.report.operation_kinds import OperationKinds, find_step_number
 from tf_placer.report.pictures.drawing import Cell, Drawing
 
-__all__ = ["unrolled_grid"]
+__all__ = ["lay_out_unrolled_grid"]
 
-# Layers of fewer steps than this are not unrolled, and what is unrolled takes so much of the time.
-_LEAST_STEPS, _LEAST_SHARE = 4, 0.5
-# A layer that takes less of the time has no row.
+# An unrolled layer has at least this many steps.
+_LEAST_STEPS = 4
+# In an unrolled model, unrolled layers take at least this share of the time.
+_LEAST_SHARE = 0.5
+# A layer with a smaller share of the time has no row.
 _LEAST_ROW_SHARE = 0.002
 
 
-def unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing | None:
+def lay_out_unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing | None:
     """Lays out a recurrent model as in ColocRL, figure 4; None if the problem is no such model.
 
-    The steps of a layer are its coarse groups, because these share its variables. They are in the
-    columns that their names say, or in the order in which they run. What is not of a step alone
-    stretches over all.
+    The steps of a layer are its coarse groups, which share its variables. Their columns follow from
+    the step numbers in their names, or else from the order in which they run. A layer that is not
+    unrolled extends over all columns.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
@@ -41,7 +43,7 @@ def unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing |
     unrolled = {}
     for layer, clusters in clusters_of.items():
         working = [c for c in clusters if of_clusters[c] > 0]
-        # Beside its steps, a layer has what updates its variables.
+        # Leave out the updates of the variables, which belong to no step.
         largest: dict[int, int] = {}
         for cluster in sorted(working, key=lambda c: of_clusters[c]):
             if cluster in steps:
@@ -87,17 +89,17 @@ def unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing |
 
 
 def _steps(problem: PlacementProblem, kinds: OperationKinds) -> dict[int, int]:
-    """Finds the step that most names of each coarse group say."""
+    """Finds the most common step number in the names of each coarse group."""
     counts: dict[int, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for name, cluster in zip(problem.operation_names, kinds.clusters.tolist(), strict=True):
-        number = step_number(name)
+        number = find_step_number(name)
         if number is not None:
             counts[cluster][number] += 1
     return {cluster: count.most_common(1)[0][0] for cluster, count in counts.items()}
 
 
 def _columns(clusters: list[int], steps: dict[int, int]) -> list[int]:
-    """Gives each coarse group of a layer a column of its own."""
+    """Assigns a column to each coarse group of a layer."""
     named = [steps.get(cluster, -1) for cluster in clusters]
     if min(named) >= 0 and len(set(named)) == len(named):
         return named
