@@ -33,28 +33,28 @@ class Deadline:
         """How long it took to prepare the search of a problem that was read."""
         return self._prepared_secs - self._read_secs
 
-    def used_secs(self) -> float:
+    def compute_used_secs(self) -> float:
         """Computes how long the call has taken so far."""
         return time.monotonic() - self._start_secs
 
-    def left_secs(self, reserved_secs: float = 0.0) -> float:
+    def compute_secs_left(self, reserved_secs: float = 0.0) -> float:
         """Computes the time that is left for a search, but for some: positive in any case."""
-        return max(_LEAST_SECS, self.max_secs - reserved_secs - self.used_secs())
+        return max(_LEAST_SECS, self.max_secs - reserved_secs - self.compute_used_secs())
 
     def end_reading(self) -> None:
         """Notes that the problem is read."""
-        self._read_secs = self.used_secs()
+        self._read_secs = self.compute_used_secs()
 
     def begin_search(self) -> None:
         """Notes that all before the search is done."""
-        self._prepared_secs = self.used_secs()
+        self._prepared_secs = self.compute_used_secs()
 
     def describe_excess(self) -> str | None:
         """Explains an excess, which no limit covers; None where the time was enough."""
-        if self.used_secs() <= self.max_secs + _TOLERATED_SECS:
+        if self.compute_used_secs() <= self.max_secs + _TOLERATED_SECS:
             return None
         return (
-            f"{format_duration(self.used_secs())} were used where "
+            f"{format_duration(self.compute_used_secs())} were used where "
             f"{format_duration(self.max_secs)} are allowed: reading and preparing the problem "
             f"takes {format_duration(self._prepared_secs)} here, whatever is allowed"
         )

@@ -191,7 +191,7 @@ def _plan_by_auto(
         report(summarize(progress), eta_secs)
 
     budget: dict[str, Any] = {
-        "max_secs": deadline.left_secs(explain_secs + deadline.preparing_secs),
+        "max_secs": deadline.compute_secs_left(explain_secs + deadline.preparing_secs),
         "max_simulated": config.max_trials,
     }
     auto = AutoConfig(**config.placer_options)
@@ -209,7 +209,7 @@ def _plan_by_auto(
     changes: tuple[WhatIf, ...] = ()
     if outcome.feasible and not result.interrupted:
         # Writing, which takes about as long as preparing, is still to come.
-        left_secs = min(explain_secs, deadline.left_secs(deadline.preparing_secs / 2))
+        left_secs = min(explain_secs, deadline.compute_secs_left(deadline.preparing_secs / 2))
         best = result.best.placement
         changes = what_if(problem, groups, best, search_secs=left_secs, seed=config.seed)
     return PlanResult(problem, outcome, result, limits, changes, config.log_dir)
@@ -259,7 +259,7 @@ def _plan_by_placer(
             placed,
             placer,
             max_trials=config.max_trials,
-            max_secs=deadline.left_secs(),
+            max_secs=deadline.compute_secs_left(),
             seed=config.seed,
             log=trials,
             report=lambda outcome, eta_secs: report(expand(outcome), eta_secs),

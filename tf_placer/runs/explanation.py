@@ -13,7 +13,7 @@ from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.trial_log import Trial
 
-__all__ = ["explain_trials", "kept_explanation"]
+__all__ = ["explain_trials", "read_explanation"]
 
 # How many candidates are compared.
 _MOST = 12
@@ -63,7 +63,7 @@ def explain_trials(
     )
 
 
-def kept_explanation(directory: RunDirectory, result: RunResult) -> Explanation | None:
+def read_explanation(directory: RunDirectory, result: RunResult) -> Explanation | None:
     """Reads the explanation of a result; None where it has none.
 
     Raises:

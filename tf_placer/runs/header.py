@@ -22,7 +22,7 @@ from tf_placer.placers import granularity_of
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 
-__all__ = ["live_header", "of_costs", "request_digest", "with_costs"]
+__all__ = ["live_header", "mark_costs_known", "request_digest", "select_cost_fields"]
 
 # What the costs of the operations depend on.
 _COST_FIELDS = (
@@ -40,7 +40,7 @@ _COST_FIELDS = (
 )
 
 
-def _asked_header(
+def _build_request_header(
     config: SearchConfig, step: Step, graph_def: tf.compat.v1.GraphDef
 ) -> dict[str, Any]:
     """Says what is asked, but for the budget and the devices that the graph came with."""
@@ -48,7 +48,7 @@ def _asked_header(
     # Searches of earlier versions had none of these: a step without them has the same header.
     more: dict[str, Any] = {}
     if step.initializer_feeds:
-        more["initializer_feeds"] = _kinds(step.initializer_feeds)
+        more["initializer_feeds"] = _describe_tensors(step.initializer_feeds)
     if step.queue_runners:
         more["queue_runners"] = [runner.to_json() for runner in step.queue_runners]
     if step.restored:
@@ -58,7 +58,7 @@ def _asked_header(
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),
-        "feeds": _kinds(step.feeds),
+        "feeds": _describe_tensors(step.feeds),
         "initializers": list(step.initializers),
         **more,
         # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
@@ -74,7 +74,7 @@ def _asked_header(
     return search_header(subject, config.placer, config.placer_options, config.seed)
 
 
-def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
+def _describe_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
     """Says of which type and shape tensors are: their values are no part of a header."""
     return {
         name: f"{value.dtype.name}{list(value.shape)}" for name, value in sorted(tensors.items())
@@ -102,18 +102,18 @@ def live_header(
         digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
     digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
     return {
-        **_asked_header(config, step, graph_def),
+        **_build_request_header(config, step, graph_def),
         "granularity": granularity_of(config.placer, config.placer_options),
         "grouping_fingerprint": digest.hexdigest(),
     }
 
 
-def with_costs(header: Mapping[str, Any]) -> dict[str, Any]:
+def mark_costs_known(header: Mapping[str, Any]) -> dict[str, Any]:
     """Adds to a header that the placer knows the costs: then it proposes something else."""
     return {**header, "costs": "profiled"}
 
 
-def of_costs(header: Mapping[str, Any]) -> dict[str, Any]:
+def select_cost_fields(header: Mapping[str, Any]) -> dict[str, Any]:
     """Picks from a header what the costs of the operations depend on, as a JSON file has it."""
     fields = {field: header[field] for field in _COST_FIELDS if field in header}
     of: dict[str, Any] = json.loads(json.dumps(fields))
@@ -132,7 +132,7 @@ def request_digest(config: SearchConfig, workload: Source) -> str:
         a graph has the same, too.
     """
     graph_def = workload.graph_def
-    asked = _asked_header(config, workload.step, graph_def)
+    asked = _build_request_header(config, workload.step, graph_def)
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     for node in graph_def.node:
         digest.update(f"{node.name}\0{node.device}\0".encode())

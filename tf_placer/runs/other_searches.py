@@ -17,13 +17,13 @@ from typing import Any, Self
 
 from tf_placer.files import cache_directory
 
-__all__ = ["OtherSearches"]
+__all__ = ["RunLock"]
 
 # A file that is not locked yet has this name; one that old was left by a kill.
 _NEW, _OLD_SECS = "new_", 60.0
 
 
-class OtherSearches:
+class RunLock:
     """Makes a search known to others while it is in a `with`, and says which others there are.
 
     Where there can be no such file, nobody is told of anybody.
@@ -47,7 +47,7 @@ class OtherSearches:
         self._report = report
         self._is_here = is_here
         self._directory = cache_directory() / "searches"
-        self._computer = _computer()
+        self._computer = _identify_computer()
         self._path: pathlib.Path | None = None
         self._lock: int | None = None
         self._told: set[str] = set()
@@ -69,7 +69,7 @@ class OtherSearches:
                 if path == self._path or name in self._told:
                     continue
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    other = _searcher(path)
+                    other = _read_running_search(path)
                     if other is not None and other["computer"] == self._computer:
                         self._told.add(name)
                         self._report(
@@ -109,7 +109,7 @@ class OtherSearches:
             self._lock = None
 
 
-def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
+def _read_running_search(path: pathlib.Path) -> dict[str, Any] | None:
     """Reads whose file it is; removes it and returns None where its process is gone."""
     if path.name.startswith(_NEW) and time.time() - path.stat().st_mtime < _OLD_SECS:
         return None
@@ -119,13 +119,13 @@ def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _own(content)
-        if not content or _own(content) is not None:
+            return _parse_entry(content)
+        if not content or _parse_entry(content) is not None:
             path.unlink(missing_ok=True)
     return None
 
 
-def _own(content: bytes) -> dict[str, Any] | None:
+def _parse_entry(content: bytes) -> dict[str, Any] | None:
     """Reads what a search has written; None where somebody else has.
 
     Raises:
@@ -136,7 +136,7 @@ def _own(content: bytes) -> dict[str, Any] | None:
     return value if is_own else None
 
 
-def _computer() -> str:
+def _identify_computer() -> str:
     """Names this computer since it was started: a home directory may be that of several."""
     try:
         return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()

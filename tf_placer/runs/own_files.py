@@ -61,7 +61,7 @@ def check_own_graph(directory: RunDirectory, graph_def: tf.compat.v1.GraphDef) -
 
     from graph_passes.fingerprint import graph_fingerprint
 
-    found = _parsed(directory.graph, tf.compat.v1.GraphDef)
+    found = _parse_message(directory.graph, tf.compat.v1.GraphDef)
     devices, known = ({n.name: n.device for n in each.node} for each in (found, graph_def))
     if devices != known or graph_fingerprint(found) != graph_fingerprint(graph_def):
         raise LogError(
@@ -121,13 +121,13 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
 def _read_graph(path: pathlib.Path) -> object:
     import tensorflow as tf
 
-    return _parsed(path, tf.compat.v1.GraphDef)
+    return _parse_message(path, tf.compat.v1.GraphDef)
 
 
 def _read_config(path: pathlib.Path) -> object:
     import tensorflow as tf
 
-    return _parsed(path, tf.compat.v1.ConfigProto)
+    return _parse_message(path, tf.compat.v1.ConfigProto)
 
 
 def _read_placement(path: pathlib.Path) -> object:
@@ -142,7 +142,7 @@ def _read_tensors(path: pathlib.Path) -> None:
     check_tensors(path)
 
 
-def _parsed(path: pathlib.Path, kind: Any) -> Any:
+def _parse_message(path: pathlib.Path, kind: Any) -> Any:
     """Reads a protocol buffer.
 
     Raises:

@@ -114,7 +114,7 @@ class RunDirectory:
         Raises:
             ValueError: it cannot be read; the message names the file.
         """
-        settings, _ = self._asked()
+        settings, _ = self._read_settings()
         machine: Machine = settings["machine"]
         return machine
 
@@ -125,7 +125,7 @@ class RunDirectory:
             OSError: it cannot be read.
             ValueError: it says nothing that can be asked; the message names the file.
         """
-        _, others = self._asked()
+        _, others = self._read_settings()
         command: str | None = others.get("command")
         return command
 
@@ -136,7 +136,7 @@ class RunDirectory:
             OSError: a file cannot be read.
             ValueError: a file is none of a request; the message names it.
         """
-        return self._step(self._asked()[1])
+        return self._step(self._read_settings()[1])
 
     def write_request(self, workload: Source, config: SearchConfig) -> None:
         """Writes what a search needs to know.
@@ -183,7 +183,7 @@ class RunDirectory:
         from graph_passes.op_graph import OpGraph
         from tf_placer.inputs.sources import Source, read_graph
 
-        settings, others = self._asked()
+        settings, others = self._read_settings()
         settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
             (self.path / _SESSION_CONFIG).read_bytes()
         )
@@ -192,7 +192,7 @@ class RunDirectory:
         step, graph_def = self._step(others), read_graph(self.graph).graph_def
         return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
 
-    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the file of a request: what `SearchConfig` takes, and all else by name."""
         path = self.path / _REQUEST
         with reading(path, _ASKED):

@@ -23,7 +23,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.runs.explanation import kept_explanation
+from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_state import read_search_state
@@ -127,16 +127,16 @@ def _view_run(directory: RunDirectory) -> RunView:
     original_secs = trials[0].measurement.median_secs
     confirmation = None
     winner, explanation, is_better = None, None, False
-    text = _so_far(trials)
+    text = _describe_progress(trials)
     if result is not None:
         is_better = state.is_placed
         text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(result)}"
         confirmation, winner = result.confirmation, result.winner
-        explanation = kept_explanation(directory, result)
+        explanation = read_explanation(directory, result)
     finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
-    found = _found(trials, finalists, winner)
-    problem, steps, notes = _steps(directory, trials, found, result, labels)
+    found = _find_subject(trials, finalists, winner)
+    problem, steps, notes = _simulate_steps(directory, trials, found, result, labels)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
@@ -144,7 +144,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         is_better=is_better,
         is_measured=True,
         compared=tuple(
-            _compared(trials, labels, original_secs, confirmation, winner, found, explanation)
+            _list_compared(trials, labels, original_secs, confirmation, winner, found, explanation)
         ),
         steps=steps,
         points=tuple(_point(trial) for trial in trials),
@@ -157,7 +157,7 @@ def _view_run(directory: RunDirectory) -> RunView:
     )
 
 
-def _so_far(trials: Sequence[Trial]) -> str:
+def _describe_progress(trials: Sequence[Trial]) -> str:
     ran = [t for t in trials if t.measurement.median_secs is not None]
     if not ran:
         return f"The search has not ended: {len(trials)} trials, none of which ran"
@@ -169,7 +169,7 @@ def _so_far(trials: Sequence[Trial]) -> str:
     )
 
 
-def _found(
+def _find_subject(
     trials: Sequence[Trial], finalists: Mapping[str, int], winner: str | None
 ) -> Trial | None:
     """Finds the trial that the page is about: the winner, or the fastest placement."""
@@ -179,7 +179,7 @@ def _found(
     return min(ran, key=lambda t: t.measurement.median_secs or math.inf, default=None)
 
 
-def _steps(
+def _simulate_steps(
     directory: RunDirectory,
     trials: Sequence[Trial],
     found: Trial | None,
@@ -225,7 +225,7 @@ def _steps(
     return problem, tuple(view for view in views if view is not None), tuple(notes)
 
 
-def _compared(
+def _list_compared(
     trials: Sequence[Trial],
     labels: Mapping[int, str],
     original_secs: float | None,

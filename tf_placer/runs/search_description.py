@@ -32,7 +32,7 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
         OSError: it cannot be read.
     """
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
-    learned, updates = _learned(log_dir) if os.path.exists(training) else (None, [])
+    learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
     # A search on a problem has no log of trials.
     if os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
@@ -54,7 +54,7 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     return "\n\n".join(parts), values
 
 
-def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
+def _describe_training(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
     """Shows the updates of the placer: None where there are none, as of one that learns nothing."""
     _, updates = read_training_log(log_dir)
     shown = training_table(updates, width=terminal_width()) if updates else None

@@ -10,10 +10,10 @@ from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
-__all__ = ["confirmed_measurement", "found_placement"]
+__all__ = ["build_placement", "summarize_comparison"]
 
 
-def found_placement(
+def build_placement(
     config: SearchConfig,
     header: Mapping[str, Any],
     assignment: Mapping[str, str],
@@ -44,7 +44,7 @@ def found_placement(
     )
 
 
-def confirmed_measurement(confirmation: Confirmation, label: str) -> dict[str, Any]:
+def summarize_comparison(confirmation: Confirmation, label: str) -> dict[str, Any]:
     """Extracts what a confirmation says of a placement, for its file."""
     comparison = confirmation.comparisons[label]
     return {

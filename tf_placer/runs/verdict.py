@@ -45,7 +45,7 @@ def verdict(result: RunResult | None, note: str | None = None) -> str:
             text = f"{result.winner} runs, and the graph as it came does not: "
         else:
             text = f"{result.winner} is faster than the graph as it came: "
-        text += _how_sure(comparison, confirmation)
+        text += _describe_certainty(comparison, confirmation)
         return f"{text}; {note}" if note else text
     parts = [_REASONS[result.outcome], note, _advice(result.outcome, confirmation)]
     return ": ".join(part for part in parts if part)
@@ -66,7 +66,7 @@ def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
     )
 
 
-def _how_sure(comparison: Comparison, confirmation: Confirmation) -> str:
+def _describe_certainty(comparison: Comparison, confirmation: Confirmation) -> str:
     if comparison.speedup is None or comparison.interval is None:
         return comparison.reason
     low, high = comparison.interval

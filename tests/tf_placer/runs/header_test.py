@@ -18,7 +18,7 @@ from tf_placer.inputs.sources import Source, read_source
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import granularity_of
-from tf_placer.runs.header import live_header, of_costs, request_digest, with_costs
+from tf_placer.runs.header import live_header, mark_costs_known, request_digest, select_cost_fields
 from tf_placer.search.config import SearchConfig
 
 tf1 = tf.compat.v1
@@ -120,7 +120,7 @@ class HeaderTest(tf.test.TestCase):
             header = self.header(step=step)
             self.assertIn(field, header)
             self.assertEqual(json.loads(json.dumps(header)), header)
-            self.assertIn(field, of_costs(header))
+            self.assertIn(field, select_cost_fields(header))
             self.assertNotEqual(self.digest(step=step), self.digest())
 
     def test_the_devices_that_the_graph_came_with_count(self):
@@ -146,11 +146,11 @@ class HeaderTest(tf.test.TestCase):
 
     def test_what_the_placer_knows_counts_but_not_for_the_costs(self):
         header = self.header()
-        self.assertNotEqual(with_costs(header), header)
-        self.assertEqual(of_costs(with_costs(header)), of_costs(header))
-        self.assertEqual(of_costs(self.header(seed=4)), of_costs(header))
+        self.assertNotEqual(mark_costs_known(header), header)
+        self.assertEqual(select_cost_fields(mark_costs_known(header)), select_cost_fields(header))
+        self.assertEqual(select_cost_fields(self.header(seed=4)), select_cost_fields(header))
         other = self.header(machine=find_machine("local:3"))
-        self.assertNotEqual(of_costs(other), of_costs(header))
+        self.assertNotEqual(select_cost_fields(other), select_cost_fields(header))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer.runs import other_searches
-from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.other_searches import RunLock
 
 
-class OtherSearchesTest(absltest.TestCase):
+class RunLockTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = pathlib.Path(self.create_tempdir().full_path)
@@ -23,8 +23,8 @@ class OtherSearchesTest(absltest.TestCase):
         self.directory = self.cache / "tf_placer/searches"
         self.lines: dict[str, list[str]] = {}
 
-    def search(self, name: str, **options) -> contextlib.AbstractContextManager[OtherSearches]:
-        return OtherSearches(f"runs/{name}", self.lines.setdefault(name, []).append, **options)
+    def search(self, name: str, **options) -> contextlib.AbstractContextManager[RunLock]:
+        return RunLock(f"runs/{name}", self.lines.setdefault(name, []).append, **options)
 
     def test_a_search_alone_is_told_nothing_and_leaves_nothing(self):
         with self.search("a") as a:
@@ -67,7 +67,7 @@ class OtherSearchesTest(absltest.TestCase):
         self.assertEmpty(self.lines["a"])
 
     def test_one_on_another_computer_with_the_same_home_is_no_other(self):
-        with mock.patch.object(other_searches, "_computer", lambda: "elsewhere"):
+        with mock.patch.object(other_searches, "_identify_computer", lambda: "elsewhere"):
             far = self.enterContext(self.search("far"))
         with self.search("a") as a:
             far.look()
