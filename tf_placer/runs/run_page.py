@@ -1,4 +1,4 @@
-"""What the page about a live search shows, from the directory of the run."""
+"""The contents of the page about a live search, read from the directory of the run."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["read_run_view", "write_report"]
 
-# More placements than this make a long page.
-_MOST_COMPARED = 20
+_MAX_COMPARED = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,7 @@ class _MachineFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _LiveFacts(HeaderFacts):
-    """What the page says of the header of a live search."""
+    """The fields of the header of a live search that the page shows."""
 
     machine: _MachineFacts
     fetches: tuple[str, ...] = ()
@@ -61,16 +60,15 @@ class _LiveFacts(HeaderFacts):
 def read_run_view(
     path: str | os.PathLike[str], problem: str | os.PathLike[str] | None = None
 ) -> RunView:
-    """Reads what a search wrote, live or on a problem.
+    """Reads the contents of the page of a search, live or on a problem.
 
     Args:
-        path: the directory of the search, or the result that it wrote.
-        problem: of the result of `search`, what was placed; where it was written into a directory,
-            that is there.
+        path: the directory of the search, or the file of its result.
+        problem: the problem that was placed, for a result of `search` that is not in a directory.
 
     Raises:
-        OSError: something cannot be read.
-        ValueError: it is no search, or damaged; the message names the file.
+        OSError: a file cannot be read.
+        ValueError: there is no search, or a file is damaged; the message names the file.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -101,13 +99,13 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
     """Writes the page about a search, live or planned.
 
     Args:
-        result: what `optimize` or `plan` returned, or the directory of a search.
+        result: the result of `optimize` or `plan`, or the directory of a search.
         path: the file (.html).
 
     Raises:
-        ImportError: what the page needs is not installed.
+        ImportError: a package that the page needs is not installed.
         OSError: a file cannot be read or written.
-        ValueError: nothing was kept of the search, or it is damaged.
+        ValueError: the search has no directory, or a file is damaged.
     """
     require_page_libraries()
     log_dir = result if isinstance(result, str | os.PathLike) else result.log_dir
@@ -186,7 +184,7 @@ def _simulate_steps(
     result: RunResult | None,
     labels: Mapping[int, str],
 ) -> tuple[PlacementProblem | None, tuple[StepView, ...], tuple[str, ...]]:
-    """Simulates the original and what was found, with costs corrected by what was measured."""
+    """Simulates the original and the found placement, with costs corrected by measurements."""
     if not directory.problem.exists():
         return (
             None,
@@ -249,7 +247,7 @@ def _list_compared(
     ]
     others = [t for t in trials if t.assignment is not None and t.repeats is None]
     others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
-    for trial in others[:_MOST_COMPARED]:
+    for trial in others[:_MAX_COMPARED]:
         label = labels.get(trial.index, f"{trial.placer} (trial {trial.index})")
         secs, failure = trial.measurement.median_secs, trial.measurement.failure
         comparison = confirmation.comparisons.get(label) if confirmation else None

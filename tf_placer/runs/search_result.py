@@ -1,4 +1,4 @@
-"""What a live search writes of the placements that it found."""
+"""The placement files of a live search."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def build_placement(
     trial: Trial,
     measurement: Mapping[str, Any],
 ) -> Placement:
-    """Makes a placement with what was measured of it and where it comes from.
+    """Builds a placement with its measurement and its provenance.
 
     Args:
-        config: how it was searched for.
-        header: what the search is of, as `live_header` says it.
+        config: the settings of the search.
+        header: the header of the search; see `live_header`.
         assignment: full device names by operation name.
-        trial: the trial that it is.
-        measurement: what was measured; JSON values.
+        trial: the trial of the placement.
+        measurement: the measurement as JSON values.
     """
     return Placement(
         header["graph_fingerprint"],
@@ -45,7 +45,7 @@ def build_placement(
 
 
 def summarize_comparison(confirmation: Confirmation, label: str) -> dict[str, Any]:
-    """Extracts what a confirmation says of a placement, for its file."""
+    """Summarizes the confirmation of a placement for its file."""
     comparison = confirmation.comparisons[label]
     return {
         "original_step_secs": confirmation.step_secs(ORIGINAL),
