@@ -1,7 +1,8 @@
-"""Which trials are measured again at the end of a search, and which of them wins."""
+"""The choice of the trials to measure again after a search, and of the winner among them."""
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -11,25 +12,32 @@ import numpy as np
 from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.confirmation.equal_values import describe_difference
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.environments.environment import Failure
+from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
-__all__ = ["ValuesEnvironment", "choose_finalists", "choose_winner", "hopeful_finalists"]
+__all__ = [
+    "ValuesEnvironment",
+    "choose_finalists",
+    "choose_winner",
+    "drop_slow_finalists",
+    "explain_no_finalists",
+]
 
 _NUM_OTHERS = 2
-# Measured again is what may be the fastest, given how wrong a trial can be.
-_HOPEFUL_TO_BEST, _HOPEFUL_TO_ORIGINAL = 1.15, 1.05
+# A slower trial can hardly be the fastest placement, even with the error of a single trial.
+_MAX_RATIO_TO_FASTEST, _MAX_RATIO_TO_ORIGINAL = 1.15, 1.05
 
 
 class ValuesEnvironment(Protocol):
-    """A live environment as far as comparing values needs it."""
+    """The part of a live environment that comparing values needs."""
 
     def fetched_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute with devices given by operation name, or why nothing.
+        """Runs a few steps and returns fetched tensors, variables and the given tensors by name.
 
-        Of fetched tensors and of the given ones the name ends in the number of the step, "x:0@1".
+        The devices are given by operation name. The names of fetched and given tensors end in the
+        number of the step: "x:0@1".
         """
         ...
 
@@ -38,8 +46,8 @@ def choose_finalists(trials: Sequence[Trial], baselines: Sequence[str]) -> dict[
     """Chooses the trials to measure again, side by side.
 
     Args:
-        trials: all trials of a search; the first is the graph as it came.
-        baselines: the placers whose best trial is always one of them.
+        trials: all trials of a search; the first is the original.
+        baselines: the placers whose best trial is always a finalist.
 
     Returns:
         By label: the original, the best trial of each baseline, and the fastest two of the others,
@@ -61,26 +69,71 @@ def choose_finalists(trials: Sequence[Trial], baselines: Sequence[str]) -> dict[
     return chosen
 
 
-def hopeful_finalists(finalists: Mapping[str, Trial]) -> dict[str, Trial]:
-    """Leaves out what was so slow in the search that it can hardly be the fastest.
+def drop_slow_finalists(finalists: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Drops finalists that were so slow in the search that they can hardly be the fastest.
 
     Args:
-        finalists: by label, the graph as it came first.
+        finalists: by label, the original first.
 
     Returns:
-        The graph as it came and the others that may be faster; only the former where the search
-        found nothing.
+        The original and the placements that may be faster than it; the original alone if there
+        are none.
     """
     secs = {label: trial.measurement.median_secs for label, trial in finalists.items()}
     original_secs = secs[ORIGINAL]
-    limit_secs = _HOPEFUL_TO_BEST * min(each for each in secs.values() if each is not None)
+    limit_secs = _MAX_RATIO_TO_FASTEST * min(each for each in secs.values() if each is not None)
     if original_secs is not None:
-        limit_secs = min(limit_secs, _HOPEFUL_TO_ORIGINAL * original_secs)
+        limit_secs = min(limit_secs, _MAX_RATIO_TO_ORIGINAL * original_secs)
     return {
         label: trial
         for label, trial in finalists.items()
         if label == ORIGINAL or (secs[label] or math.inf) <= limit_secs
     }
+
+
+def explain_no_finalists(
+    trials: Sequence[Trial], max_trials: int, max_secs: float
+) -> tuple[Outcome, str]:
+    """Finds out why there are no finalists: no placement ran, or the budget was too small.
+
+    A placement that exceeded its time limit may run with a larger one, so time-outs alone do not
+    show that no placement runs.
+
+    Args:
+        trials: all trials of the search, the original first; no other trial ran.
+        max_trials: the maximum number of trials.
+        max_secs: the time limit of the search in seconds.
+
+    Returns:
+        The outcome, and the reason for users.
+    """
+    failures = [
+        trial.measurement.failure
+        for trial in trials[1:]
+        if trial.measurement.failure is not None and trial.repeats is None
+    ]
+    plural = "" if max_trials == 1 else "s"
+    budget = f"within {max_trials} trial{plural} and {max_secs:g} s: allow more"
+    if not failures:
+        original = trials[0].measurement.failure if trials else None
+        if not trials:
+            return Outcome.NO_TIME, f"not even the original was measured {budget}"
+        if original is None:
+            return Outcome.NO_TIME, f"only the original was measured {budget}"
+        return Outcome.NO_TIME, (
+            f"the original does not run ({original.kind.value}: {original.message}), and "
+            f"nothing else was tried {budget}"
+        )
+    counts = collections.Counter(failure.kind for failure in failures)
+    tried = "1 placement was tried" if len(failures) == 1 else f"{len(failures)} were tried"
+    last = failures[-1].message
+    if list(counts) == [FailureKind.TIMEOUT]:
+        return Outcome.NO_TIME, (
+            f"{tried}, and each was given up when its time was over; the last: {last}: allow more "
+            "time, in another directory, because this one has what was given up"
+        )
+    kinds = ", ".join(f"{count} {kind.value}" for kind, count in counts.most_common())
+    return Outcome.NOTHING_RUNS, f"{tried} ({kinds}); the last: {last}"
 
 
 def choose_winner(
@@ -93,19 +146,19 @@ def choose_winner(
     asynchronous: Collection[str] = (),
     computes_values: bool = True,
 ) -> tuple[Outcome, str | None, str | None]:
-    """Accepts what a confirmation has chosen if it is faster, and computes the same.
+    """Accepts the best candidate of a confirmation if it is faster and computes the same values.
 
     Args:
-        environment: computes what is compared.
-        confirmation: how the candidates compare with the graph as it came.
+        environment: computes the values to compare.
+        confirmation: the comparison of the candidates with the original.
         candidates: per label the full device name by operation name.
-        tensors: names of tensors, in a topological order, to tell where a difference begins.
+        tensors: names of tensors in a topological order, to locate the first difference.
         mixed_devices: whether the devices are of several types, whose kernels round differently.
-        asynchronous: names of operations whose values hang on the order of asynchronous updates.
+        asynchronous: names of operations whose values depend on the order of asynchronous updates.
         computes_values: whether the machine computes values, not shapes alone.
 
     Returns:
-        How the search ends, the label of the winner if there is one, and what else to say.
+        The outcome of the search, the label of the winner if there is one, and a note for users.
     """
     label = confirmation.best
     compared = None if label is None else confirmation.comparisons.get(label)
@@ -120,14 +173,14 @@ def choose_winner(
     if not compared.faster:
         return Outcome.NOT_FASTER, None, None
     if compared.speedup is None:
-        # To see once more that the original does not run may take long.
+        # Running the original again, only to see it fail, may take long.
         return Outcome.FASTER, label, "what the graphs compute could not be compared"
     if not computes_values:
         return Outcome.FASTER, label, "values were not compared: the machine computes shapes only"
     difference, note = _compare_values(environment, candidates[label], mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note
-    first = _first_difference(environment, candidates[label], tensors)
+    first = _find_first_difference(environment, candidates[label], tensors)
     if first is not None:
         name, step = first
         difference = f"{difference}; the first to differ is {name!r} in step {step}"
@@ -140,10 +193,11 @@ def choose_winner(
 def _compare_values(
     environment: ValuesEnvironment, assignment: Mapping[str, str], mixed_devices: bool
 ) -> tuple[str | None, str | None]:
-    """Compares what original and placed graph compute.
+    """Compares the values of the original and the placed graph.
 
     Returns:
-        What differs; and, where that could not be told, why.
+        A description of the first difference, or None; and a note, such as the reason why the
+        values could not be compared.
     """
     values = []
     for devices in ({}, {}, assignment):
@@ -153,17 +207,17 @@ def _compare_values(
         values.append(computed)
     original, again, placed = values
     if describe_difference(original, again) is not None:
-        return None, "two runs of the graph as it came do not compute the same: not compared"
+        return None, "two runs of the original do not compute the same: not compared"
     difference = describe_difference(original, placed)
     if difference is not None and mixed_devices and _may_be_rounding(original, placed):
         return None, f"only variables differ, as by rounding: {difference}"
     return difference, None
 
 
-def _first_difference(
+def _find_first_difference(
     environment: ValuesEnvironment, assignment: Mapping[str, str], tensors: Sequence[str]
 ) -> tuple[str, str] | None:
-    """Finds the first of the tensors that is another in the placed graph, and the step of that."""
+    """Finds the first tensor whose value differs in the placed graph, and the step."""
     if not tensors:
         return None
     original, placed = (environment.fetched_values(d, tensors=tensors) for d in ({}, assignment))
@@ -184,7 +238,7 @@ def _first_difference(
 
 
 def _may_be_rounding(expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> bool:
-    """Says whether all fetched tensors and most variables are the same.
+    """Returns whether all fetched tensors and most variables are the same.
 
     Adam makes a full step of any gradient, however small. Where a gradient is nothing but rounding
     (of a bias before a batch normalization, say), a variable follows the rounding of the kernels.

@@ -1,4 +1,4 @@
-"""Which tensors tell where the values of two placements begin to differ."""
+"""The tensors whose values are compared to locate the first difference of two placements."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from graph_passes.colocation import ColocationGroups
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["comparable_tensors"]
+__all__ = ["list_comparable_tensors"]
 
-# What begins a v1 loop or conditional, in whose group all of it is: a session fetches none of that.
+# A session cannot fetch tensors from within a v1 loop or conditional. All its operations share a
+# colocation group with these.
 _CONTROL_FLOW = ("Enter", "RefEnter", "Switch", "RefSwitch", "_SwitchN")
 _MAX_BYTES_EACH, _MAX_BYTES = 2**22, 2**28
 
 
-def comparable_tensors(graph: OpGraph, colocation: ColocationGroups) -> list[str]:
-    """Lists tensors that a step makes and that a session can fetch, in a topological order.
+def list_comparable_tensors(graph: OpGraph, colocation: ColocationGroups) -> list[str]:
+    """Lists tensors that a step computes and a session can fetch, in a topological order.
 
     Args:
-        graph: the graph, with what the step needs marked.
+        graph: the graph, in which the operations of the step are marked.
         colocation: its colocation groups.
 
     Returns:
-        Names ("x:0") of numbers and truth values of known size, up to 256 MiB in all.
+        Names ("x:0") of numeric and Boolean tensors of known size, up to 256 MiB in all.
     """
     unfetchable = np.zeros(colocation.num_groups, bool)
     unfetchable[colocation.group[graph.has_type(_CONTROL_FLOW)]] = True

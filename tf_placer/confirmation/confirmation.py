@@ -1,4 +1,4 @@
-"""Whether a placement is faster than the graph as it came, beyond the noise of the machine."""
+"""The confirmation that a placement is faster than the original, beyond the noise."""
 
 from __future__ import annotations
 
@@ -26,46 +26,81 @@ from tf_placer.environments.second_try import tried_twice
 from tf_placer.interrupts import TimeIsOver
 from tf_placer.text.units import format_duration
 
-__all__ = ["Comparison", "Confirmation", "SideBySide", "confirm", "survey"]
+__all__ = [
+    "Comparison",
+    "Confirmation",
+    "ConfirmationProtocol",
+    "SideBySide",
+    "confirm",
+    "survey",
+]
 
-# What is measured in a round: blocks, in each of which every label runs one burst. Fresh processes
-# differ by some percent, too, so that they are soon worth more than further blocks.
-_LEAST_BLOCKS = 6
-# What a burst takes at least, if a single step does not take longer.
-_BURST_SECS = 0.05
-# The first round has more of them, because nothing tells whether it is disturbed.
-_FIRST_BLOCKS = 8
-# So many, as long as what they say is more uncertain than this.
-_UNCERTAIN_BLOCKS, _CERTAIN = 9, 0.04
-# So many, as long as even the faster steps take so many times as long as those of another round:
-# what disturbs the machine may slow down one label more than another, and may pass.
-_DISTURBED_BLOCKS, _DISTURBED_RATIO = 14, 1.4
-# Steps that a session runs, beside the one when it is opened, before steps count.
-_WARM_UP_STEPS = 2
-# Steps of a label that is measured in processes of its own.
-_STEPS_ALONE = 12
-# In a selection a label is left out of the blocks that follow if after so many blocks it takes so
-# many times as long as the fastest.
-_CUT_BLOCKS, _CUT_RATIO = 3, 1.3
-# Memory may be too small for several sessions, and then each is measured in processes of its own.
-_OF_MEMORY = (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
-# How often a label that has run before may run out of memory in a round.
-_MEMORY_ATTEMPTS = 3
+# Memory may be too small for several sessions at once; then each label has processes of its own.
+_MEMORY_FAILURES = (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfirmationProtocol:
+    """The settings of rounds.
+
+    A round consists of blocks, in each of which every label runs one burst of steps. Fresh
+    processes differ by some percent, so a further round is soon worth more than further blocks.
+
+    Attributes:
+        min_blocks: blocks of a round at least.
+        min_blocks_of_first_round: the same for the first round, for which there is no other round
+            to tell whether the machine is disturbed.
+        max_blocks: blocks of a round that stays uncertain.
+        max_standard_error: of the logarithm of the speed-up; a round above it is uncertain.
+        max_blocks_if_disturbed: blocks of a round that stays disturbed, because a disturbance may
+            slow down one label more than another, and may pass.
+        disturbed_ratio: a round is disturbed if the first quartile of a label's step times is this
+            many times that of another round.
+        min_burst_secs: duration of a burst at least; a burst has at least one step.
+        warm_up_steps: steps of a session that do not count, after the first one at its opening.
+        steps_alone: steps of a label that is measured in processes of its own.
+        blocks_before_cut: blocks of the selection after which slow labels are left out.
+        cut_ratio: a label is slow if its median is this many times that of the fastest.
+        attempts_at_memory: attempts per round of a label that ran before and is out of memory now.
+        grace_share: share of the time by which the rounds needed for a verdict may exceed it.
+        min_hopeful_speedup: candidates with a lower speed-up in the selection get no round.
+        reference_failures_to_win: a candidate that always runs wins after this many rounds in
+            which the reference failed; a failure before the confirmation counts as one round.
+    """
+
+    min_blocks: int = 6
+    min_blocks_of_first_round: int = 8
+    max_blocks: int = 9
+    max_standard_error: float = 0.04
+    max_blocks_if_disturbed: int = 14
+    disturbed_ratio: float = 1.4
+    min_burst_secs: float = 0.05
+    warm_up_steps: int = 2
+    steps_alone: int = 12
+    blocks_before_cut: int = 3
+    cut_ratio: float = 1.3
+    attempts_at_memory: int = 3
+    grace_share: float = 0.1
+    min_hopeful_speedup: float = 0.97
+    reference_failures_to_win: int = 2
+
+
+_PROTOCOL = ConfirmationProtocol()
 
 
 class SideBySide(Protocol):
-    """A live environment as far as a confirmation needs it."""
+    """The part of a live environment that a confirmation needs."""
 
     def restart(self) -> None:
-        """Lets everything that follows run in fresh processes."""
+        """Starts fresh processes for the sessions to come."""
         ...
 
     def stop(self) -> None:
-        """Ends whatever the processes are doing, which was broken off."""
+        """Stops the processes, whose work was canceled."""
         ...
 
     def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
-        """Opens a session with devices given by operation name and warms it up; {}: as it came."""
+        """Opens and warms up a session with devices by operation name; {} for the original."""
         ...
 
     def run_steps(self, label: str, count: int) -> tuple[float, ...] | Failure:
@@ -75,16 +110,16 @@ class SideBySide(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One candidate against the reference.
+    """The comparison of one candidate with the reference.
 
     Attributes:
         speedup: step time of the reference / of the candidate; None where one of the two has not
             run, or the candidate failed in some round.
-        interval: 95 % confidence interval of the speed-up, valid although it was looked at after
-            every round; None where there were too few rounds for one.
+        interval: 95 % confidence interval of the speed-up, valid although the test is repeated
+            after every round; None after too few rounds.
         faster: whether the candidate is confirmed: the interval lies above 1, or the reference
             runs in no round and the candidate in all.
-        reason: why, in a few words for people.
+        reason: the reason, in a few words for users.
     """
 
     speedup: float | None
@@ -95,17 +130,17 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Confirmation:
-    """What a confirmation measured and found.
+    """The measurements and the verdict of a confirmation.
 
     Attributes:
-        reference: label of what the candidates are compared with.
+        reference: the label that the candidates are compared with.
         selection: the rounds that chose the candidate: for each the measurement of each label, in
             the order they were loaded. Steps at one position ran shortly after each other.
-        rounds: those of the reference and the chosen candidate alone, which the verdict rests on.
-        comparisons: for each label but the reference, how it compares. That of the chosen one
-            rests on `rounds`, the others on `selection`, which has no verdict on them.
-        best: label of the chosen candidate, or of the reference where no candidate was hopeful;
-            None if every label has failed.
+        rounds: the rounds of the reference and the chosen candidate alone, which give the verdict.
+        comparisons: for each label but the reference, its comparison. That of the chosen candidate
+            uses `rounds`; the others use `selection`, which gives no verdict on them.
+        best: label of the chosen candidate, or of the reference if no candidate was hopeful; None
+            if every label has failed.
     """
 
     reference: str
@@ -117,8 +152,8 @@ class Confirmation:
     def step_secs(self, label: str) -> float | None:
         """Computes the step time of a label in seconds; None if it never ran.
 
-        That of the reference is the geometric mean over all rounds; that of a candidate is this,
-        divided by its speed-up, so that times and speed-ups agree.
+        The step time of the reference is the geometric mean over all rounds. The step time of a
+        candidate is this mean divided by its speed-up, so that times and speed-ups agree.
         """
         everywhere = [*self.selection, *self.rounds]
         reference_secs = _mean_secs(everywhere, self.reference)
@@ -180,43 +215,45 @@ def confirm(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Confirmation:
-    """Measures placements side by side, in fresh processes, until it is clear who is faster.
+    """Measures placements side by side, in fresh processes, until there is a verdict.
 
     In a round all labels are loaded into one fresh set of processes and take turns in short
     bursts, in an order that is random at first and then balanced; `log_speedup` makes one estimate
-    of it. Where there are several candidates, one round with all of them chooses the fastest, which
-    alone goes on: its verdict rests on rounds that had no part in the choice, so that it is as
-    good as if there had been no other. `judge` ends the rounds, in either direction.
+    of it. With several candidates, one round with all of them chooses the fastest, and only this
+    candidate has further rounds: the verdict uses rounds that had no part in the choice, so it is
+    as reliable as with a single candidate. `judge` ends the rounds, in either direction.
 
-    The chance that `faster` is said of a candidate that is not is at most 2.5 %, however many
-    candidates there are. One that fails loses, and the next best takes its place; where a process
-    died, the round is tried once more before. A reference that fails stays in: it is said not to
-    run only if it fails in every round. Where labels do not fit into memory together, each is
-    measured in processes of its own.
+    The probability of declaring a candidate `faster` that is not is at most 2.5 %, however many
+    candidates there are. A candidate that fails loses, and the next best takes its place; if a
+    process died, the round is first repeated once. A reference that fails is measured again: it is
+    declared not to run only if it fails in every round. If labels do not fit into memory together,
+    each is measured in processes of its own.
 
     Args:
-        environment: where to measure.
+        environment: runs the steps.
         candidates: for each label the full device name by operation name, the reference included.
-        reference: label of what to compare with, usually the graph as it came: {}.
-        hints: logarithms of speed-ups that were measured before, by label: they count like one more
-            round of the choice.
-        reference_failure: why the reference did not run before; None if it did. One round in which
-            it fails again is enough then.
-        max_secs: seconds after which no further round starts that would not end before them. A
-            first round always runs; the fewest that give a verdict may take a tenth longer.
-        most_rounds: rounds of a candidate at most.
-        report: called with a line for people after each round.
-        should_stop: asked before each round once there are enough for a verdict; true ends it.
-        seed: of the order.
+        reference: the label to compare with, usually the original: {}.
+        hints: logarithms of speed-ups that were measured before, by label: each counts like one
+            more round of the selection.
+        reference_failure: the failure of the reference before; None if it ran. Then one round in
+            which it fails again is enough.
+        max_secs: time limit in seconds; no round starts that would exceed it. The first round
+            always runs; the rounds needed for a verdict may take a tenth longer.
+        most_rounds: maximum number of rounds of a candidate.
+        report: called with a line for users after each round.
+        should_stop: called before each round once there are enough for a verdict; true ends the
+            confirmation.
+        seed: seed of the order of labels.
         clock: gives the time in seconds.
 
     Returns:
-        All measurements, and how every other candidate compares with the reference.
+        All measurements, and the comparison of every candidate with the reference.
 
     Raises:
-        KeyboardInterrupt: a measurement was broken off before there were enough rounds for a
-            verdict; with more, these are what counts.
-        TimeIsOver: the time was over before the end of the first round; with more, these count.
+        KeyboardInterrupt: a measurement was canceled before there were enough rounds for a
+            verdict. With enough rounds, the verdict uses these.
+        TimeIsOver: the time was over before the end of the first round. With a complete round, the
+            result uses the rounds so far.
         ValueError: the reference is not among the candidates, or it is the only one.
     """
     _check(candidates, reference)
@@ -240,21 +277,21 @@ def survey(
 ) -> Confirmation:
     """Measures all placements in every round, for tables that compare them.
 
-    Each interval holds for itself; with many candidates the chance grows that one of them lies
-    outside of its own. To decide for one, use `confirm`.
+    Each interval is valid by itself; with many candidates the probability grows that one of them
+    lies outside its interval. To choose a candidate, use `confirm`.
 
     Args:
-        environment: where to measure.
+        environment: runs the steps.
         candidates: for each label the full device name by operation name, the reference included.
-        reference: label of what to compare with.
-        rounds: how many; fewer than 4 give no intervals, more than 12 are no better.
-        report: called with a line for people after each round.
-        seed: of the order.
+        reference: the label to compare with.
+        rounds: number of rounds; fewer than 4 give no intervals, more than 12 are no better.
+        report: called with a line for users after each round.
+        seed: seed of the order of labels.
         clock: gives the time in seconds.
 
     Returns:
-        All measurements, and how every other candidate compares with the reference; `best` is the
-        fastest of all labels, None where the reference does not run.
+        All measurements, and the comparison of every candidate with the reference; `best` is the
+        fastest of all labels, None if the reference does not run.
 
     Raises:
         ValueError: the reference is not among the candidates, it is the only one, or there is no
@@ -276,17 +313,8 @@ def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
         raise ValueError(f"there is nothing to compare with {reference!r}")
 
 
-# How far the time may be exceeded for the fewest rounds that give a verdict.
-_GRACE = 0.1
-# Candidates that seem to be slower than this have no round of their own.
-_HOPELESS_SPEEDUP = 0.97
-# So many rounds in which the reference does not run are enough where the candidate runs in all. If
-# it did not run before, that counts as one.
-_ENOUGH_FAILURES = 2
-
-
 class _Confirming:
-    """One confirmation while it runs."""
+    """A confirmation in progress."""
 
     def __init__(
         self,
@@ -312,29 +340,29 @@ class _Confirming:
         self._max_secs = max_secs
         self._round_secs = 0.0
         self._fit_together = True
-        self._enough_failures = _ENOUGH_FAILURES
+        self._enough_failures = _PROTOCOL.reference_failures_to_win
         self._leaves_out = False
         self._failures: dict[str, str] = {}
         self._ran: set[str] = set()
-        # What the faster steps of each label took in the least disturbed round.
+        # By label, the first quartile of its step times in the least disturbed round.
         self._fast_secs: dict[str, float] = {}
 
     def expect_failure_of_reference(self, failure: Failure) -> None:
-        """Counts one with which the reference ended before."""
-        self._enough_failures = _ENOUGH_FAILURES - 1
+        """Counts a failure of the reference before the confirmation."""
+        self._enough_failures = _PROTOCOL.reference_failures_to_win - 1
         # TensorFlow waits ten seconds for memory before it gives up.
-        self._fit_together = failure.kind not in _OF_MEMORY
+        self._fit_together = failure.kind not in _MEMORY_FAILURES
 
     def run(self, should_stop: Callable[[], bool]) -> Confirmation:
         """Chooses a candidate and measures it until there is a verdict."""
         waiting = [label for label in self._candidates if label != self._reference]
         selection: list[dict[str, Measurement]] = []
         if len(waiting) > 1:
-            selection.append(self._measured([self._reference, *waiting], leaves_out=True))
+            selection.append(self._measure_round([self._reference, *waiting], leaves_out=True))
             self._report(f"choosing: {self._line(selection[0])}")
-            waiting = self._ranked(selection[0], waiting)
+            waiting = self._rank(selection[0], waiting)
         comparisons = {
-            label: self._compared_in_selection(selection, label)
+            label: self._compare_in_selection(selection, label)
             for label in self._candidates
             if label != self._reference
         }
@@ -345,10 +373,10 @@ class _Confirming:
         while waiting:
             chosen = waiting.pop(0)
             hopeful = comparisons[chosen].speedup
-            if selection and hopeful is not None and hopeful < _HOPELESS_SPEEDUP:
+            if selection and hopeful is not None and hopeful < _PROTOCOL.min_hopeful_speedup:
                 break
-            rounds = self._rounds_of(chosen, should_stop)
-            comparisons[chosen] = self._compared(rounds, chosen)
+            rounds = self._measure_rounds(chosen, should_stop)
+            comparisons[chosen] = self._compare(rounds, chosen)
             if chosen not in self._failures:
                 best = chosen
                 break
@@ -359,15 +387,15 @@ class _Confirming:
         return Confirmation(self._reference, tuple(selection), tuple(rounds), comparisons, best)
 
     def survey(self, rounds: int) -> Confirmation:
-        """Measures all candidates that have not failed, so many times."""
+        """Measures all candidates that have not failed, in a number of rounds."""
         measured: list[dict[str, Measurement]] = []
         for number in range(1, rounds + 1):
             labels = [label for label in self._candidates if label not in self._failures]
             if len(labels) > 1 or not measured:
-                measured.append(self._measured(labels))
+                measured.append(self._measure_round(labels))
                 self._report(f"round {number}/{rounds}: {self._line(measured[-1])}")
         others = [label for label in self._candidates if label != self._reference]
-        comparisons = {label: self._compared(measured, label) for label in others}
+        comparisons = {label: self._compare(measured, label) for label in others}
         speedups = {
             label: comparison.speedup
             for label, comparison in comparisons.items()
@@ -378,12 +406,10 @@ class _Confirming:
         best = max(speedups, key=lambda label: speedups[label], default=None)
         return Confirmation(self._reference, (), tuple(measured), comparisons, best)
 
-    # Rounds.
-
-    def _rounds_of(
+    def _measure_rounds(
         self, chosen: str, should_stop: Callable[[], bool]
     ) -> list[dict[str, Measurement]]:
-        """Rounds of the reference and one candidate, until there is a verdict or no time."""
+        """Measures the reference and one candidate until there is a verdict or no time."""
         rounds: list[dict[str, Measurement]] = []
         spent_secs: list[float] = []
         self._round_secs = 0.0
@@ -394,7 +420,7 @@ class _Confirming:
                 break
             try:
                 start_secs = self._clock()
-                rounds.append(self._measured([self._reference, chosen]))
+                rounds.append(self._measure_round([self._reference, chosen]))
                 spent_secs.append(self._clock() - start_secs)
                 self._round_secs = statistics.fmean(spent_secs)
             except KeyboardInterrupt as reason:
@@ -412,35 +438,35 @@ class _Confirming:
         return rounds
 
     def _rounds_left(self, count: int) -> int:
-        """Estimates how many more rounds there is time for, after so many."""
+        """Estimates for how many rounds there is time left, after `count` rounds."""
 
         def rounds_in(max_secs: float) -> int:
             left_secs = max_secs - (self._clock() - self._start_secs)
             return int(min(max(left_secs, 0.0) / max(self._round_secs, 1e-9), MOST_ROUNDS))
 
-        # Without these few there is no verdict, and all before were for nothing.
+        # Exceed the time a little for these rounds: without them all others would be wasted.
         missing = max(LEAST_ROUNDS - count, 0)
-        in_grace = min(rounds_in((1.0 + _GRACE) * self._max_secs), missing)
+        in_grace = min(rounds_in((1.0 + _PROTOCOL.grace_share) * self._max_secs), missing)
         return max(rounds_in(self._max_secs), in_grace)
 
-    def _measured(
+    def _measure_round(
         self, labels: Sequence[str], *, leaves_out: bool = False
     ) -> dict[str, Measurement]:
         """Measures labels in one fresh set of processes, in random order.
 
         Args:
-            labels: what to measure.
-            leaves_out: whether a label that is far behind has fewer turns than the others.
+            labels: the labels to measure.
+            leaves_out: whether slow labels are left out after a few blocks.
         """
         order = [labels[i] for i in self._rng.permutation(len(labels))]
         measured: dict[str, Measurement] | None = None
         self._leaves_out = leaves_out
         if self._fit_together:
-            measured = self._measured_together(order)
+            measured = self._measure_together(order)
         if measured is None:
-            measured = {label: self._measured_alone(label) for label in order}
-            # A candidate that does not even fit alone says nothing about the others. The reference
-            # is in every round.
+            measured = {label: self._measure_alone(label) for label in order}
+            # If only a candidate fails even alone, the remaining labels may still fit together. The
+            # reference is in every round.
             self._fit_together = measured[self._reference].failure is None and any(
                 m.failure is not None for m in measured.values()
             )
@@ -452,8 +478,8 @@ class _Confirming:
                 self._failures[label] = f"{failure.kind.value}: {failure.message}"
         return measured
 
-    def _measured_together(self, order: Sequence[str]) -> dict[str, Measurement] | None:
-        """Measures labels in turns; None where memory may be too small for that."""
+    def _measure_together(self, order: Sequence[str]) -> dict[str, Measurement] | None:
+        """Measures labels in turns; returns None if memory may be too small for that."""
         failed: dict[str, Measurement] = {}
         while True:
             running = [label for label in order if label not in failed]
@@ -461,15 +487,15 @@ class _Confirming:
             if not isinstance(result, tuple):
                 return {label: (failed | result)[label] for label in order}
             label, failure = result
-            if failure.kind in _OF_MEMORY and len(running) > 1:
+            if failure.kind in _MEMORY_FAILURES and len(running) > 1:
                 return None
-            # The failure may have ended the processes, and with them the other sessions.
+            # Start again without this label: its failure may have ended all sessions.
             failed[label] = Measurement(failure=failure)
             if len(failed) == len(order):
                 return failed
 
     def _take_turns(self, labels: Sequence[str]) -> dict[str, Measurement] | tuple[str, Failure]:
-        """Measures labels in one set of processes; the label that failed and why, if one did."""
+        """Measures labels in one set of processes; returns the first failure, if any."""
         self._environment.restart()
         setup_secs: dict[str, float] = {}
         for label in labels:
@@ -477,17 +503,17 @@ class _Confirming:
             if isinstance(opened, Failure):
                 return label, opened
             setup_secs[label] = opened
-        # Not counted: they also tell how long steps are.
+        # Warm-up steps do not count, but their times give the length of a burst.
         longest_secs = 0.0
         for label in labels:
-            steps = self._environment.run_steps(label, _WARM_UP_STEPS)
+            steps = self._environment.run_steps(label, _PROTOCOL.warm_up_steps)
             if isinstance(steps, Failure):
                 return label, steps
             longest_secs = max(longest_secs, min(steps))
-        count = burst_steps(longest_secs, _BURST_SECS)
+        count = burst_steps(longest_secs, _PROTOCOL.min_burst_secs)
         secs: dict[str, list[float]] = {label: [] for label in labels}
         order = list(labels)
-        for block in range(_DISTURBED_BLOCKS):
+        for block in range(_PROTOCOL.max_blocks_if_disturbed):
             if self._is_enough(block, secs, order):
                 break
             for label in order:
@@ -506,17 +532,21 @@ class _Confirming:
     def _is_enough(
         self, blocks: int, secs: Mapping[str, Sequence[float]], labels: Sequence[str]
     ) -> bool:
-        """Says whether a round needs no further block."""
-        if blocks < (_LEAST_BLOCKS if self._fast_secs else _FIRST_BLOCKS):
+        """Returns whether a round needs no further block."""
+        is_first = not self._fast_secs
+        if blocks < (_PROTOCOL.min_blocks_of_first_round if is_first else _PROTOCOL.min_blocks):
             return False
         is_disturbed = any(
-            _fast_secs(secs[label]) > _DISTURBED_RATIO * self._fast_secs.get(label, math.inf)
+            _fast_secs(secs[label])
+            > _PROTOCOL.disturbed_ratio * self._fast_secs.get(label, math.inf)
             for label in labels
         )
-        return not is_disturbed and (blocks >= _UNCERTAIN_BLOCKS or self._is_certain(secs, labels))
+        if is_disturbed:
+            return False
+        return blocks >= _PROTOCOL.max_blocks or self._is_certain(secs, labels)
 
     def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
-        """Says whether the steps of all labels tell how they compare with the reference."""
+        """Returns whether the speed-up of every label is measured precisely enough."""
         if self._reference not in secs:
             return True
         errors = [
@@ -524,55 +554,53 @@ class _Confirming:
             for label in labels
             if label != self._reference
         ]
-        return max(errors, default=0.0) <= _CERTAIN
+        return max(errors, default=0.0) <= _PROTOCOL.max_standard_error
 
     def _next_order(
         self, order: list[str], block: int, secs: Mapping[str, Sequence[float]]
     ) -> list[str]:
-        """Reverses every second block, shuffles the others, and leaves out who is far behind."""
-        if self._leaves_out and block + 1 >= _CUT_BLOCKS:
+        """Reverses every second block, shuffles the others, and leaves out slow labels."""
+        if self._leaves_out and block + 1 >= _PROTOCOL.blocks_before_cut:
             medians = {label: statistics.median(secs[label]) for label in order}
             fastest_secs = min(medians.values())
             order = [
                 label
                 for label in order
-                if label == self._reference or medians[label] <= _CUT_RATIO * fastest_secs
+                if label == self._reference or medians[label] <= _PROTOCOL.cut_ratio * fastest_secs
             ]
         if block % 2 == 0:
             return order[::-1]
         return [order[i] for i in self._rng.permutation(len(order))]
 
-    def _measured_alone(self, label: str) -> Measurement:
+    def _measure_alone(self, label: str) -> Measurement:
         """Measures a label in processes of its own.
 
-        Operations run in no fixed order, so a step that needs nearly all of the memory is short of
-        it by chance: a label that has run before is tried again.
+        Operations run in no fixed order, so a step that needs nearly all of the memory may run out
+        of it by chance: a label that has run before is tried again.
         """
-        attempts = _MEMORY_ATTEMPTS if label in self._ran else 1
+        attempts = _PROTOCOL.attempts_at_memory if label in self._ran else 1
         while True:
-            measured = tried_twice(lambda: self._steps_alone(label), self._report)
+            measured = tried_twice(lambda: self._run_alone(label), self._report)
             attempts -= 1
             failure = measured.failure
             if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY or not attempts:
                 return measured
             self._report(f"{label} ran before, and now is out of memory: trying once more")
 
-    def _steps_alone(self, label: str) -> Measurement:
+    def _run_alone(self, label: str) -> Measurement:
         start_secs = self._clock()
         self._environment.restart()
         opened = self._environment.open_session(label, self._candidates[label])
         if isinstance(opened, Failure):
             return Measurement(failure=opened)
         begin_secs = self._clock()
-        warm_up = self._environment.run_steps(label, _WARM_UP_STEPS)
+        warm_up = self._environment.run_steps(label, _PROTOCOL.warm_up_steps)
         if isinstance(warm_up, Failure):
             return Measurement(failure=warm_up)
-        steps = self._environment.run_steps(label, _STEPS_ALONE)
+        steps = self._environment.run_steps(label, _PROTOCOL.steps_alone)
         if isinstance(steps, Failure):
             return Measurement(failure=steps)
         return Measurement(steps, setup_secs=begin_secs - start_secs)
-
-    # What they say.
 
     def _logs(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> list[float]:
         """Computes a label's logarithmic speed-up in each round where it and the reference ran."""
@@ -587,7 +615,7 @@ class _Confirming:
                 logs.append(log_speedup(of_reference[:count], of_label[:count])[0])
         return logs
 
-    def _ranked(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
+    def _rank(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
         """Sorts the labels that ran, fastest first."""
 
         def log_secs(label: str) -> float:
@@ -601,7 +629,7 @@ class _Confirming:
         ran = [label for label in labels if measurements[label].failure is None]
         return sorted(ran, key=log_secs)
 
-    def _compared_in_selection(
+    def _compare_in_selection(
         self, selection: Sequence[Mapping[str, Measurement]], label: str
     ) -> Comparison:
         if label in self._failures:
@@ -612,7 +640,7 @@ class _Confirming:
         speedup = estimate(logs).speedup
         return Comparison(speedup, None, False, f"about {speedup:.2f}x {self._reference}")
 
-    def _compared(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> Comparison:
+    def _compare(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> Comparison:
         if label in self._failures:
             number = sum(label in measurements for measurements in rounds)
             reason = f"failed in round {number} ({self._failures[label]})"
@@ -642,7 +670,7 @@ class _Confirming:
         return Comparison(found.speedup, found.interval, low > 1, reason)
 
     def _progress(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> str:
-        """Says where the rounds of a candidate stand, for people."""
+        """Describes the state of the rounds of a candidate, for users."""
         logs = self._logs(rounds, label)
         if not logs:
             return f"{_count(len(rounds))}: {self._line(rounds[-1])}"
@@ -659,7 +687,7 @@ class _Confirming:
         return f"{text} | at most {format_duration(max(0.0, most_secs))} more"
 
     def _line(self, measurements: Mapping[str, Measurement]) -> str:
-        """Says what a round gave, for people."""
+        """Describes the result of a round, for users."""
         parts = []
         for label in self._candidates:
             if label not in measurements or label == self._reference:
@@ -680,5 +708,5 @@ def _count(rounds: int) -> str:
 
 
 def _fast_secs(secs: Sequence[float]) -> float:
-    """Finds what the faster steps take: the first quartile."""
+    """Computes the first quartile of step times, which disturbances hardly change."""
     return sorted(secs)[len(secs) // 4]

@@ -1,4 +1,4 @@
-"""Whether two runs computed the same."""
+"""The comparison of the values of two runs, up to rounding."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 __all__ = ["describe_difference"]
 
-# Other devices and other partitions sum in another order; a wrong placement is off by far more.
+# Devices and partitions sum in different orders. The error of a wrong placement is far larger.
 _RELATIVE, _ABSOLUTE = 2e-3, 1e-5
-# Types of one and two bytes have few digits.
+# Types of one or two bytes have few significant digits.
 _RELATIVE_BY_ITEMSIZE = {1: 0.5, 2: 0.05}
 
 
@@ -33,7 +33,7 @@ def describe_difference(
         a, b = np.asarray(expected[name]), np.asarray(actual[name])
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name!r} is {b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
-        # bfloat16 and its like are of kind V, and so are records.
+        # NumPy reports bfloat16 and similar types as kind V, as it does records.
         if a.dtype.kind not in "fcV" or a.dtype.names:
             if not np.array_equal(a, b):
                 return f"{name!r} has other values"

@@ -1,10 +1,10 @@
-"""When enough was measured to say that one graph is faster than another, and when to give up.
+"""A sequential test of whether one graph is faster than another.
 
 A round is one set of fresh processes, and gives one estimate of the logarithm of the speed-up.
-Rounds are independent, and differ by more than what is measured within one: processes differ. So
-the test is Student's t over rounds, looked at after each from the fourth on. Looking often finds
-something sooner or later; the thresholds are such that all looks together find it, where there is
-nothing, in at most 2.5 % of cases (Pocock's boundary for repeated t tests).
+Rounds are independent, and vary more than the steps within a round, because processes differ. So
+the test is Student's t over rounds, repeated after each round from the fourth on. Repetition
+increases the chance of a false positive; the thresholds limit it to 2.5 % for all repetitions
+together (Pocock's boundary for repeated t tests).
 
 References:
     Pocock, Group sequential methods in the design and analysis of clinical trials, Biometrika 64,
@@ -23,18 +23,17 @@ from collections.abc import Sequence
 __all__ = ["LEAST_ROUNDS", "MOST_ROUNDS", "Estimate", "Verdict", "estimate", "judge"]
 
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
-"""Rounds before the first look, and at the last."""
+"""Numbers of rounds before the first test and at the last."""
 
-# The quantile of Student's t that a look demands. Nine looks, after 4, 5, ..., 12 rounds, alarm in
-# 2.0 % of normally distributed samples around 0, as the test of this module simulates.
+# With this quantile of Student's t, nine tests after 4, 5, ..., 12 rounds reject 2.0 % of normally
+# distributed samples around 0, as the unit test of this module simulates.
 _QUANTILE = 0.995
-# Given up is what would not pass the last threshold even if the truth were so many standard errors
-# better than it seems.
-_BENEFIT_OF_DOUBT = 2.0
+# The test gives up if a mean larger by this many standard errors would still fail at the end.
+_OPTIMISM_IN_STANDARD_ERRORS = 2.0
 
 
 class Verdict(enum.Enum):
-    """What rounds say."""
+    """The result of the test after some rounds."""
 
     FASTER = "faster"
     NOT_FASTER = "not_faster"
@@ -47,8 +46,8 @@ class Estimate:
 
     Attributes:
         speedup: the geometric mean.
-        interval: 95 % confidence interval, valid at whatever round one stops; None before the
-            first look.
+        interval: 95 % confidence interval, valid at whichever round the test stops; None before
+            the first test.
     """
 
     speedup: float
@@ -59,7 +58,7 @@ def estimate(log_speedups: Sequence[float]) -> Estimate:
     """Estimates a speed-up from its logarithm in each round.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no round.
     """
     if not log_speedups:
         raise ValueError("there is no round to estimate a speed-up from")
@@ -71,15 +70,15 @@ def estimate(log_speedups: Sequence[float]) -> Estimate:
 
 
 def judge(log_speedups: Sequence[float], most_rounds: int = MOST_ROUNDS) -> Verdict:
-    """Says whether a speed-up is certain, hopeless, or needs more rounds.
+    """Tests whether a speed-up is certain, hopeless, or needs more rounds.
 
     Args:
         log_speedups: the logarithm of the speed-up in each round so far.
-        most_rounds: how many rounds there can be.
+        most_rounds: the maximum number of rounds.
 
     Returns:
-        FASTER where the interval lies above 1; NOT_FASTER where there can be no further round, or
-        none would help; else OPEN.
+        FASTER if the interval lies above 1; NOT_FASTER if there can be no further round, or none
+        would help; else OPEN.
     """
     count = len(log_speedups)
     most_rounds = min(most_rounds, MOST_ROUNDS)
@@ -89,7 +88,7 @@ def judge(log_speedups: Sequence[float], most_rounds: int = MOST_ROUNDS) -> Verd
     if mean > _threshold(count) * error:
         return Verdict.FASTER
     error_at_end = error * math.sqrt(count / max(count, most_rounds))
-    hoped = mean + _BENEFIT_OF_DOUBT * error
+    hoped = mean + _OPTIMISM_IN_STANDARD_ERRORS * error
     if count >= most_rounds or hoped <= _threshold(most_rounds) * error_at_end:
         return Verdict.NOT_FASTER
     return Verdict.OPEN
@@ -101,7 +100,7 @@ def _standard_error(values: Sequence[float]) -> float:
 
 @functools.cache
 def _threshold(rounds: int) -> float:
-    # Who only shows a log needs no quantiles, and importing them takes a quarter of a second.
+    # Import SciPy here, because it takes a quarter of a second and showing a log does not need it.
     from scipy import special
 
     return float(special.stdtrit(min(rounds, MOST_ROUNDS) - 1, _QUANTILE))

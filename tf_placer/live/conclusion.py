@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graph_passes.races import asynchronous_values
-from tf_placer.confirmation.choice import choose_winner, hopeful_finalists
-from tf_placer.confirmation.comparable_tensors import comparable_tensors
+from tf_placer.confirmation.choice import (
+    choose_winner,
+    drop_slow_finalists,
+    explain_no_finalists,
+)
+from tf_placer.confirmation.comparable_tensors import list_comparable_tensors
 from tf_placer.confirmation.confirmation import Confirmation, confirm
-from tf_placer.confirmation.no_finalists import outcome_without_finalists
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.environments.environment import Failure, FailureKind
@@ -26,7 +29,7 @@ from tf_placer.live.time_plan import ConfirmationPlan
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.search_result import confirmed_measurement, found_placement
+from tf_placer.runs.search_result import build_placement, summarize_comparison
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
@@ -56,18 +59,20 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
-            note = _joined(note, _cut_short(context, trials))
-        note = _joined(note, context.others.note)
+            note = _join_notes(note, _explain_missing_placer(context, trials))
+        note = _join_notes(note, context.others.note)
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
     else:
-        outcome, note = outcome_without_finalists(trials, config.max_trials, config.max_secs)
+        outcome, note = explain_no_finalists(trials, config.max_trials, config.max_secs)
         if outcome is Outcome.NOTHING_RUNS:
-            note = _joined(note, _cut_short(context, trials))
+            note = _join_notes(note, _explain_missing_placer(context, trials))
         if any(_is_out_of_memory(trial) for trial in trials):
             # A process takes all memory of a GPU that it finds free.
-            note = _joined(note, given_devices_note(context.grouped.op_graph), context.others.note)
-    explanation = _explanation(context, trials, finalists, winner, was_interrupted=was_interrupted)
+            note = _join_notes(
+                note, given_devices_note(context.grouped.op_graph), context.others.note
+            )
+    explanation = _explain(context, trials, finalists, winner, was_interrupted=was_interrupted)
 
     def write() -> None:
         context.write_found()
@@ -79,7 +84,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 max_trials=config.max_trials,
                 max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
                 winner=winner,
-                note=_joined(*context.notes, note),
+                note=_join_notes(*context.notes, note),
                 confirmation=confirmation,
                 finalists={label: trial.index for label, trial in finalists.items()},
                 explanation=None if explanation is None else explanation.to_json(),
@@ -94,7 +99,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     return outcome
 
 
-def _explanation(
+def _explain(
     context: SearchContext,
     trials: Sequence[Trial],
     finalists: Mapping[str, Trial],
@@ -109,7 +114,7 @@ def _explanation(
         return None
     if interrupts.count < 2:
         # Who interrupts does not wait for the rest of the time.
-        max_secs = max(plan.left_secs(), plan.explain_secs if was_interrupted else 0.0)
+        max_secs = max(plan.compute_secs_left(), plan.explain_secs if was_interrupted else 0.0)
         with (
             contextlib.suppress(KeyboardInterrupt),
             interrupts.breakable(interrupts.count + 1, max_secs),
@@ -133,11 +138,11 @@ def _is_out_of_memory(trial: Trial) -> bool:
     return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
 
 
-def _joined(*notes: str | None) -> str | None:
+def _join_notes(*notes: str | None) -> str | None:
     return "; ".join(note for note in notes if note) or None
 
 
-def _cut_short(context: SearchContext, trials: Sequence[Trial]) -> str | None:
+def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> str | None:
     """Says that the time was over before the placer began; None where it was not."""
     config = context.config
     had_its_turn = config.placer in context.begun or any(
@@ -152,7 +157,7 @@ def _cut_short(context: SearchContext, trials: Sequence[Trial]) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Confirmed:
+class _Conclusion:
     """What the confirmation of a search came to.
 
     Attributes:
@@ -170,7 +175,7 @@ class _Confirmed:
 
 def _confirm_finalists(
     context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
-) -> _Confirmed:
+) -> _Conclusion:
     """Measures the finalists of a search again, side by side, and writes the one that wins.
 
     Args:
@@ -184,14 +189,14 @@ def _confirm_finalists(
     """
     while True:
         try:
-            return _confirm_hopeful(context, trials, hopeful_finalists(finalists))
+            return _confirm_hopeful(context, trials, drop_slow_finalists(finalists))
         except WorkerLostError as error:
             context.stages.say(f"{error}: what it has confirmed does not count, and another begins")
 
 
 def _confirm_hopeful(
     context: SearchContext, trials: Sequence[Trial], hopeful: Mapping[str, Trial]
-) -> _Confirmed:
+) -> _Conclusion:
     """Does what `_confirm_finalists` says, by one worker if there are workers.
 
     Raises:
@@ -201,10 +206,12 @@ def _confirm_hopeful(
     if asked_before:
         context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     if len(hopeful) < 2:
-        return _Confirmed(Outcome.NOT_FASTER, note="no trial was, so none was measured again")
+        return _Conclusion(Outcome.NOT_FASTER, note="no trial was, so none was measured again")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
-        return _Confirmed(Outcome.NOT_CONFIRMED, note=_too_little_time(context, trials, hopeful))
+        return _Conclusion(
+            Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, trials, hopeful)
+        )
     labels = {label: context.assignment(hopeful[label]) for label in plan.labels}
     context.others.look()
     stage = f"confirming: {', '.join(plan.labels)} side by side in new {context.measurers.fresh}"
@@ -216,18 +223,18 @@ def _confirm_hopeful(
         try:
             confirmed = _confirm(context, fresh, plan, labels, hopeful, asked_before)
         except TimeIsOver:
-            return _Confirmed(
-                Outcome.NOT_CONFIRMED, note=_too_little_time(context, trials, hopeful)
+            return _Conclusion(
+                Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, trials, hopeful)
             )
         except KeyboardInterrupt:
-            return _Confirmed(Outcome.INTERRUPTED)
+            return _Conclusion(Outcome.INTERRUPTED)
     if confirmed.winner is not None and confirmed.confirmation is not None:
-        context.found = found_placement(
+        context.found = build_placement(
             context.config,
             context.header,
             labels[confirmed.winner],
             hopeful[confirmed.winner],
-            confirmed_measurement(confirmed.confirmation, confirmed.winner),
+            summarize_comparison(confirmed.confirmation, confirmed.winner),
         )
         context.keep(context.write_found)
     return confirmed
@@ -240,7 +247,7 @@ def _confirm(
     labels: Mapping[str, Mapping[str, str]],
     finalists: Mapping[str, Trial],
     asked_before: int,
-) -> _Confirmed:
+) -> _Conclusion:
     """Confirms finalists until one wins, or none can."""
     original = finalists[ORIGINAL].measurement
     original_secs = original.median_secs
@@ -259,7 +266,7 @@ def _confirm(
     while True:
         fresh.timeout_secs = request_secs
         # Who interrupts waits for the fewest rounds, and may interrupt once more.
-        max_secs = math.inf if asked_before else context.plan.left_secs()
+        max_secs = math.inf if asked_before else context.plan.compute_secs_left()
         with context.interrupts.breakable(asked_before + 1 if asked_before else 2, max_secs):
             confirmation = confirm(
                 fresh,
@@ -278,7 +285,7 @@ def _confirm(
             _TimedValues(context, fresh, is_timed=not asked_before),
             confirmation,
             candidates,
-            tensors=comparable_tensors(context.grouped.op_graph, context.grouped.colocation),
+            tensors=list_comparable_tensors(context.grouped.op_graph, context.grouped.colocation),
             mixed_devices=len({d.type for d in context.config.found_machine.devices}) > 1,
             computes_values=context.config.found_machine.computes_values,
             asynchronous=asynchronous_values(
@@ -294,7 +301,7 @@ def _confirm(
         if len(others) < 2 or left_secs <= 0:
             break
         candidates = others
-    return _Confirmed(outcome, confirmation, winner, "; ".join(notes) or None)
+    return _Conclusion(outcome, confirmation, winner, "; ".join(notes) or None)
 
 
 class _TimedValues:
@@ -321,7 +328,7 @@ class _TimedValues:
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches what a few steps compute; see `ValuesEnvironment.fetched_values`."""
         interrupts = self._context.interrupts
-        max_secs = self._context.plan.left_secs() if self._is_timed else math.inf
+        max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
         try:
             with interrupts.breakable(interrupts.count + 1, max_secs):
                 return self._sessions.fetched_values(assignment, tensors=tensors)
@@ -332,11 +339,11 @@ class _TimedValues:
             )
 
 
-def _too_little_time(
+def _explain_missing_time(
     context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
 ) -> str:
     """Says why nothing was confirmed, and how much time would do."""
-    needed_secs = context.plan.needed_secs(trials, finalists)
+    needed_secs = context.plan.estimate_needed_secs(trials, finalists)
     enough_secs = math.ceil(context.config.max_secs + needed_secs)
     return (
         f"there was no time left of {context.config.max_secs:g} s to measure the graph as it "

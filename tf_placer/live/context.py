@@ -21,7 +21,7 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
@@ -31,7 +31,7 @@ from tf_placer.search.runner import Runner
 from tf_placer.search.trial_log import Trial, TrialLog
 from tf_placer.text.stages import Stages
 
-__all__ = ["Measurer", "Measurers", "SearchContext", "moved"]
+__all__ = ["Measurer", "Measurers", "SearchContext", "relocate_run"]
 
 
 class Measurer(Protocol):
@@ -142,7 +142,7 @@ class SearchContext:
     interrupts: Interrupts
     stages: Stages
     callback: Callback
-    others: OtherSearches
+    others: RunLock
     measurers: Measurers
     costs: LiveCosts | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -164,21 +164,21 @@ class SearchContext:
             return {}
         return self.assign(np.array(trial.assignment, np.int32))
 
-    def left_to_search_secs(self) -> float:
+    def compute_search_secs_left(self) -> float:
         """Computes how long the search may go on until the confirmation has to begin."""
-        return self.plan.left_to_search_secs(self.log.trials)
+        return self.plan.compute_search_secs_left(self.log.trials)
 
-    def left_to_measure_secs(self) -> float:
+    def compute_measuring_secs_left(self) -> float:
         """Computes how long it is until what is measured for the search is broken off."""
-        return self.plan.left_to_measure_secs(self.log.trials)
+        return self.plan.compute_measuring_secs_left(self.log.trials)
 
     def is_over(self) -> bool:
         """Says whether the search is to end."""
-        return self.interrupts.count > 0 or self.left_to_measure_secs() <= 0
+        return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
 
     def breakable(self) -> contextlib.AbstractContextManager[None]:
         """Lets its body be broken off by requests to end, and when the time to search is over."""
-        return self.interrupts.breakable(max_secs=self.left_to_measure_secs())
+        return self.interrupts.breakable(max_secs=self.compute_measuring_secs_left())
 
     def write_found(self) -> None:
         """Writes the placement that was found, if there is one.
@@ -202,12 +202,12 @@ class SearchContext:
             write()
 
     def move(self, error: OSError) -> None:
-        """Goes on in another place; see `moved`."""
+        """Goes on in another place; see `relocate_run`."""
         say = self.stages.say
-        self.log.move(moved(self.directory, self.workload, self.config, say, error))
+        self.log.move(relocate_run(self.directory, self.workload, self.config, say, error))
 
 
-def moved(
+def relocate_run(
     directory: RunDirectory,
     workload: Source,
     config: SearchConfig,

@@ -13,7 +13,7 @@ from tf_placer.files import read_json, write_json
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import read_problem, write_problem
-from tf_placer.runs.header import of_costs
+from tf_placer.runs.header import select_cost_fields
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import find_subject, upgrade_header
@@ -67,7 +67,7 @@ def read_costs(
         profile = upgrade_header(read_json(directory.profile))
         if profile["format"] != _FORMAT:
             return unusable(f"{directory.profile} has format {profile['format']!r}, not {_FORMAT}")
-        asked, known = of_costs(header), of_costs(profile)
+        asked, known = select_cost_fields(header), select_cost_fields(profile)
         for field in asked | known:
             if known.get(field) != asked.get(field):
                 return unusable(f"they are of another {find_subject(field)}")
@@ -141,7 +141,7 @@ def _keep(
     write_problem(problem, directory.problem)
     profile = {
         "format": _FORMAT,
-        **of_costs(header),
+        **select_cost_fields(header),
         "steps": _STEPS,
         "secs": secs,
         "versions": header["versions"],

@@ -33,7 +33,7 @@ from tf_placer.search.training_scalars import Scalars
 from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.units import format_step
 
-__all__ = ["Crew", "FleetMaker", "ray_fleet"]
+__all__ = ["FleetMaker", "WorkerGroup", "ray_fleet"]
 
 # Between two looks at all workers, for people and the log.
 _STATUS_SECS = 30.0
@@ -54,7 +54,7 @@ def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
         yield RayFleet(workers, MeasuringWorker, setup)
 
 
-class Crew:
+class WorkerGroup:
     """The workers of one search, its log of them, and what it says of them; see `Measurers`."""
 
     fresh, can_move = "processes", False  # Workers have the request of the old place.
@@ -106,13 +106,13 @@ class Crew:
             reference_secs=_median_secs(log.trials[0]) if log.trials else None,
             num_before=num_workers(log.trials),
             should_break=context.is_over,
-            report=self._happened,
+            report=self._report_event,
         )
         self._stack.callback(self._pool.close)
         # Trial 0 is to take what it takes to start processes, and not what Ray needs before.
         self._pool.wait_for_machine()
-        yield _CrewMeasurer(self._pool, self._on_trial)
-        self._tell(None)
+        yield _WorkerGroupMeasurer(self._pool, self._on_trial)
+        self._report_status(None)
 
     def for_confirmation(self, context: SearchContext) -> RemoteSessions:
         """Makes what a confirmation runs in, by one of the workers."""
@@ -125,7 +125,7 @@ class Crew:
             self._scalars.close()
         self._stack.close()
 
-    def _happened(self, text: str) -> None:
+    def _report_event(self, text: str) -> None:
         """Says and logs that a worker has come or gone."""
         self._say(text)
         self._write(text, ())
@@ -133,17 +133,20 @@ class Crew:
     def _on_trial(self, trial: Trial, progress: Progress) -> None:
         """Says and logs now and then how the workers are used."""
         if time.monotonic() - self._told_secs >= _STATUS_SECS:
-            self._tell(progress)
+            self._report_status(progress)
 
-    def _tell(self, progress: Progress | None) -> None:
+    def _report_status(self, progress: Progress | None) -> None:
         assert self._pool is not None
         self._told_secs = time.monotonic()
         tallies, now_secs = self._pool.tallies(), self._pool.now_secs()
-        best, eta_secs = _best(progress), None if progress is None else progress.eta_secs
+        best, eta_secs = _describe_best(progress), None if progress is None else progress.eta_secs
         line = all_workers_line(tallies, now_secs, best, eta_secs)
-        for text in [*(tally_line(each, now_secs) for each in tallies if _counts(each)), line]:
+        for text in [
+            *(tally_line(each, now_secs) for each in tallies if _is_worth_showing(each)),
+            line,
+        ]:
             self._say(text)
-        uses = [_use(tally, now_secs) for tally in tallies]
+        uses = [_summarize_use(tally, now_secs) for tally in tallies]
         self._write(line, uses)
         if self._scalars is None:
             self._scalars = Scalars(self._directory / TENSORBOARD / "workers")
@@ -165,7 +168,7 @@ class Crew:
             self._log.extend([WorkerEvent(now, text, tuple(uses))])
 
 
-class _CrewMeasurer:
+class _WorkerGroupMeasurer:
     """Measures by workers; see `Measurer`."""
 
     def __init__(self, pool: WorkerPool, on_trial: Callable[[Trial, Progress], None]) -> None:
@@ -207,12 +210,12 @@ class _CrewMeasurer:
         self._on_trial(trial, progress)
 
 
-def _counts(tally: Tally) -> bool:
+def _is_worth_showing(tally: Tally) -> bool:
     """Says whether people want to see a worker: it is there, or it has measured something."""
     return tally.state not in ("lost", "ended") or tally.trials > 0
 
 
-def _use(tally: Tally, now_secs: float) -> WorkerUse:
+def _summarize_use(tally: Tally, now_secs: float) -> WorkerUse:
     return WorkerUse(
         tally.name,
         tally.place,
@@ -229,7 +232,7 @@ def _median_secs(trial: Trial | None) -> float | None:
     return None if trial is None else trial.measurement.median_secs
 
 
-def _best(progress: Progress | None) -> str:
+def _describe_best(progress: Progress | None) -> str:
     if progress is None:
         return "the search is over"
     best = progress.best

@@ -14,10 +14,10 @@ from tf_placer.costs.known_links import known_links
 from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.given_step import GivenStep
-from tf_placer.live.preparation import prepare, why_no_choice
+from tf_placer.live.preparation import explain_no_choice, prepare
 from tf_placer.placers import granularity_of, needs_problem
 from tf_placer.report.device_labels import device_labels
-from tf_placer.runs.header import live_header, with_costs
+from tf_placer.runs.header import live_header, mark_costs_known
 from tf_placer.runs.run_directory import TRIALS
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
@@ -140,13 +140,13 @@ def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
         state = read_search_state(log_dir)
         header = live_header(config, source.step, grouped, legal)
         if needs_costs or "costs" in state.header:
-            header = with_costs(header)
+            header = mark_costs_known(header)
         # As a log has it: tuples are lists there.
         header = json.loads(json.dumps({"format": state.header["format"], **header}))
         check_header(os.path.join(log_dir, TRIALS), state.header, header)
         trials_there = len(state.trials)
     caller = check_python_functions_are_here(source, machine)
-    missing = why_no_choice(machine, calls_python=caller is not None)
+    missing = explain_no_choice(machine, calls_python=caller is not None)
     if missing is None and grouped.num_decisions == 0:
         missing = verdict(None, given_devices_note(source.op_graph))
     needed = source.op_graph.needed

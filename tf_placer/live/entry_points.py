@@ -16,7 +16,7 @@ from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_step import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
 from tf_placer.live.given_step import read_step
-from tf_placer.live.optimization import check_places, place
+from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
 from tf_placer.machines.machine import Machine
 from tf_placer.report.progress import ProgressPrinter
@@ -389,7 +389,7 @@ def _optimize(
         if not isinstance(each, Callback):
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
     callback = Callbacks([*([ProgressPrinter()] if verbose else []), *callbacks])
-    check_places(asked, target)
+    check_outputs(asked, target)
     read = read_step(target, **step, restore_from=asked.restore_from, seed=asked.seed)
     return place(read, asked, callback, start_secs)
 

@@ -28,7 +28,7 @@ from tf_placer.placers import (
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
-from tf_placer.runs.search_result import found_placement
+from tf_placer.runs.search_result import build_placement
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.callbacks import report_trial
 from tf_placer.search.concurrent import ConcurrentPlacer
@@ -72,25 +72,25 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
         if not log.trials:
             training.restart()
         stages = _Stages(context, training, measurer, controllers, stack)
-        told = _Told(context, measurer)
+        reporter = _Reporter(context, measurer)
         recorder = TrainingRecorder(training, context.directory.path, context.stages.say)
-        told.begin()
-        begin_secs = context.plan.used_secs()
+        reporter.begin()
+        begin_secs = context.plan.compute_used_secs()
         drive(
             stages.all(),
             measurer.runner,
             log,
             Budget(config.max_trials, config.max_secs),
             original=measurer.measure_original,
-            propose=stages.ask,
-            report=told.on_trial,
-            observed=recorder.record,
+            ask=stages.ask,
+            report=reporter.on_trial,
+            observed=recorder.observed,
             should_stop=context.is_over,
         )
         recorder.finish()
         trials = list(log.trials)
         if not trials and not context.interrupts.count:
-            context.notes.append(_why_nothing(config.max_secs, begin_secs))
+            context.notes.append(_explain_no_trial(config.max_secs, begin_secs))
         if line := staleness_line(training.updates):
             context.stages.say(line)
         return trials
@@ -117,12 +117,12 @@ class _Stages:
     def all(self) -> list[Stage]:
         """Lists the baselines and the placer."""
         names = dict.fromkeys([*BASELINES, self._config.placer])
-        return [Stage(name, functools.partial(self._made, name)) for name in names]
+        return [Stage(name, functools.partial(self._make_stage_placer, name)) for name in names]
 
-    def _made(self, name: str) -> Placer | ConcurrentPlacer | None:
+    def _make_stage_placer(self, name: str) -> Placer | ConcurrentPlacer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
-            self._start_secs = self._context.plan.used_secs()
+            self._start_secs = self._context.plan.compute_used_secs()
             with self._context.breakable():
                 is_asked = name == self._config.placer
                 if is_asked and needs_problem(name) and self._context.costs is None:
@@ -149,7 +149,7 @@ class _Stages:
         share of the time.
         """
         if placer.name in BASELINES and placer.name != self._config.placer:
-            left_secs = self._context.left_to_search_secs()
+            left_secs = self._context.compute_search_secs_left()
             if self._context.plan.had_baseline_share(self._start_secs, left_secs):
                 return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)
         try:
@@ -167,7 +167,7 @@ class _Stages:
         Raises:
             SearchError, WorkerStartError: that is not possible.
         """
-        trials, left_secs = self._context.log.trials, self._context.left_to_search_secs()
+        trials, left_secs = self._context.log.trials, self._context.compute_search_secs_left()
         # Usual links do where there is no time to measure them.
         needed_secs = self._context.plan.profile_secs(trials, links_known=True)
         if left_secs <= needed_secs:
@@ -199,7 +199,7 @@ class _Stages:
         placer.prepare(
             np.array(rows, np.int32).reshape(len(rows), self._grouped.group_graph.num_groups),
             [trial.measurement for trial in known],
-            self._context.left_to_search_secs,
+            self._context.compute_search_secs_left,
         )
         return placer
 
@@ -268,7 +268,7 @@ class _Stages:
         return nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)
 
 
-class _Told:
+class _Reporter:
     """Tells people of a search, and keeps its fastest placement."""
 
     def __init__(self, context: SearchContext, measurer: Measurer) -> None:
@@ -289,7 +289,7 @@ class _Told:
         """Says what came of a trial."""
         if progress.best is trial and trial.assignment is not None:
             self._write_best(trial)
-        now = self._with_all_that_counts(progress)
+        now = self._include_whole_budget(progress)
         self._context.stages.tell(functools.partial(self._report, trial, now))
         self._measurer.on_trial(trial, now)
         self._context.others.look()
@@ -303,21 +303,21 @@ class _Told:
         if report_trial(self._context.callback, trial, progress):
             self._context.interrupts.count_stop_request()
 
-    def _with_all_that_counts(self, progress: Progress) -> Progress:
+    def _include_whole_budget(self, progress: Progress) -> Progress:
         """Adds to the time of a search what the budget counts: its start and the confirmation."""
-        left_secs = max(0.0, self._plan.left_secs())
-        to_search_secs = max(0.0, self._context.left_to_search_secs())
+        left_secs = max(0.0, self._plan.compute_secs_left())
+        to_search_secs = max(0.0, self._context.compute_search_secs_left())
         to_search_secs = min(to_search_secs, left_secs)
         rest_secs = left_secs - to_search_secs
         return dataclasses.replace(
             progress,
-            elapsed_secs=self._plan.used_secs(),
+            elapsed_secs=self._plan.compute_used_secs(),
             eta_secs=min(progress.eta_secs, to_search_secs) + rest_secs,
         )
 
     def _write_best(self, trial: Trial) -> None:
         secs = trial.measurement.median_secs
-        placement = found_placement(
+        placement = build_placement(
             self._config,
             self._context.header,
             self._context.assignment(trial),
@@ -335,13 +335,15 @@ class _Told:
         [original] = trials = self._context.log.trials
         if original.measurement.median_secs is None:
             return
-        parts = {"until now": self._plan.used_secs()}
+        parts = {"until now": self._plan.compute_used_secs()}
         if needs_problem(self._config.placer) and self._context.costs is None:
             links = known_links(self._config.found_machine, self._config.found_session_config)
             known = links is not None
             parts["profiling"] = self._plan.profile_secs(trials, links_known=known)
         # As if a placement were as fast as this.
-        parts["confirming"] = self._plan.needed_secs(trials, {ORIGINAL: original, "": original})
+        parts["confirming"] = self._plan.estimate_needed_secs(
+            trials, {ORIGINAL: original, "": original}
+        )
         needed_secs = sum(parts.values())
         if needed_secs > self._config.max_secs:
             each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in parts.items())
@@ -356,7 +358,7 @@ class _Told:
         trials = self._context.log.trials
         finalists = self._plan.finalists(trials)
         if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
-            needed_secs = self._plan.needed_secs(trials, finalists)
+            needed_secs = self._plan.estimate_needed_secs(trials, finalists)
             self._say(
                 f"{self._config.max_secs:g} s are too short to confirm anything: to measure the "
                 f"graph as it came and the fastest placement again takes about "
@@ -365,7 +367,7 @@ class _Told:
             )
 
 
-def _why_nothing(max_secs: float, begin_secs: float) -> str:
+def _explain_no_trial(max_secs: float, begin_secs: float) -> str:
     """Says what took the time in which not even the graph as it came was measured.
 
     Args:

@@ -23,13 +23,13 @@ from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
 from tf_placer.live.given_step import GivenStep
-from tf_placer.live.preparation import note_on_gpus, prepare, why_no_choice
+from tf_placer.live.preparation import explain_no_choice, note_on_gpus, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult, make_result
 from tf_placer.live.step_events import write_step_events
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.runs.explanation import kept_explanation
+from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
 from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
@@ -42,7 +42,7 @@ from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, read_log
 from tf_placer.text.units import format_duration
 
-__all__ = ["check_places", "place"]
+__all__ = ["check_outputs", "place"]
 
 # Longer than this beyond its time a search is not, without saying why.
 _TOLERATED_SECS = 2.0
@@ -67,11 +67,11 @@ def place(
     step, caller = given.on(machine), check_python_functions_are_here(source, machine)
     if note := note_on_gpus(given, machine, calls_python=caller is not None):
         say(note)
-    if missing := why_no_choice(machine, calls_python=caller is not None):
+    if missing := explain_no_choice(machine, calls_python=caller is not None):
         return make_result(step, graph_def=source.graph_def, changed=False, reason=missing)
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), source, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
-        return _finished(RunDirectory(config.log_dir), source, step, config, say)
+        return _read_and_show(RunDirectory(config.log_dir), source, step, config, say)
     if machine.backend.starts_servers and (why := why_open()) is not None:
         say(open_servers_note(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def place(
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, given_devices_note(source.op_graph))
         return make_result(step, graph_def=source.graph_def, changed=False, reason=reason)
-    result = _finished(directory, source, step, config, say)
+    result = _read_and_show(directory, source, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
     if used_secs > config.max_secs + _TOLERATED_SECS:
@@ -105,7 +105,7 @@ def place(
     return result
 
 
-def check_places(config: SearchConfig, graph: Any) -> None:
+def check_outputs(config: SearchConfig, graph: Any) -> None:
     """Makes sure that all that a search writes can be written, and replaces nothing of others.
 
     Args:
@@ -167,7 +167,7 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
             temporary.rmdir()
 
 
-def _finished(
+def _read_and_show(
     directory: RunDirectory,
     source: Source,
     step: PlacedStep | PlacedSignature | None,
@@ -175,12 +175,12 @@ def _finished(
     say: Callable[[str], None],
 ) -> OptimizeResult:
     """Reads what the search wrote, puts the placement on the graph, and draws what is wanted."""
-    result = _placed(directory, source, step)
+    result = _read_result(directory, source, step)
     _show(result, source.graph_def, config, say)
     return result
 
 
-def _placed(
+def _read_result(
     directory: RunDirectory, source: Source, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
     """Reads what the search wrote and puts the placement on the graph."""
@@ -196,7 +196,7 @@ def _placed(
         confirmation=result.confirmation,
         finalists={label: trials[index] for label, index in result.finalists.items()},
         trials=trials,
-        explanation=kept_explanation(directory, result),
+        explanation=read_explanation(directory, result),
         log_dir=directory.path,
     )
     winner, confirmation = result.winner, result.confirmation
@@ -215,7 +215,7 @@ def _placed(
     return dataclasses.replace(
         unchanged,
         **with_step,
-        graph_def=_annotated(source, placement),
+        graph_def=_annotate(source, placement),
         changed=True,
         placement=placement,
         winner=winner,
@@ -255,7 +255,7 @@ def _show(
             say(str(error))
 
 
-def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
+def _annotate(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
     if source.live is not None:
         for name, device in placement.assignment.items():
             source.live.get_operation_by_name(name)._set_device(device)

@@ -42,9 +42,9 @@ class OwnProcesses:
         self._hosted: LiveProcesses | None = None
         self.fresh = "processes" if host is None else "sessions of the calling process"
 
-    def for_search(self, context: SearchContext) -> _OwnMeasurer:
+    def for_search(self, context: SearchContext) -> _LocalMeasurer:
         """Makes what measures in the search; see `Measurers.for_search`."""
-        return _OwnMeasurer(context, self._environment(context, meta_optimizer=False))
+        return _LocalMeasurer(context, self._environment(context, meta_optimizer=False))
 
     def for_confirmation(self, context: SearchContext) -> SessionEnvironment:
         """Makes what a confirmation runs in, with the user's Grappler."""
@@ -75,7 +75,7 @@ class OwnProcesses:
         )
 
 
-class _OwnMeasurer:
+class _LocalMeasurer:
     """Measures what can be broken off; see `Measurer`."""
 
     def __init__(self, context: SearchContext, environment: SessionEnvironment) -> None:

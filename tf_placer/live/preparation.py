@@ -25,7 +25,7 @@ from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["note_on_gpus", "prepare", "why_no_choice"]
+__all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
 
 
 def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
@@ -71,7 +71,7 @@ def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
     )
 
 
-def why_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
+def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
     """Says why there is nothing to search for, if the machine has one device only."""
     if len(machine.devices) > 1:
         return None

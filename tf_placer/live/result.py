@@ -95,7 +95,7 @@ class OptimizeResult:
                 _interval(compared["speedup_interval"]),
                 compared["basis"],
             ]
-            for compared in self._compared()
+            for compared in self._compare_finalists()
         ]
         headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
         return table(headers, rows, "lrrrll") if rows else ""
@@ -110,13 +110,13 @@ class OptimizeResult:
             "speedup_interval": self.speedup_interval and list(self.speedup_interval),
             "original_secs": self.original_secs,
             "placed_secs": self.placed_secs,
-            "placements": self._compared(),
+            "placements": self._compare_finalists(),
             "trials": len(self.trials),
             "explanation": None if self.explanation is None else self.explanation.to_json(),
             "log_dir": None if self.log_dir is None else str(self.log_dir),
         }
 
-    def _compared(self) -> list[dict[str, Any]]:
+    def _compare_finalists(self) -> list[dict[str, Any]]:
         """Compares original and finalists: label, trial, step, speed-up, and what they rest on."""
         if not self.finalists:
             return []
@@ -129,7 +129,7 @@ class OptimizeResult:
             if label != ORIGINAL:
                 if searched_secs and original:
                     speedup = original / searched_secs
-                speedup, interval, basis = self._known(label, speedup)
+                speedup, interval, basis = self._look_up_comparison(label, speedup)
             secs = original_secs / speedup if original_secs and speedup else searched_secs
             if label == ORIGINAL:
                 secs = original_secs
@@ -147,7 +147,7 @@ class OptimizeResult:
             )
         return rows
 
-    def _known(
+    def _look_up_comparison(
         self, label: str, searched: float | None
     ) -> tuple[float | None, tuple[float, float] | None, str]:
         """Finds what is known of a finalist: speed-up, interval, and what they rest on."""

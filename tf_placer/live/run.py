@@ -26,17 +26,17 @@ from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.sources import Source
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.conclusion import conclude
-from tf_placer.live.context import Measurers, SearchContext, moved
+from tf_placer.live.context import Measurers, SearchContext, relocate_run
 from tf_placer.live.costs import LiveCosts, read_costs
-from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
+from tf_placer.live.crew import FleetMaker, WorkerGroup, ray_fleet
 from tf_placer.live.job_search import ControllersMaker, search_job
 from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import BASELINES, granularity_of, needs_problem
 from tf_placer.processes import Parent
-from tf_placer.runs.header import live_header, request_digest, with_costs
-from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.header import live_header, mark_costs_known, request_digest
+from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.own_files import check_own_graph
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
@@ -94,8 +94,8 @@ def run(
         grouped = group_operations(workload.op_graph, granularity)
         if grouped.num_decisions == 0:
             return Outcome.NOTHING_TO_PLACE
-        legal, header, costs, note_on_costs = _subject(config, workload, grouped, directory)
-        elsewhere = functools.partial(moved, directory, workload, config, stages.say)
+        legal, header, costs, note_on_costs = _describe_search(config, workload, grouped, directory)
+        elsewhere = functools.partial(relocate_run, directory, workload, config, stages.say)
         log = stack.enter_context(TrialLog(directory.trials, header, elsewhere))
         old = _take_over(directory, given, workload)
         if old is not None and old.answers(config.max_trials, config.max_secs, len(log.trials)):
@@ -103,7 +103,7 @@ def run(
             return old.outcome
         measurers: Measurers = OwnProcesses(environment_type, host)
         if config.wanted_workers is not None:
-            measurers = Crew(given.graph.read_bytes(), directory.path, stages.say, fleet)
+            measurers = WorkerGroup(given.graph.read_bytes(), directory.path, stages.say, fleet)
         context = SearchContext(
             config=config,
             workload=workload,
@@ -116,12 +116,12 @@ def run(
             interrupts=interrupts or Interrupts(),
             stages=stages,
             callback=callback,
-            others=_others(config, directory, stages.say),
+            others=_make_run_lock(config, directory, stages.say),
             measurers=stack.enter_context(contextlib.closing(measurers)),
             costs=costs,
         )
-        stages.how_far = context.plan.how_far
-        for line in [f"searching; the log is in {directory.path}", *_size_lines(context)]:
+        stages.how_far = context.plan.describe_progress
+        for line in [f"searching; the log is in {directory.path}", *_describe_size(context)]:
             stages.say(line)
         if note_on_costs is not None:
             stages.say(note_on_costs)
@@ -132,10 +132,10 @@ def run(
             try:
                 return conclude(context, search_job(context, controllers), digest)
             except OSError as error:
-                _go_on_elsewhere(context, place, error)
+                _relocate(context, place, error)
 
 
-def _subject(
+def _describe_search(
     config: SearchConfig, workload: Source, grouped: GroupedGraph, directory: RunDirectory
 ) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, str | None]:
     """Says what a search is of: where groups may go, its header, its costs, and a line on these."""
@@ -144,16 +144,16 @@ def _subject(
     header = live_header(config, workload.step, grouped, legal)
     costs, note = read_costs(directory, header)
     if needs_problem(config.placer) or costs is not None:
-        header = with_costs(header)
+        header = mark_costs_known(header)
     return legal, header, costs, note
 
 
-def _others(
+def _make_run_lock(
     config: SearchConfig, directory: RunDirectory, say: Callable[[str], None]
-) -> OtherSearches:
+) -> RunLock:
     workers = config.wanted_workers
     is_here = workers is None or workers.are_here
-    return OtherSearches(directory.path, say, is_here=is_here)
+    return RunLock(directory.path, say, is_here=is_here)
 
 
 def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -> RunResult | None:
@@ -170,7 +170,7 @@ def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -
     return old
 
 
-def _go_on_elsewhere(context: SearchContext, place: pathlib.Path, error: OSError) -> None:
+def _relocate(context: SearchContext, place: pathlib.Path, error: OSError) -> None:
     """Moves a search whose directory somebody has deleted.
 
     Raises:
@@ -186,7 +186,7 @@ def _go_on_elsewhere(context: SearchContext, place: pathlib.Path, error: OSError
     context.stages.say("its processes are started there anew")
 
 
-def _size_lines(context: SearchContext) -> list[str]:
+def _describe_size(context: SearchContext) -> list[str]:
     """Says how large a search is, as lines for people."""
     grouped, machine = context.grouped, context.config.found_machine
     needed = grouped.op_graph.needed

@@ -64,7 +64,7 @@ def write_step_events(
 def _events(
     graph_def: tf.compat.v1.GraphDef, trace: StepTrace, end_secs: float
 ) -> list[tf.compat.v1.Event]:
-    graph = _placed(graph_def, trace).SerializeToString()
+    graph = _set_devices(graph_def, trace).SerializeToString()
     times = tf.compat.v1.Event()
     times.tagged_run_metadata.tag = _TAG
     times.tagged_run_metadata.run_metadata = _run_metadata(trace).SerializeToString()
@@ -77,7 +77,7 @@ def _events(
     ]
 
 
-def _placed(graph_def: tf.compat.v1.GraphDef, trace: StepTrace) -> tf.compat.v1.GraphDef:
+def _set_devices(graph_def: tf.compat.v1.GraphDef, trace: StepTrace) -> tf.compat.v1.GraphDef:
     """Puts the operations of a step on their devices."""
     names = [device.name for device in trace.problem.devices]
     devices = dict(

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 
-from tf_placer.confirmation.choice import choose_finalists, hopeful_finalists
+from tf_placer.confirmation.choice import choose_finalists, drop_slow_finalists
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.units import format_duration
@@ -102,7 +102,7 @@ class TimePlan:
         self.explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
-    def left_secs(self) -> float:
+    def compute_secs_left(self) -> float:
         """Seconds left in all."""
         return self._end_secs - time.monotonic()
 
@@ -110,7 +110,7 @@ class TimePlan:
         """Chooses what a confirmation would measure again; see `choose_finalists`."""
         return choose_finalists(trials, self._baselines)
 
-    def left_to_search_secs(
+    def compute_search_secs_left(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial] | None = None
     ) -> float:
         """Seconds left before the confirmation should begin.
@@ -124,7 +124,7 @@ class TimePlan:
             finalists: what would be confirmed, were the search over; `finalists` by default.
         """
         finalists = self.finalists(trials) if finalists is None else finalists
-        left_secs = self.left_secs()
+        left_secs = self.compute_secs_left()
         tolerance = _TOLERANCE if _is_any_hopeful(finalists) else 0.0
         if not self._can_confirm(trials, finalists, tolerance):
             return left_secs
@@ -134,12 +134,12 @@ class TimePlan:
         usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
         return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
 
-    def left_to_measure_secs(self, trials: Sequence[Trial]) -> float:
+    def compute_measuring_secs_left(self, trials: Sequence[Trial]) -> float:
         """Seconds left until what is measured for the search is broken off.
 
         As long as nothing is measured, there is nothing to keep time for.
         """
-        return self.left_to_search_secs(trials) if trials else self.left_secs()
+        return self.compute_search_secs_left(trials) if trials else self.compute_secs_left()
 
     def first_timeout_secs(self) -> float:
         """Seconds that something may take as long as nothing is known of the graph."""
@@ -156,7 +156,7 @@ class TimePlan:
             return secs
         ran_secs = ran.measurement.total_secs
         left_secs = max(
-            self.left_to_search_secs(trials),
+            self.compute_search_secs_left(trials),
             _LAST_TIMEOUT_RATIO * ran_secs,
             SHORTEST_TIMEOUT_SECS,
         )
@@ -171,10 +171,10 @@ class TimePlan:
         """Says whether a baseline has had its share of the time to search.
 
         Args:
-            begin_secs: what was used when its turn began, by `used_secs`.
+            begin_secs: what was used when its turn began, by compute_used_secs.
             left_secs: what is left to search.
         """
-        used_secs = self.used_secs()
+        used_secs = self.compute_used_secs()
         search_secs = used_secs + max(0.0, left_secs)
         return used_secs - begin_secs > _BASELINE_SHARE * search_secs
 
@@ -190,10 +190,12 @@ class TimePlan:
     def _can_confirm(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], tolerance: float
     ) -> bool:
-        needed_secs = self.needed_secs(trials, finalists) + self._after_secs(trials)
-        return needed_secs <= self.left_secs() + tolerance * self.max_secs
+        needed_secs = self.estimate_needed_secs(trials, finalists) + self._after_secs(trials)
+        return needed_secs <= self.compute_secs_left() + tolerance * self.max_secs
 
-    def needed_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
+    def estimate_needed_secs(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+    ) -> float:
         """Seconds that a confirmation of the fastest takes at least."""
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
@@ -209,13 +211,15 @@ class TimePlan:
         secs = _PROFILE_SETUP_SECS + original.setup_secs + steps_secs
         return _slowness(trials) * (secs + (0.0 if links_known else _LINKS_SECS))
 
-    def used_secs(self) -> float:
+    def compute_used_secs(self) -> float:
         """Seconds used so far, earlier calls included."""
-        return self.max_secs - self.left_secs()
+        return self.max_secs - self.compute_secs_left()
 
-    def how_far(self) -> str:
+    def describe_progress(self) -> str:
         """Says how much of the time is used."""
-        return f"{format_duration(self.used_secs())} of {format_duration(self.max_secs)} used"
+        return (
+            f"{format_duration(self.compute_used_secs())} of {format_duration(self.max_secs)} used"
+        )
 
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool
@@ -234,7 +238,7 @@ class TimePlan:
         Returns:
             The plan; None where the time is too short even for the fastest alone.
         """
-        left_secs = self.left_secs() - self._after_secs(trials)
+        left_secs = self.compute_secs_left() - self._after_secs(trials)
         labels = _by_importance(finalists, self._baselines)
         if len(labels) < 2:
             return None
@@ -286,7 +290,7 @@ class TimePlan:
 
 
 def _is_any_hopeful(finalists: Mapping[str, Trial]) -> bool:
-    return ORIGINAL in finalists and len(hopeful_finalists(finalists)) > 1
+    return ORIGINAL in finalists and len(drop_slow_finalists(finalists)) > 1
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:

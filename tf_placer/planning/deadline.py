@@ -1,4 +1,4 @@
-"""The time that planning may take, reading the problem and writing the result included."""
+"""The time limit of planning, which includes reading the problem and writing the result."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["Deadline"]
 
-# A search must have some time, even where reading its problem took all that there is.
-_LEAST_SECS = 1e-3
-# An excess up to this long is not reported.
-_TOLERATED_SECS = 1.0
+# A search needs a positive limit, even if reading the problem used all of the time.
+_MIN_SEARCH_SECS = 1e-3
+_MAX_UNREPORTED_EXCESS_SECS = 1.0
 
 
 class Deadline:
     """The end of the time of a call."""
 
     def __init__(self, start_secs: float, max_secs: float) -> None:
-        """Takes over a budget.
+        """Starts a deadline.
 
         Args:
             start_secs: the time of the call, by `time.monotonic`.
-            max_secs: seconds that it may take; infinite without a limit.
+            max_secs: limit in seconds; infinite for no limit.
         """
         self.max_secs = max_secs
         self._start_secs = start_secs
@@ -30,31 +29,31 @@ class Deadline:
 
     @property
     def preparing_secs(self) -> float:
-        """How long it took to prepare the search of a problem that was read."""
+        """The duration of the preparation between reading the problem and searching."""
         return self._prepared_secs - self._read_secs
 
-    def used_secs(self) -> float:
-        """Computes how long the call has taken so far."""
+    def compute_used_secs(self) -> float:
+        """Computes the time since the call in seconds."""
         return time.monotonic() - self._start_secs
 
-    def left_secs(self, reserved_secs: float = 0.0) -> float:
-        """Computes the time that is left for a search, but for some: positive in any case."""
-        return max(_LEAST_SECS, self.max_secs - reserved_secs - self.used_secs())
+    def compute_secs_left(self, reserved_secs: float = 0.0) -> float:
+        """Computes the time left for a search, without a reserve; always positive."""
+        return max(_MIN_SEARCH_SECS, self.max_secs - reserved_secs - self.compute_used_secs())
 
     def end_reading(self) -> None:
-        """Notes that the problem is read."""
-        self._read_secs = self.used_secs()
+        """Records that the problem is read."""
+        self._read_secs = self.compute_used_secs()
 
     def begin_search(self) -> None:
-        """Notes that all before the search is done."""
-        self._prepared_secs = self.used_secs()
+        """Records that the search begins."""
+        self._prepared_secs = self.compute_used_secs()
 
     def describe_excess(self) -> str | None:
-        """Explains an excess, which no limit covers; None where the time was enough."""
-        if self.used_secs() <= self.max_secs + _TOLERATED_SECS:
+        """Explains why the limit was exceeded; None if it was not."""
+        if self.compute_used_secs() <= self.max_secs + _MAX_UNREPORTED_EXCESS_SECS:
             return None
         return (
-            f"{format_duration(self.used_secs())} were used where "
+            f"{format_duration(self.compute_used_secs())} were used where "
             f"{format_duration(self.max_secs)} are allowed: reading and preparing the problem "
             f"takes {format_duration(self._prepared_secs)} here, whatever is allowed"
         )

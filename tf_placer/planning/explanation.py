@@ -1,4 +1,4 @@
-"""The explanation of a placement: what bounds its simulated step, and what would help it."""
+"""The explanation of a placement: the limits of its simulated step, and possible gains."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["PlacementExplanation", "explain"]
 
 @dataclasses.dataclass(frozen=True)
 class PlacementExplanation:
-    """The limits of a placement, and what would help it.
+    """The limits of a placement, and its gains on other machines.
 
     Attributes:
-        limits: what bounds its step.
-        changes: what other machines would bring; empty where there was no time for it.
+        limits: the lower bounds of its step.
+        changes: the gains on other machines; empty if there was no time to compute them.
     """
 
     limits: Limits
@@ -45,16 +45,16 @@ def explain(
     max_secs: float = 20.0,
     seed: int = 0,
 ) -> PlacementExplanation:
-    """Explains what bounds the simulated step of a placement, and what would help it.
+    """Finds the limits of the simulated step of a placement, and the gains on other machines.
 
     Args:
-        problem: what is placed.
+        problem: the placement problem.
         assignment: a device index for each group, [num_groups].
-        max_secs: seconds for searches of what other machines would bring.
-        seed: of these searches.
+        max_secs: seconds for the searches on other machines.
+        seed: seed of these searches.
 
     Raises:
-        ValueError: the placement does not fit, or is none of the problem.
+        ValueError: the placement does not fit, or does not belong to the problem.
     """
     placement = check_assignment(problem, assignment)
     [measurement] = SimulatedEnvironment(problem, threads=1).measure(placement[None])

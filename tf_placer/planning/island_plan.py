@@ -30,7 +30,7 @@ def search_on_islands(
     """Connects to workers and searches on them; see `island_search`."""
     start_secs = time.monotonic()
     with connected(workers):
-        # On one computer the workers share the cores.
+        # Divide the cores among workers on the same computer.
         cores = len(os.sched_getaffinity(0))
         threads = max(1, cores // (workers.count or 1)) if workers.are_here else None
         fleet = RayFleet(workers, IslandWorker, problem, config, threads)

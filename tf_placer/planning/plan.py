@@ -1,4 +1,4 @@
-"""Planning: the search of a placement of a problem by simulation, without the machine."""
+"""The search for a placement by simulation, without the machine."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from tf_placer.simulation.lower_bounds import lower_bounds
 
 __all__ = ["DEFAULT_SECS", "plan"]
 
-#: The time of a search that is given neither a time nor a number of trials.
+#: The default time limit of a search without a maximum number of trials.
 DEFAULT_SECS = 60.0
-# The share of the time of `auto` that is for what other machines would bring, and its limit.
-_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
+# Time of `auto` for the gains on other machines.
+_EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.1, 20.0
 
 
 def plan(
@@ -68,34 +68,34 @@ def plan(
     """Finds a fast placement of a problem by simulating steps on all cores.
 
     The machine need not be there, and TensorFlow is needed only by placers that learn. `auto`
-    searches in rounds of its own (`refined_search`); what any other placer proposes goes through
-    the loop of all searches, `tf_placer.search.driver.drive`. An interrupt from the keyboard ends
+    has its own search loop (`refined_search`); any other placer runs in the loop of all searches,
+    `tf_placer.search.driver.drive`. An interrupt from the keyboard ends
     the search with the best so far.
 
     Args:
-        problem: what is placed, or its file, as `profile` writes it.
-        placer: who searches; see `tf_placer.placers.PLACERS`. By default "auto".
-        max_trials: placements to simulate at most; without a limit by default.
-        max_secs: seconds at most; 60 by default, and without a limit where `max_trials` is given.
-        log_dir: a directory for what `write_report` makes a page of, and for what a placer learns.
-            One that holds the same search of a placer that learns is gone on with.
-        seed: of everything random; 0 by default. The same seed gives the same result where
-            `max_trials` ends the search, with workers on the same number of workers.
-        config: all settings; those above, where given, count more. What concerns the machine of a
-            live search is not used.
+        problem: the placement problem, or its file, as `profile` writes it.
+        placer: the name of the placer; see `tf_placer.placers.PLACERS`. By default "auto".
+        max_trials: maximum number of simulated placements; no limit by default.
+        max_secs: time limit in seconds; 60 by default, and no limit if `max_trials` is given.
+        log_dir: a directory for the data of `write_report` and for the training of a placer. If it
+            has the same search by a learned placer, this search is resumed.
+        seed: seed of all random choices; 0 by default. The same seed gives the same result if
+            `max_trials` ends the search; with workers, if their number is the same.
+        config: all settings; the arguments above override it. Settings of the machine of a live
+            search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
-        report: called with the best so far, and the seconds until the budget ends.
-        say: called with lines for people.
-        start_secs: when the time begins to count, by `time.monotonic`; now by default.
+        report: called with the best placement so far, and the seconds until the budget ends.
+        say: called with lines for users.
+        start_secs: start of the time limit, by `time.monotonic`; now by default.
 
     Returns:
-        The best placement, and what bounds it.
+        The best placement, and its limits.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
         KeyboardInterrupt: the search was interrupted before there was a placement.
         LogError: the directory is that of another search.
-        SearchError: workers or controllers are lost again and again.
+        SearchError: workers or controllers are lost repeatedly.
         UnwrittenPlanError: a file cannot be written; the error has the result.
         ValueError: the problem or a setting is wrong, or a file cannot be read.
 
@@ -163,11 +163,11 @@ def _plan_by_auto(
     report: Callable[[SearchOutcome, float | None], None],
     say: Callable[[str], None],
 ) -> PlanResult:
-    """Searches with all that there is, and asks what bounds the result."""
+    """Searches by `auto`, and explains the limits of the result."""
     groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
     log.begin()
     deadline.begin_search()
-    explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * config.max_secs)
+    explain_secs = min(_MAX_EXPLANATION_SECS, _EXPLANATION_SHARE * config.max_secs)
 
     def summarize(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
         outcome = SearchOutcome(
@@ -191,7 +191,7 @@ def _plan_by_auto(
         report(summarize(progress), eta_secs)
 
     budget: dict[str, Any] = {
-        "max_secs": deadline.left_secs(explain_secs + deadline.preparing_secs),
+        "max_secs": deadline.compute_secs_left(explain_secs + deadline.preparing_secs),
         "max_simulated": config.max_trials,
     }
     auto = AutoConfig(**config.placer_options)
@@ -208,8 +208,8 @@ def _plan_by_auto(
     limits = limits_of(problem, result.best.placement) if outcome.feasible else None
     changes: tuple[WhatIf, ...] = ()
     if outcome.feasible and not result.interrupted:
-        # Writing, which takes about as long as preparing, is still to come.
-        left_secs = min(explain_secs, deadline.left_secs(deadline.preparing_secs / 2))
+        # Reserve time for writing, which takes about as long as preparing.
+        left_secs = min(explain_secs, deadline.compute_secs_left(deadline.preparing_secs / 2))
         best = result.best.placement
         changes = search_changed_machines(
             problem, groups, best, search_secs=left_secs, seed=config.seed
@@ -226,7 +226,7 @@ def _plan_by_placer(
     report: Callable[[SearchOutcome, float | None], None],
     say: Callable[[str], None],
 ) -> SearchOutcome:
-    """Searches with a placer, or several controllers of it, that is asked for proposals."""
+    """Searches with a placer that proposes placements, or with several controllers of it."""
     placed, clusters = problem, np.arange(problem.num_groups)
     if granularity_of(config.placer, config.placer_options) == "coarse":
         placed, clusters = coarse_problem(problem)
@@ -261,7 +261,7 @@ def _plan_by_placer(
             placed,
             placer,
             max_trials=config.max_trials,
-            max_secs=deadline.left_secs(),
+            max_secs=deadline.compute_secs_left(),
             seed=config.seed,
             log=trials,
             report=lambda outcome, eta_secs: report(expand(outcome), eta_secs),
@@ -281,7 +281,7 @@ def _read_start(
     clusters: np.ndarray,
     config: SearchConfig,
 ) -> np.ndarray | None:
-    """Reads the placement that a policy starts from, the device that most of each group is on."""
+    """Reads the start placement of a policy: for each group the device of its largest part."""
     source = start_source(config.placer, config.placer_options)
     if source is None:
         return None
@@ -298,7 +298,7 @@ def _make_placer(setup: PlacerSetup) -> Placer:
     try:
         return setup.make_placer()
     except ImportError as error:
-        # Others name themselves and how they are installed.
+        # Errors about other packages already name the package and its installation.
         if error.name in ("keras", "tensorflow"):
             require_tensorflow()
         raise
@@ -312,9 +312,9 @@ def _start_controllers(
     stack: contextlib.ExitStack,
     say: Callable[[str], None],
 ) -> tuple[TrialLog, ConcurrentPlacer]:
-    """Starts controllers, and opens the log of what they propose; the stack ends both.
+    """Starts controllers, and opens the log of their trials; the stack ends both.
 
-    Without a directory for the log, it is gone at the end.
+    Without a directory for the log, the log is temporary.
     """
     workers = config.wanted_workers
     assert workers is not None

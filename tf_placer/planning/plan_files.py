@@ -1,4 +1,4 @@
-"""The files of a plan: the best placement so far, and how it was searched."""
+"""The files of a plan: the best placement so far, and the record of the search."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _SAVE_SECS = 1.0
 
 
 class PlanLog:
-    """The directory of a plan, beside what a placer has learned; keeps nothing without one.
+    """The directory of a plan, without the files of training; writes nothing without a directory.
 
     Attributes:
-        sampled: the steps that were simulated when.
-        directory: the files; None where nothing is kept.
-        header: what the search is of, as `search_header` says it.
+        sampled: simulated step times over the search.
+        directory: the files; None if nothing is kept.
+        header: the header of the search; see `search_header`.
     """
 
     def __init__(
         self, problem: PlacementProblem | str | os.PathLike[str], config: SearchConfig
     ) -> None:
-        """Makes sure that the directory is that of this search; writes nothing yet.
+        """Checks that the directory belongs to this search; writes nothing.
 
         Args:
-            problem: what is placed, or its file.
-            config: how; its `log_dir` is the directory.
+            problem: the placement problem, or its file.
+            config: the settings; its `log_dir` is the directory.
 
         Raises:
-            LogError: the directory is that of another search.
-            OSError, ValueError: the problem, or what is in the directory, cannot be read.
+            LogError: the directory belongs to another search.
+            OSError, ValueError: the problem, or a file in the directory, cannot be read.
         """
         self.sampled = SampledSteps()
         self.directory = None if config.log_dir is None else PlanDirectory(config.log_dir)
@@ -73,9 +73,9 @@ class PlanLog:
         self.directory.check(self.header, self._problem)
 
     def begin(self) -> None:
-        """Writes the problem, once it is clear that the directory is that of this search.
+        """Writes the record and the problem into the directory.
 
-        The record comes first: by it alone what a kill leaves is told from somebody else's files.
+        The record comes first, because it alone identifies the files of a killed search.
         """
         if self.directory is None:
             return
@@ -87,7 +87,7 @@ class PlanLog:
             write_bytes(self.directory.problem, self._problem)
 
     def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:
-        """Writes how the search went."""
+        """Writes the record of the search."""
         if self.directory is None:
             return
         candidates = () if result is None else (("found", result.best), *result.starts)
@@ -112,17 +112,17 @@ class PlanLog:
 
 
 class ResultFile:
-    """The file of the best placement so far, if there is one; a stream gets the best of all.
+    """The file of the best placement so far; a stream gets only the final placement.
 
-    There is a copy in the directory of the plan.
+    A copy is in the directory of the plan.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, log: PlanLog) -> None:
-        """Writes nothing yet.
+        """Stores the paths without writing.
 
         Args:
             path: the file; None for none.
-            log: has the directory for the copy.
+            log: the log with the directory of the copy.
         """
         self._path = path
         self._copy = None if log.directory is None else log.directory.result
@@ -131,27 +131,27 @@ class ResultFile:
         self._saved_secs = 0.0
 
     def update(self, outcome: SearchOutcome, *, at_once: bool = False) -> None:
-        """Writes the outcome if its placement is new, and the last one is not as new.
+        """Writes the outcome if its placement is new, at most once per second.
 
         Args:
             outcome: the best so far.
-            at_once: whether it is to be written however new the last one is.
+            at_once: whether to write even within a second after the last time.
         """
         if self._path is None or is_stream(self._path):
             return
         now_secs = time.monotonic()
         is_due = at_once or self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
         if is_due and outcome.assignment != self._saved:
-            # There may be room at the end, which is when it matters.
+            # Ignore a full disk here: `finish` writes again, and reports errors.
             with contextlib.suppress(OSError):
                 self._write(outcome)
             self._saved, self._saved_secs = outcome.assignment, now_secs
 
     def finish(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome, among the temporary files if it cannot be written anywhere else.
+        """Writes the outcome, to a temporary file if no other file can be written.
 
         Raises:
-            OSError: a file cannot be written; says where the outcome is.
+            OSError: a file cannot be written; the message names the file with the outcome.
         """
         try:
             self._write(outcome)
@@ -163,10 +163,10 @@ class ResultFile:
             raise OSError(text) from error
 
     def _write(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome to all files that take it.
+        """Writes the outcome to all files that can be written.
 
         Raises:
-            OSError: one does not.
+            OSError: a file cannot be written.
         """
         problem: OSError | None = None
         self._written = []

@@ -1,4 +1,4 @@
-"""The result of planning: the best placement of a problem, and how far it is from the best."""
+"""The result of planning: the best placement of a problem, and its limits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class PlanResult:
     """The best placement of a problem that a simulated search found.
 
     Attributes:
-        problem: what was placed.
-        outcome: the placement, its simulated step and what the search cost.
-        auto: what `auto` compared; None of another placer.
-        limits: what bounds the step; None where the placement does not fit or nobody asked.
-        changes: what other machines would bring; empty where there was no time for it.
-        log_dir: the directory of the search; None where nothing was kept.
+        problem: the placement problem.
+        outcome: the placement, its simulated step and the effort of the search.
+        auto: the comparisons of `auto`; None for another placer.
+        limits: lower bounds of the step; None if the placement does not fit or for another placer.
+        changes: the gains on other machines; empty if there was no time to compute them.
+        log_dir: the directory of the search; None if nothing was kept.
     """
 
     problem: PlacementProblem
@@ -46,16 +46,16 @@ class PlanResult:
 
     @property
     def step_secs(self) -> float | None:
-        """The simulated step in seconds; None where an operation is where it may not go."""
+        """The simulated step in seconds; None if an operation is on an illegal device."""
         return self.outcome.step_secs
 
     @property
     def feasible(self) -> bool:
-        """Whether the placement fits; see `SearchOutcome`."""
+        """True if the placement fits; see `SearchOutcome`."""
         return self.outcome.feasible
 
     def table(self) -> str:
-        """Shows the placement, its step and what bounds it, without a final newline."""
+        """Formats the placement, its step and its limits, without a final newline."""
         lines = [search_table(self.problem, self.outcome)]
         if self.auto is None:
             return lines[0]
@@ -83,7 +83,7 @@ class PlanResult:
 
 
 class UnwrittenPlanError(OSError):
-    """A plan that was found, and of which a file could not be written.
+    """A failure to write a file of a plan that was found.
 
     Attributes:
         result: the plan.

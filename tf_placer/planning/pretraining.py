@@ -36,18 +36,18 @@ def pretrain_policy(
 ) -> list[dict[str, Any]]:
     """Trains a graph-neural policy on problems, and writes its weights.
 
-    Beside the weights goes a JSON file of the same name that says what they were trained on and
-    with which settings. An interrupt ends the training with what was learned until then.
+    A JSON file of the same name records the problems and the settings of the training. An
+    interrupt ends the training early and keeps the weights so far.
 
     Args:
-        paths: files of problems, which are trained on in turn.
+        paths: files of problems, used in turn.
         output: the file of the weights (.weights.h5).
-        updates: how many, over all problems.
-        seed: of everything random.
-        report: called with the updates so far, and with what each problem has come to.
+        updates: number of updates over all problems.
+        seed: seed of all random choices.
+        report: called with the number of updates so far, and the state of each problem.
 
     Returns:
-        For each problem JSON values: its size, its updates, and its steps in seconds.
+        For each problem, JSON values: its size, its updates, and its step times in seconds.
 
     Raises:
         ImportError: TensorFlow is not installed.
@@ -73,9 +73,9 @@ def pretrain_policy(
     for path in (output, about):
         check_output(path, *paths)
     _check_about(about)
-    # It places coarse groups wherever there are some.
+    # The policy places coarse groups if the problem has some.
     problems = [coarse_problem(read_problem(path))[0] for path in paths]
-    # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
+    # Hide TensorFlow's warnings of retracing: each problem has functions of its own.
     tf.get_logger().setLevel("ERROR")
     network_config, config = GraphNeuralConfig(), PretrainingConfig()
     network = GraphNeuralNetwork(network_config, seed)
@@ -114,10 +114,10 @@ def _finite(secs: float) -> float | None:
 
 
 def _check_about(path: str) -> None:
-    """Makes sure that what goes beside the weights replaces nothing but what was there of weights.
+    """Checks that the description of the weights replaces no other kind of file.
 
     Raises:
-        OSError: there is something else, or it cannot be read.
+        OSError: another kind of file exists, or the file cannot be read.
     """
     if not os.path.exists(path):
         return

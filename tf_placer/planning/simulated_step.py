@@ -1,4 +1,4 @@
-"""One simulated step of a placement, and what happens in it."""
+"""One simulated step of a placement, in detail."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SimulatedStep:
     """A simulated step.
 
     Attributes:
-        failure: why the placement cannot run; None where it can.
-        trace: the step in every detail; None where an operation is where it may not go.
-        bounds: no placement of the problem takes less.
+        failure: the reason why the placement cannot run; None if it can.
+        trace: the step in detail; None if an operation is on an illegal device.
+        bounds: lower bounds of the step of any placement.
     """
 
     failure: Failure | None
@@ -34,7 +34,7 @@ class SimulatedStep:
     bounds: LowerBounds
 
     def table(self) -> str:
-        """Shows the step, without a final newline."""
+        """Formats the step as a table, without a final newline."""
         if self.trace is None:
             return f"not simulated: {self.failure.message if self.failure else ''}"
         return step_table(step_report(self.trace), self.bounds)
@@ -48,7 +48,7 @@ class SimulatedStep:
             "peak_bytes": None,
             "busy_secs": None,
             "lower_bound_secs": self.bounds.step_secs,
-            # What only a simulated step has.
+            # Without a trace these entries stay None.
             **dict.fromkeys(("fits", "devices", "links", "critical_path")),
         }
         if self.trace is not None:
@@ -63,7 +63,7 @@ def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) 
     """Simulates one step of a placement.
 
     Args:
-        problem: what is placed.
+        problem: the placement problem.
         assignment: a device index for each group, [num_groups].
 
     Raises:
@@ -81,7 +81,7 @@ def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) 
 def check_assignment(
     problem: PlacementProblem, assignment: Sequence[int] | np.ndarray
 ) -> np.ndarray:
-    """Makes an array of an assignment, int32 [num_groups].
+    """Converts an assignment into an array, int32 [num_groups].
 
     Raises:
         ValueError: there are not as many indices as groups, or no such device.

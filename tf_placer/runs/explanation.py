@@ -1,4 +1,4 @@
-"""Explains what came of a live search."""
+"""The explanation of the result of a live search."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.trial_log import Trial
 
-__all__ = ["explain_trials", "kept_explanation"]
+__all__ = ["explain_trials", "read_explanation"]
 
-# How many candidates are compared.
-_MOST = 12
+_MAX_CANDIDATES = 12
 
 
 def explain_trials(
@@ -29,26 +28,26 @@ def explain_trials(
     search_secs: float,
     seed: int,
 ) -> Explanation:
-    """Compares what the search measured of the finalists and the fastest others with predictions.
+    """Compares predicted and measured step times of the finalists and the fastest other trials.
 
     Args:
-        problem: what was placed, with the costs as they were profiled.
+        problem: the placement problem, with the profiled costs.
         groups: its groups.
-        trials: of the search; one of them ran and is not the graph as it came.
-        finalists: by label, the graph as it came first.
-        winner: label of what was found; the fastest placement is explained where nothing was.
-        search_secs: seconds of searching for a machine with one more device.
-        seed: of that search.
+        trials: all trials of the search, at least one of which ran and is not the original.
+        finalists: by label, the original first.
+        winner: the label of the winner; without one, the fastest placement is explained.
+        search_secs: seconds for the search on a machine with one more device.
+        seed: seed of that search.
     """
     ran = [t for t in trials if t.measurement.median_secs is not None and t.repeats is None]
     ran.sort(key=lambda t: t.measurement.median_secs or math.inf)
     labels = {trial.index: label for label, trial in finalists.items()}
     others = [trial for trial in ran if trial.index not in labels]
     shown = dict(finalists)
-    for trial in others[: max(0, _MOST - len(finalists))]:
+    for trial in others[: max(0, _MAX_CANDIDATES - len(finalists))]:
         labels[trial.index] = f"{trial.placer} (trial {trial.index})"
         shown[labels[trial.index]] = trial
-    # The confirmation's steps are of other minutes, in which the machine may be faster or slower.
+    # Leave out steps of the confirmation: the speed of the machine may have changed meanwhile.
     measured = {
         label: (trial.assignment, trial.measurement.median_secs) for label, trial in shown.items()
     }
@@ -63,11 +62,11 @@ def explain_trials(
     )
 
 
-def kept_explanation(directory: RunDirectory, result: RunResult) -> Explanation | None:
-    """Reads the explanation of a result; None where it has none.
+def read_explanation(directory: RunDirectory, result: RunResult) -> Explanation | None:
+    """Reads the explanation of a result; None if it has none.
 
     Raises:
-        ValueError: it is no explanation; the message names the file.
+        ValueError: the explanation is invalid; the message names the file.
     """
     if result.explanation is None:
         return None

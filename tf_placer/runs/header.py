@@ -1,4 +1,4 @@
-"""What a live search is of: what says whether it may go on with a log, or with costs."""
+"""The header of a live search, which decides whether a log or profiled costs can be reused."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from tf_placer.placers import granularity_of
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 
-__all__ = ["live_header", "of_costs", "request_digest", "with_costs"]
+__all__ = ["live_header", "mark_costs_known", "request_digest", "select_cost_fields"]
 
-# What the costs of the operations depend on.
 _COST_FIELDS = (
     "graph_fingerprint",
     "fetches",
@@ -40,15 +39,15 @@ _COST_FIELDS = (
 )
 
 
-def _asked_header(
+def _build_request_header(
     config: SearchConfig, step: Step, graph_def: tf.compat.v1.GraphDef
 ) -> dict[str, Any]:
-    """Says what is asked, but for the budget and the devices that the graph came with."""
+    """Describes a request without its budget and without the original devices of the graph."""
     machine, workers = config.found_machine, config.wanted_workers
-    # Searches of earlier versions had none of these: a step without them has the same header.
+    # Add these only where present, so that headers of earlier versions, without them, still match.
     more: dict[str, Any] = {}
     if step.initializer_feeds:
-        more["initializer_feeds"] = _kinds(step.initializer_feeds)
+        more["initializer_feeds"] = _describe_tensors(step.initializer_feeds)
     if step.queue_runners:
         more["queue_runners"] = [runner.to_json() for runner in step.queue_runners]
     if step.restored:
@@ -58,10 +57,10 @@ def _asked_header(
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),
-        "feeds": _kinds(step.feeds),
+        "feeds": _describe_tensors(step.feeds),
         "initializers": list(step.initializers),
         **more,
-        # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
+        # Leave out memory sizes: TensorFlow reports the free memory of a GPU, which varies.
         "machine": {
             "spec": machine.spec,
             "devices": [{"name": d.name, "type": d.type} for d in machine.devices],
@@ -74,8 +73,8 @@ def _asked_header(
     return search_header(subject, config.placer, config.placer_options, config.seed)
 
 
-def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Says of which type and shape tensors are: their values are no part of a header."""
+def _describe_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Describes types and shapes of tensors; a header does not contain their values."""
     return {
         name: f"{value.dtype.name}{list(value.shape)}" for name, value in sorted(tensors.items())
     }
@@ -84,55 +83,55 @@ def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
 def live_header(
     config: SearchConfig, step: Step, grouped: GroupedGraph, legal: np.ndarray
 ) -> dict[str, Any]:
-    """Says what a live search is of, as its log does.
+    """Builds the header of the log of a live search.
 
     Args:
-        config: how to search, on a machine that was looked up.
-        step: what a step of the graph runs.
-        grouped: the graph with the groups that are placed.
-        legal: bool [num_groups, num_devices], where they may go.
+        config: the settings of the search, with the machine that was found.
+        step: the step of the graph.
+        grouped: the graph with the groups to place.
+        legal: bool [num_groups, num_devices], the allowed devices of each group.
 
     Returns:
-        JSON values. A search may go on with a log if they are the same, versions apart.
+        JSON values. A search may resume a log if they are the same, except for the versions.
     """
     graph_def = grouped.op_graph.graph_def
     digest = hashlib.sha256()
     for node, group in zip(graph_def.node, grouped.operation_groups.tolist(), strict=True):
-        # The devices that the graph came with count; its own fingerprint leaves them out.
+        # Add the original devices, which the fingerprint of the graph leaves out.
         digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
     digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
     return {
-        **_asked_header(config, step, graph_def),
+        **_build_request_header(config, step, graph_def),
         "granularity": granularity_of(config.placer, config.placer_options),
         "grouping_fingerprint": digest.hexdigest(),
     }
 
 
-def with_costs(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to a header that the placer knows the costs: then it proposes something else."""
+def mark_costs_known(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds to a header that costs are profiled, because the placer then proposes differently."""
     return {**header, "costs": "profiled"}
 
 
-def of_costs(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Picks from a header what the costs of the operations depend on, as a JSON file has it."""
+def select_cost_fields(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Selects the fields of a header that the costs depend on, as JSON values."""
     fields = {field: header[field] for field in _COST_FIELDS if field in header}
-    of: dict[str, Any] = json.loads(json.dumps(fields))
-    return of
+    values: dict[str, Any] = json.loads(json.dumps(fields))
+    return values
 
 
 def request_digest(config: SearchConfig, workload: Source) -> str:
-    """Names all that a search depends on but its budget, for which nothing is grouped.
+    """Computes a digest of all inputs of a search except its budget, without grouping the graph.
 
     Args:
-        config: how to search, on a machine that was looked up.
+        config: the settings of the search, with the machine that was found.
         workload: the graph and its step.
 
     Returns:
-        64 hexadecimal digits. Requests with the same have the same header; another serialization of
-        a graph has the same, too.
+        64 hexadecimal digits. Requests with equal digests have equal headers. The digest does not
+        depend on the serialization of the graph.
     """
     graph_def = workload.graph_def
-    asked = _asked_header(config, workload.step, graph_def)
+    asked = _build_request_header(config, workload.step, graph_def)
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     for node in graph_def.node:
         digest.update(f"{node.name}\0{node.device}\0".encode())

@@ -1,6 +1,7 @@
-"""Other searches of the same user on this computer, because the times of both suffer.
+"""A lock file per running search, by which searches on one computer notice each other.
 
 Each search has a file in the user's cache directory that is locked as long as its process lives.
+Searches at the same time disturb each other's step times.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from typing import Any, Self
 
 from tf_placer.files import cache_directory
 
-__all__ = ["OtherSearches"]
+__all__ = ["RunLock"]
 
-# A file that is not locked yet has this name; one that old was left by a kill.
-_NEW, _OLD_SECS = "new_", 60.0
+# A file has this prefix until it is locked.
+_NEW_PREFIX = "new_"
+_MAX_SECS_UNTIL_LOCKED = 60.0
 
 
-class OtherSearches:
-    """Makes a search known to others while it is in a `with`, and says which others there are.
+class RunLock:
+    """The lock of a running search, held in a `with`; reports other running searches.
 
-    Where there can be no such file, nobody is told of anybody.
+    If the file cannot be written, no search is reported.
     """
 
     def __init__(
@@ -36,31 +38,31 @@ class OtherSearches:
         *,
         is_here: bool = True,
     ) -> None:
-        """Looks at nothing yet.
+        """Stores the settings without touching any file.
 
         Args:
-            log_dir: where the log of the search is.
-            report: called with a line for people for each other search that there is.
-            is_here: whether the search measures on this computer; else there are no others.
+            log_dir: the directory of the search's log.
+            report: called with a line for users for each other search.
+            is_here: whether the search measures on this computer; else it ignores other searches.
         """
         self._log_dir = os.fspath(log_dir)
         self._report = report
         self._is_here = is_here
         self._directory = cache_directory() / "searches"
-        self._computer = _computer()
+        self._computer = _identify_computer()
         self._path: pathlib.Path | None = None
         self._lock: int | None = None
         self._told: set[str] = set()
 
     @property
     def note(self) -> str | None:
-        """What a result should say of those that were there; None if none was."""
+        """A note on other searches for the result; None if there was none."""
         if not self._told:
             return None
         return "another search ran on this computer meanwhile, so times and free memory suffered"
 
     def look(self) -> None:
-        """Says which other searches there are that were not there before."""
+        """Reports other running searches that were not reported before."""
         if self._lock is None:
             return
         with contextlib.suppress(OSError):
@@ -69,7 +71,7 @@ class OtherSearches:
                 if path == self._path or name in self._told:
                     continue
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    other = _searcher(path)
+                    other = _read_running_search(path)
                     if other is not None and other["computer"] == self._computer:
                         self._told.add(name)
                         self._report(
@@ -86,13 +88,13 @@ class OtherSearches:
 
     def _begin(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
-        path = self._directory / os.path.basename(new).removeprefix(_NEW)
+        lock, new = tempfile.mkstemp(prefix=_NEW_PREFIX, dir=self._directory)
+        path = self._directory / os.path.basename(new).removeprefix(_NEW_PREFIX)
         mine = {"process": os.getpid(), "log_dir": self._log_dir, "computer": self._computer}
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(lock, json.dumps(mine).encode())
-            # Only now do others look whether it is locked.
+            # Rename after locking, because other searches ignore new files with the prefix.
             os.replace(new, path)
         except OSError:
             os.close(lock)
@@ -109,9 +111,9 @@ class OtherSearches:
             self._lock = None
 
 
-def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
-    """Reads whose file it is; removes it and returns None where its process is gone."""
-    if path.name.startswith(_NEW) and time.time() - path.stat().st_mtime < _OLD_SECS:
+def _read_running_search(path: pathlib.Path) -> dict[str, Any] | None:
+    """Reads the file of a running search; removes files of ended ones and returns None."""
+    if path.name.startswith(_NEW_PREFIX) and _is_recent(path):
         return None
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:
@@ -119,25 +121,29 @@ def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _own(content)
-        if not content or _own(content) is not None:
+            return _parse_entry(content)
+        if not content or _parse_entry(content) is not None:
             path.unlink(missing_ok=True)
     return None
 
 
-def _own(content: bytes) -> dict[str, Any] | None:
-    """Reads what a search has written; None where somebody else has.
+def _is_recent(path: pathlib.Path) -> bool:
+    return time.time() - path.stat().st_mtime < _MAX_SECS_UNTIL_LOCKED
+
+
+def _parse_entry(content: bytes) -> dict[str, Any] | None:
+    """Parses the content of a lock file; None if another program has written the file.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the content is no JSON.
     """
     value = json.loads(content)
     is_own = isinstance(value, dict) and {"process", "log_dir", "computer"} <= value.keys()
     return value if is_own else None
 
 
-def _computer() -> str:
-    """Names this computer since it was started: a home directory may be that of several."""
+def _identify_computer() -> str:
+    """Identifies this computer since its boot, as several may share a home directory."""
     try:
         return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The files of a live search, told from files of the same names that somebody else has made."""
+"""Checks that files in a directory were written by a live search, before they are replaced."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
     "own_paths",
 ]
 
-#: Names of what `run` keeps of a training step, beside what is asked.
+#: Names of the files that `run` keeps for a training step, beside the request.
 TRAINED_BY, REFUSAL = "trained_by.json", "refusal.json"
 
 _REQUEST = "request.json"
-# Each way to begin writes one of these before anything else.
+# Every search writes one of these files before all others.
 _RECORDS = (TRIALS, _REQUEST, TRAINED_BY)
 
 
 def check_own_run(directory: RunDirectory) -> None:
-    """Makes sure that what is in a directory is of a search, before one begins; changes nothing.
+    """Checks that the files in a directory belong to a search; changes nothing.
 
     Raises:
         LogError: a file there is somebody else's; the message names it.
@@ -45,15 +45,15 @@ def check_own_run(directory: RunDirectory) -> None:
 
 
 def check_own_graph(directory: RunDirectory, graph_def: tf.compat.v1.GraphDef) -> None:
-    """Makes sure that a search, whose log is in a directory, has written the graph there.
+    """Checks that the graph in a directory belongs to the log there.
 
     Args:
-        directory: of the search.
+        directory: the directory of the search.
         graph_def: the graph of the search.
 
     Raises:
-        LogError: it is another graph, or has other devices.
-        OSError: it cannot be read.
+        LogError: the file has a different graph, or different devices.
+        OSError: the file cannot be read.
     """
     if not directory.graph.exists():
         return
@@ -61,7 +61,7 @@ def check_own_graph(directory: RunDirectory, graph_def: tf.compat.v1.GraphDef) -
 
     from graph_passes.fingerprint import graph_fingerprint
 
-    found = _parsed(directory.graph, tf.compat.v1.GraphDef)
+    found = _parse_message(directory.graph, tf.compat.v1.GraphDef)
     devices, known = ({n.name: n.device for n in each.node} for each in (found, graph_def))
     if devices != known or graph_fingerprint(found) != graph_fingerprint(graph_def):
         raise LogError(
@@ -71,10 +71,10 @@ def check_own_graph(directory: RunDirectory, graph_def: tf.compat.v1.GraphDef) -
 
 
 def check_own_step(directory: RunDirectory) -> None:
-    """Makes sure that a step to be searched for may be kept in a directory; changes nothing.
+    """Checks that a training step may be kept in a directory; changes nothing.
 
-    This is before the step is known, and before the script has imported TensorFlow, so that the
-    files are told by those that are written first.
+    This runs before the step is known and before the script imports TensorFlow, so it recognizes a
+    search by the files that are written first.
 
     Raises:
         LogError: a file there is somebody else's; the message names it.
@@ -87,7 +87,7 @@ def check_own_step(directory: RunDirectory) -> None:
 
 
 def own_paths(path: str | os.PathLike[str] | None) -> list[pathlib.Path]:
-    """Lists the files that a search may write in a directory; none where there is no directory."""
+    """Lists the files that a search may write in a directory; none without a directory."""
     if path is None:
         return []
     directory = RunDirectory(path)
@@ -95,7 +95,7 @@ def own_paths(path: str | os.PathLike[str] | None) -> list[pathlib.Path]:
 
 
 def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], Any]]:
-    """Lists the files of a search by name, with what reads each."""
+    """Returns the readers of the files of a search by file name."""
     return {
         TRIALS: read_log_header,
         _REQUEST: lambda path: directory.read_machine(),
@@ -111,9 +111,9 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
         directory.workers.name: read_log_header,
         directory.best.name: _read_placement,
         "training.jsonl": read_log_header,
-        "policy.weights.h5": check_policy_file,
-        "controllers.npz": check_policy_file,
-        directory.result.name: str,  # The search reads it, and refuses it by what is wrong.
+        "policy.weights.h5": read_of_training,
+        "controllers.npz": read_of_training,
+        directory.result.name: str,  # The search itself reads and checks this file.
         directory.placement.name: _read_placement,
     }
 
@@ -121,13 +121,13 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
 def _read_graph(path: pathlib.Path) -> object:
     import tensorflow as tf
 
-    return _parsed(path, tf.compat.v1.GraphDef)
+    return _parse_message(path, tf.compat.v1.GraphDef)
 
 
 def _read_config(path: pathlib.Path) -> object:
     import tensorflow as tf
 
-    return _parsed(path, tf.compat.v1.ConfigProto)
+    return _parse_message(path, tf.compat.v1.ConfigProto)
 
 
 def _read_placement(path: pathlib.Path) -> object:
@@ -142,11 +142,11 @@ def _read_tensors(path: pathlib.Path) -> None:
     check_tensors(path)
 
 
-def _parsed(path: pathlib.Path, kind: Any) -> Any:
+def _parse_message(path: pathlib.Path, kind: Any) -> Any:
     """Reads a protocol buffer.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the file has no such message.
     """
     from google.protobuf.message import DecodeError
 

@@ -1,13 +1,13 @@
-"""The directory of one search: what was asked, what was measured, what came out.
+"""The directory of one search: its request, its measurements and its result.
 
-request.json, graph.pb, feeds, initializer_feeds, session_config    what was asked
-problem.json, profile.json                       what the operations cost, and what that is of, if
-                                                 the placer needs to know
+request.json, graph.pb, feeds, initializer_feeds, session_config    the request
+problem.json, profile.json                       the profiled costs and their origin, if the
+                                                 placer needs costs
 trials.jsonl                                     every trial, as it was measured
-workers.jsonl                                    what workers did, if there were any
-best_so_far.json                                 the fastest placement of these, not confirmed
-training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
-result.json, placement.json                      what came out, when the search has ended
+workers.jsonl                                    the events of workers, if there were any
+best_so_far.json                                 the fastest placement so far, not confirmed
+training.jsonl, tensorboard/, policy.weights.h5  the training of a learned placer
+result.json, placement.json                      the result, when the search has ended
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ __all__ = ["TRIALS", "RunDirectory", "check_writable"]
 
 #: Name of the log in its directory.
 TRIALS = "trials.jsonl"
-# What `write_request` writes. Two more are there if the step has what they are for; of these a
-# search does not take over the restored values: they are large, and whoever asks has them.
+# The files that every request has. A search does not copy the restored values: they are large, and
+# the calling process has them.
 _REQUEST = "request.json"
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
 _SESSION_CONFIG, _INITIALIZER_FEEDS, _RESTORED = "session_config", "initializer_feeds", "restored"
 _ASKED = "what a search was asked"
-# What stands in the file of a request beside what `SearchConfig` writes; earlier versions had only
-# the first two.
+# Entries of a request beside the fields of `SearchConfig`. Earlier versions had only the first two.
 _ENTRIES: Mapping[str, Any] = {
     "fetches": tuple[str, ...],
     "initializers": tuple[str, ...],
@@ -60,91 +59,91 @@ class RunDirectory:
     """Names and contents of the files of one search."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Uses a directory, which is made when something is written to it."""
+        """Uses a directory, which is created when a file is written to it."""
         self.path = pathlib.Path(path).absolute()
 
     @property
     def graph(self) -> pathlib.Path:
-        """The graph as it came."""
+        """The file of the original graph."""
         return self.path / "graph.pb"
 
     @property
     def problem(self) -> pathlib.Path:
-        """What the operations cost, as a placement problem; only there if a placer needed it."""
+        """The file of the placement problem with profiled costs; exists if a placer needed it."""
         return self.path / "problem.json"
 
     @property
     def profile(self) -> pathlib.Path:
-        """What the placement problem is of, and what it took to find it out."""
+        """The file with the origin of the placement problem and the duration of profiling."""
         return self.path / "profile.json"
 
     @property
     def trials(self) -> pathlib.Path:
-        """The log."""
+        """The file of the log of trials."""
         return self.path / TRIALS
 
     @property
     def workers(self) -> pathlib.Path:
-        """What workers did; only there if there were any."""
+        """The file of the events of workers; exists if there were workers."""
         return self.path / WORKER_EVENTS
 
     @property
     def result(self) -> pathlib.Path:
-        """How the search ended."""
+        """The file of the result."""
         return self.path / "result.json"
 
     @property
     def placement(self) -> pathlib.Path:
-        """The placement that was found; only there if it is faster."""
+        """The file of the confirmed placement; exists if one is faster."""
         return self.path / "placement.json"
 
     @property
     def best(self) -> pathlib.Path:
-        """The fastest placement so far, as it was measured once; not confirmed."""
+        """The file of the fastest placement so far, not confirmed."""
         return self.path / "best_so_far.json"
 
     @property
     def has_request(self) -> bool:
-        """Whether it says what is asked."""
+        """True if the directory has a request."""
         return (self.path / _REQUEST).exists()
 
     def read_machine(self) -> Machine:
-        """Reads of what is asked only the machine.
+        """Reads the machine of the request.
 
         Raises:
-            ValueError: it cannot be read; the message names the file.
+            ValueError: the request cannot be read; the message names the file.
         """
-        settings, _ = self._asked()
+        settings, _ = self._read_settings()
         machine: Machine = settings["machine"]
         return machine
 
     def read_command(self) -> str | None:
-        """Reads of what is asked only the command line that asked; None if that is not there.
+        """Reads the command line of the request; None if the request has none.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it says nothing that can be asked; the message names the file.
+            OSError: the file cannot be read.
+            ValueError: the file is no request; the message names it.
         """
-        _, others = self._asked()
+        _, others = self._read_settings()
         command: str | None = others.get("command")
         return command
 
     def read_step(self) -> Step:
-        """Reads of what is asked only what a step runs.
+        """Reads the step of the request.
 
         Raises:
             OSError: a file cannot be read.
-            ValueError: a file is none of a request; the message names it.
+            ValueError: a file is invalid; the message names it.
         """
-        return self._step(self._asked()[1])
+        return self._step(self._read_settings()[1])
 
     def write_request(self, workload: Source, config: SearchConfig) -> None:
-        """Writes what a search needs to know.
+        """Writes a request for a search.
 
         Args:
             workload: the graph and its step.
-            config: how to search: on a machine that was looked up, with the configuration of the
-                user's sessions.
+            config: the settings of the search, with the machine that was found and the
+                configuration of the user's sessions.
 
         Raises:
             OSError: the directory cannot be written.
@@ -170,20 +169,19 @@ class RunDirectory:
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
     def read_request(self) -> tuple[Source, SearchConfig]:
-        """Reads what `write_request` wrote.
+        """Reads a request, as `write_request` writes it.
 
         Raises:
-            GraphError: the graph has not what the step runs.
+            GraphError: the graph lacks operations of the step.
             OSError: a file cannot be read.
-            ValueError: a file is none of a request, or there is no such search; the message names
-                it.
+            ValueError: a file or a setting is invalid; the message names it.
         """
         import tensorflow as tf
 
         from graph_passes.op_graph import OpGraph
         from tf_placer.inputs.sources import Source, read_graph
 
-        settings, others = self._asked()
+        settings, others = self._read_settings()
         settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
             (self.path / _SESSION_CONFIG).read_bytes()
         )
@@ -192,13 +190,13 @@ class RunDirectory:
         step, graph_def = self._step(others), read_graph(self.graph).graph_def
         return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
 
-    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads the file of a request: what `SearchConfig` takes, and all else by name."""
+    def _read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reads a request: the arguments of `SearchConfig`, and the other entries by name."""
         path = self.path / _REQUEST
         with reading(path, _ASKED):
             value = read_json(path)
             settings = read_settings(value)
-            # It has been found.
+            # Requests have the machine that was found, not its name.
             settings["machine"] = read_value(Machine, value["machine"], "machine")
             check_entries(value, ("fetches", "initializers"))
             others = {
@@ -219,15 +217,15 @@ class RunDirectory:
         )
 
     def _tensors(self, name: str) -> dict[str, np.ndarray]:
-        """Reads tensors of which there may be none."""
+        """Reads tensors from a file that may be missing."""
         path = self.path / name
         return read_tensors(path) if path.exists() else {}
 
     def take_request(self, other: RunDirectory) -> None:
-        """Takes over what is asked, as it is in another directory.
+        """Copies the request from another directory.
 
         Raises:
-            OSError: it cannot be read, or this directory cannot be written.
+            OSError: the request cannot be read, or this directory cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         for name in _REQUEST_FILES:
@@ -238,17 +236,17 @@ class RunDirectory:
             )
 
     def move(self, workload: Source, config: SearchConfig) -> None:
-        """Goes on in a new directory among the temporary files, with what is asked.
+        """Changes to a new temporary directory and writes the request there.
 
         Args:
             workload: the graph and its step.
-            config: how to search.
+            config: the settings of the search.
 
         Raises:
-            OSError: that cannot be written; then nothing has moved.
+            OSError: the new directory cannot be written; then the directory stays the same.
         """
         old, self.path = self.path, lasting_directory()
-        # Whoever asks has the restored values, which are large.
+        # Leave out the restored values: they are large, and the calling process has them.
         step = dataclasses.replace(workload.step, restored={})
         try:
             self.write_request(dataclasses.replace(workload, step=step), config)
@@ -258,21 +256,21 @@ class RunDirectory:
             raise
 
     def write_result(self, result: RunResult) -> None:
-        """Writes how the search ended, whole or not at all.
+        """Writes the result atomically.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the result cannot be written.
         """
         if result.outcome is not Outcome.FASTER:
             self.placement.unlink(missing_ok=True)
         write_bytes(self.result, json.dumps(result.to_json(), indent=1).encode())
 
     def read_result(self) -> RunResult | None:
-        """Reads how the search ended; None if it has not.
+        """Reads the result; None if the search has not ended.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no result; the message names the file.
+            OSError: the file cannot be read.
+            ValueError: the file is no result; the message names it.
         """
         if not self.result.exists():
             return None
@@ -281,10 +279,10 @@ class RunDirectory:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a directory, or the one it is to be made in, takes files; writes nothing.
+    """Checks that a directory, or its first existing parent, is writable; writes nothing.
 
     Raises:
-        OSError: it does not; the message names it.
+        OSError: it is not; the message names it.
     """
     existing = pathlib.Path(path).absolute()
     while not existing.exists() and existing != existing.parent:

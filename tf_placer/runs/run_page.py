@@ -1,4 +1,4 @@
-"""What the page about a live search shows, from the directory of the run."""
+"""The contents of the page about a live search, read from the directory of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.runs.explanation import kept_explanation
+from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_state import read_search_state
@@ -34,8 +34,7 @@ from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["read_run_view", "write_report"]
 
-# More placements than this make a long page.
-_MOST_COMPARED = 20
+_MAX_COMPARED = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,7 @@ class _MachineFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _LiveFacts(HeaderFacts):
-    """What the page says of the header of a live search."""
+    """The fields of the header of a live search that the page shows."""
 
     machine: _MachineFacts
     fetches: tuple[str, ...] = ()
@@ -61,16 +60,15 @@ class _LiveFacts(HeaderFacts):
 def read_run_view(
     path: str | os.PathLike[str], problem: str | os.PathLike[str] | None = None
 ) -> RunView:
-    """Reads what a search wrote, live or on a problem.
+    """Reads the contents of the page of a search, live or on a problem.
 
     Args:
-        path: the directory of the search, or the result that it wrote.
-        problem: of the result of `search`, what was placed; where it was written into a directory,
-            that is there.
+        path: the directory of the search, or the file of its result.
+        problem: the problem that was placed, for a result of `search` that is not in a directory.
 
     Raises:
-        OSError: something cannot be read.
-        ValueError: it is no search, or damaged; the message names the file.
+        OSError: a file cannot be read.
+        ValueError: there is no search, or a file is damaged; the message names the file.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -101,13 +99,13 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
     """Writes the page about a search, live or planned.
 
     Args:
-        result: what `optimize` or `plan` returned, or the directory of a search.
+        result: the result of `optimize` or `plan`, or the directory of a search.
         path: the file (.html).
 
     Raises:
-        ImportError: what the page needs is not installed.
+        ImportError: a package that the page needs is not installed.
         OSError: a file cannot be read or written.
-        ValueError: nothing was kept of the search, or it is damaged.
+        ValueError: the search has no directory, or a file is damaged.
     """
     require_page_libraries()
     log_dir = result if isinstance(result, str | os.PathLike) else result.log_dir
@@ -127,16 +125,16 @@ def _view_run(directory: RunDirectory) -> RunView:
     original_secs = trials[0].measurement.median_secs
     confirmation = None
     winner, explanation, is_better = None, None, False
-    text = _so_far(trials)
+    text = _describe_progress(trials)
     if result is not None:
         is_better = state.is_placed
         text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(result)}"
         confirmation, winner = result.confirmation, result.winner
-        explanation = kept_explanation(directory, result)
+        explanation = read_explanation(directory, result)
     finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
-    found = _found(trials, finalists, winner)
-    problem, steps, notes = _steps(directory, trials, found, result, labels)
+    found = _find_subject(trials, finalists, winner)
+    problem, steps, notes = _simulate_steps(directory, trials, found, result, labels)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
@@ -144,7 +142,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         is_better=is_better,
         is_measured=True,
         compared=tuple(
-            _compared(trials, labels, original_secs, confirmation, winner, found, explanation)
+            _list_compared(trials, labels, original_secs, confirmation, winner, found, explanation)
         ),
         steps=steps,
         points=tuple(_point(trial) for trial in trials),
@@ -157,7 +155,7 @@ def _view_run(directory: RunDirectory) -> RunView:
     )
 
 
-def _so_far(trials: Sequence[Trial]) -> str:
+def _describe_progress(trials: Sequence[Trial]) -> str:
     ran = [t for t in trials if t.measurement.median_secs is not None]
     if not ran:
         return f"The search has not ended: {len(trials)} trials, none of which ran"
@@ -169,7 +167,7 @@ def _so_far(trials: Sequence[Trial]) -> str:
     )
 
 
-def _found(
+def _find_subject(
     trials: Sequence[Trial], finalists: Mapping[str, int], winner: str | None
 ) -> Trial | None:
     """Finds the trial that the page is about: the winner, or the fastest placement."""
@@ -179,14 +177,14 @@ def _found(
     return min(ran, key=lambda t: t.measurement.median_secs or math.inf, default=None)
 
 
-def _steps(
+def _simulate_steps(
     directory: RunDirectory,
     trials: Sequence[Trial],
     found: Trial | None,
     result: RunResult | None,
     labels: Mapping[int, str],
 ) -> tuple[PlacementProblem | None, tuple[StepView, ...], tuple[str, ...]]:
-    """Simulates the original and what was found, with costs corrected by what was measured."""
+    """Simulates the original and the found placement, with costs corrected by measurements."""
     if not directory.problem.exists():
         return (
             None,
@@ -225,7 +223,7 @@ def _steps(
     return problem, tuple(view for view in views if view is not None), tuple(notes)
 
 
-def _compared(
+def _list_compared(
     trials: Sequence[Trial],
     labels: Mapping[int, str],
     original_secs: float | None,
@@ -249,7 +247,7 @@ def _compared(
     ]
     others = [t for t in trials if t.assignment is not None and t.repeats is None]
     others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
-    for trial in others[:_MOST_COMPARED]:
+    for trial in others[:_MAX_COMPARED]:
         label = labels.get(trial.index, f"{trial.placer} (trial {trial.index})")
         secs, failure = trial.measurement.median_secs, trial.measurement.failure
         comparison = confirmation.comparisons.get(label) if confirmation else None

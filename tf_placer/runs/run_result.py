@@ -1,4 +1,4 @@
-"""How a live search ended, as its directory keeps it."""
+"""The result of a live search, as stored in its directory."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["RunResult"]
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """How a search ended.
+    """The result of a search.
 
     Attributes:
-        outcome: in a word.
-        num_trials: trials of the search.
-        max_trials: how many it might make.
-        max_secs: seconds that it might take; None for no limit.
-        winner: label of what was found, or None.
-        note: what else to say, or None.
+        outcome: the way in which the search ended.
+        num_trials: number of trials.
+        max_trials: maximum number of trials.
+        max_secs: time limit in seconds; None for no limit.
+        winner: label of the confirmed placement, or None.
+        note: a note for users, or None.
         confirmation: finalists measured side by side, or None.
-        finalists: what was, or could have been, confirmed: trial by label.
-        explanation: why, as `Explanation.to_json` says it, or None.
-        original_assignment: device index per group of the graph as it came; None if a group is on
-            several devices.
-        is_complete: whether it ended by itself.
-        request_digest: of what was asked; empty in results of earlier versions.
+        finalists: trial number of each finalist by label.
+        explanation: the explanation, as `Explanation.to_json` writes it, or None.
+        original_assignment: device index per group of the original; None if a group is on several
+            devices.
+        is_complete: whether the search ended by itself.
+        request_digest: digest of the request; empty in results of earlier versions.
     """
 
     outcome: Outcome
@@ -61,7 +61,7 @@ class RunResult:
 
     @classmethod
     def from_json(cls, value: object) -> RunResult:
-        """Reads what `to_json` wrote, in this version or an earlier one.
+        """Reads the JSON form, of this version or an earlier one.
 
         Raises:
             ValueError: the value is no result.
@@ -75,12 +75,12 @@ class RunResult:
         return result
 
     def answers(self, max_trials: int, max_secs: float, num_trials: int) -> bool:
-        """Says whether a request that is that of its log, apart from the budget, needs no more.
+        """Returns whether the result also answers the same request with another budget.
 
         Args:
-            max_trials: how many trials are asked for.
-            max_secs: seconds that they may take.
-            num_trials: how many trials the log has.
+            max_trials: maximum number of trials of the request.
+            max_secs: time limit of the request in seconds.
+            num_trials: number of trials in the log.
         """
         return (
             self.is_complete

@@ -19,7 +19,7 @@ __all__ = ["describe_search", "trial_values", "verdict_line"]
 
 
 def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
-    """Shows the trials of a search, what its placer has learned, and the verdict.
+    """Shows the trials of a search, the training of its placer, and the verdict.
 
     Args:
         log_dir: the directory of the search.
@@ -29,11 +29,11 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
 
     Raises:
         LogError: the log is damaged.
-        OSError: it cannot be read.
+        OSError: the log cannot be read.
     """
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
-    learned, updates = _learned(log_dir) if os.path.exists(training) else (None, [])
-    # A search on a problem has no log of trials.
+    learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
+    # Searches on a problem have no log of trials.
     if os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
         shown = log_table(state.header, state.trials, width=terminal_width())
@@ -54,8 +54,8 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     return "\n\n".join(parts), values
 
 
-def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
-    """Shows the updates of the placer: None where there are none, as of one that learns nothing."""
+def _describe_training(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
+    """Shows the updates of the placer; None if there are none."""
     _, updates = read_training_log(log_dir)
     shown = training_table(updates, width=terminal_width()) if updates else None
     if shown is not None and (by_controller := controllers_table(updates)):
@@ -65,7 +65,7 @@ def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
 
 
 def trial_values(trial: Trial) -> dict[str, Any]:
-    """Makes the JSON form of a trial: all have the same entries, unlike in the log."""
+    """Makes the JSON form of a trial, with the same entries for all trials, unlike the log."""
     missing = dict.fromkeys(
         ("reference_secs", "drift", "position", "worker", "controller", "version")
     )
@@ -73,7 +73,7 @@ def trial_values(trial: Trial) -> dict[str, Any]:
 
 
 def verdict_line(state: SearchState) -> str:
-    """Says on one line how a search ended, or why there is no verdict."""
+    """Formats the verdict, or the reason why there is none, as one line."""
     if state.result is None:
         return f"verdict: {state.reason}"
     return f"verdict: {'placed' if state.is_placed else 'unchanged'}: {state.reason}"

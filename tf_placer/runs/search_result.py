@@ -1,4 +1,4 @@
-"""What a live search writes of the placements that it found."""
+"""The placement files of a live search."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
-__all__ = ["confirmed_measurement", "found_placement"]
+__all__ = ["build_placement", "summarize_comparison"]
 
 
-def found_placement(
+def build_placement(
     config: SearchConfig,
     header: Mapping[str, Any],
     assignment: Mapping[str, str],
     trial: Trial,
     measurement: Mapping[str, Any],
 ) -> Placement:
-    """Makes a placement with what was measured of it and where it comes from.
+    """Builds a placement with its measurement and its provenance.
 
     Args:
-        config: how it was searched for.
-        header: what the search is of, as `live_header` says it.
+        config: the settings of the search.
+        header: the header of the search; see `live_header`.
         assignment: full device names by operation name.
-        trial: the trial that it is.
-        measurement: what was measured; JSON values.
+        trial: the trial of the placement.
+        measurement: the measurement as JSON values.
     """
     return Placement(
         header["graph_fingerprint"],
@@ -44,8 +44,8 @@ def found_placement(
     )
 
 
-def confirmed_measurement(confirmation: Confirmation, label: str) -> dict[str, Any]:
-    """Extracts what a confirmation says of a placement, for its file."""
+def summarize_comparison(confirmation: Confirmation, label: str) -> dict[str, Any]:
+    """Summarizes the confirmation of a placement for its file."""
     comparison = confirmation.comparisons[label]
     return {
         "original_step_secs": confirmation.step_secs(ORIGINAL),

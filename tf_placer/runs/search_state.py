@@ -1,4 +1,4 @@
-"""What the directory of a live search says of it: what it is of, its trials, and how it ended."""
+"""The state of a live search, as read from its directory: header, trials and result."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["SearchState", "read_search_state"]
 
 @dataclasses.dataclass(frozen=True)
 class SearchState:
-    """A search as its directory shows it.
+    """The state of a search.
 
     Attributes:
-        header: what it is of.
-        trials: so far.
-        is_running: whether a process searches right now.
-        result: how it ended; None if it has not.
+        header: the header of the log.
+        trials: all trials so far.
+        is_running: whether a process is searching now.
+        result: the result; None if the search has not ended.
     """
 
     header: Mapping[str, Any]
@@ -35,17 +35,17 @@ class SearchState:
 
     @property
     def is_placed(self) -> bool:
-        """Whether a faster placement was found."""
+        """True if a faster placement was found."""
         return self.result is not None and self.result.outcome is Outcome.FASTER
 
     @property
     def reason(self) -> str:
-        """Why it ended as it did, or why there is no verdict, in one sentence."""
+        """The reason for the verdict, or for its absence, in one sentence."""
         if self.result is not None:
             return verdict(self.result)
         if self.is_running:
             return "none yet: the search is running"
-        return "none: the search was stopped before its end, and the same call goes on with it"
+        return "none: the search was stopped before its end, and the same call resumes it"
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the verdict."""
@@ -68,17 +68,17 @@ class SearchState:
 
 
 def read_search_state(path: str | os.PathLike[str]) -> SearchState:
-    """Reads the directory of a search; works while it runs.
+    """Reads the state of a search, also while it runs.
 
     Raises:
-        OSError: its log or its result cannot be read.
-        ValueError: one of them is damaged; the message names the file.
+        OSError: the log or the result cannot be read.
+        ValueError: the log or the result is damaged; the message names the file.
     """
     directory = RunDirectory(path)
-    # Asked first: a search that ends now has written all that is read then.
+    # Check the lock before reading: a search that ends meanwhile has completed its files.
     is_running = is_being_written(directory.trials)
     header, trials = read_log(os.path.join(path, directory.trials.name))
     result = None if is_running else directory.read_result()
     if result is not None and result.num_trials != len(trials):
-        result = None  # It is of an earlier call, and the later one was stopped.
+        result = None  # An earlier call wrote the result, and a later one was stopped.
     return SearchState(header, trials, is_running, result)

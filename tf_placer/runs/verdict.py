@@ -1,4 +1,4 @@
-"""How a live search ended, in words: placed or unchanged, why, and what would help."""
+"""The verdict of a live search in words: the outcome, its reason, and advice."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ __all__ = ["best_comparison", "verdict"]
 
 _REASONS = {
     Outcome.NOTHING_TO_PLACE: (
-        "every operation keeps the device it came with: there is nothing to place"
+        "every operation keeps its original device: there is nothing to place"
     ),
     Outcome.NOTHING_RUNS: "no placement ran",
     Outcome.NO_TIME: "no placement was measured in the time and the trials that were allowed",
-    Outcome.NOT_FASTER: "no placement is faster than the graph as it came, beyond the noise",
+    Outcome.NOT_FASTER: "no placement is faster than the original, beyond the noise",
     Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
     Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
     Outcome.INTERRUPTED: "interrupted before a placement was confirmed to be faster",
 }
-# A speed-up that may be so large is worth another try.
-_WORTH_MORE = 1.05
+_MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
 
 
 def verdict(result: RunResult | None, note: str | None = None) -> str:
-    """Says how a search ended, and why.
+    """Describes the verdict of a search and its reason.
 
     Args:
-        result: what the search wrote of it; None where it wrote nothing, because there was nothing
-            to place.
-        note: what is known of a graph where nothing is to place.
+        result: the result of the search; None if there was nothing to place.
+        note: a note on a graph with nothing to place.
 
     Returns:
         One sentence, without a full stop.
@@ -42,21 +40,20 @@ def verdict(result: RunResult | None, note: str | None = None) -> str:
     if result.winner is not None and confirmation is not None:
         comparison = confirmation.comparisons[result.winner]
         if comparison.speedup is None:
-            text = f"{result.winner} runs, and the graph as it came does not: "
+            text = f"{result.winner} runs, and the original does not: "
         else:
-            text = f"{result.winner} is faster than the graph as it came: "
-        text += _how_sure(comparison, confirmation)
+            text = f"{result.winner} is faster than the original: "
+        text += _describe_certainty(comparison, confirmation)
         return f"{text}; {note}" if note else text
     parts = [_REASONS[result.outcome], note, _advice(result.outcome, confirmation)]
     return ": ".join(part for part in parts if part)
 
 
 def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
-    """Finds what is known best of a confirmation: of the candidate that its verdict is on.
+    """Finds the comparison of the candidate that the verdict of a confirmation is on.
 
     Returns:
-        How it compares; None if there is none, or no candidate was compared with the graph as it
-        came.
+        The comparison; None if no candidate was compared with the original.
     """
     comparisons = confirmation.comparisons.values() if confirmation else ()
     return max(
@@ -66,7 +63,7 @@ def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
     )
 
 
-def _how_sure(comparison: Comparison, confirmation: Confirmation) -> str:
+def _describe_certainty(comparison: Comparison, confirmation: Confirmation) -> str:
     if comparison.speedup is None or comparison.interval is None:
         return comparison.reason
     low, high = comparison.interval
@@ -77,16 +74,16 @@ def _how_sure(comparison: Comparison, confirmation: Confirmation) -> str:
 
 
 def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:
-    """Says what would help."""
+    """Returns advice that fits the outcome, if there is some."""
     if outcome is Outcome.INTERRUPTED:
-        return "the same call goes on where it was"
+        return "the same call resumes it"
     best = best_comparison(confirmation)
     if outcome is not Outcome.NOT_FASTER or best is None or best.speedup is None:
         return None
     if best.interval is None:
         return f"the best was {best.reason}"
     low, high = best.interval
-    if high < _WORTH_MORE:
+    if high < _MIN_SPEEDUP_WORTH_MORE_TIME:
         return f"the best is at most {high:.2f} times as fast"
     return (
         f"the best is {low:.2f} to {high:.2f} times as fast: more time, or a machine that does "

@@ -151,7 +151,7 @@ class OptimizeCommandTest(CommandsTestCase):
         )
         with patch_search(Script(secs=split_is_faster)):
             printed = self.optimize(*arguments, f"--output_graph={self.path('out.pb')}")
-            self.assertIn("unchanged - every operation keeps the device it came with", printed)
+            self.assertIn("unchanged - every operation keeps its original device", printed)
             self.assertEqual(read_graph(self.path("out.pb")).graph_def, graph_def)
             self.assertIn("placed - ", self.optimize(*arguments, "--clear_devices"))
 

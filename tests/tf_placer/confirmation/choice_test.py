@@ -1,20 +1,35 @@
-"""Tests of who is measured again, and of who wins."""
+"""Tests of the choice of finalists and of the winner."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import Script, confirmation, trial
-from tf_placer.confirmation.choice import choose_finalists, choose_winner, hopeful_finalists
+from tf_placer.confirmation.choice import (
+    choose_finalists,
+    choose_winner,
+    drop_slow_finalists,
+    explain_no_finalists,
+)
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
 
 _BASELINES = ("single_device", "expert")
 
 
+def make_failed_trial(index, assignment, kind, repeats=None):
+    measurement = Measurement(failure=Failure(kind, f"failure {index}"))
+    return dataclasses.replace(trial(index, assignment, repeats=repeats), measurement=measurement)
+
+
+_OOM, _TIMEOUT = FailureKind.OUT_OF_MEMORY, FailureKind.TIMEOUT
+
+
 class ChooseFinalistsTest(absltest.TestCase):
-    def test_the_best_of_each_baseline_and_the_two_fastest_others_are_measured_again(self):
+    def test_finalists_are_the_best_of_each_baseline_and_the_two_fastest_others(self):
         trials = [
             trial(0, None, 0.1),
             trial(1, [0, 0], 0.3, "single_device"),
@@ -32,32 +47,32 @@ class ChooseFinalistsTest(absltest.TestCase):
             {"original": 0, "single_device": 2, "expert": 3, "random": 6, "random (2)": 4},
         )
 
-    def test_an_original_that_fails_is_still_one(self):
+    def test_an_original_that_fails_is_a_finalist(self):
         finalists = choose_finalists([trial(0, None, None), trial(1, [0], 0.1)], _BASELINES)
         self.assertEqual(list(finalists), ["original", "random"])
 
-    def test_nobody_is_if_no_placement_ran(self):
+    def test_there_are_no_finalists_if_no_placement_ran(self):
         self.assertEqual(choose_finalists([trial(0, None)], _BASELINES), {})
         self.assertEqual(choose_finalists([trial(0, None), trial(1, [0], None)], _BASELINES), {})
         self.assertEqual(choose_finalists([], _BASELINES), {})
 
 
-class HopefulFinalistsTest(absltest.TestCase):
+class DropSlowFinalistsTest(absltest.TestCase):
     def hopeful(self, original: float | None, **secs: float) -> list[str]:
         finalists = {"original": trial(0, None, original)}
         for index, (label, each) in enumerate(secs.items(), 1):
             finalists[label] = trial(index, [0, 1], each, label)
-        return list(hopeful_finalists(finalists))
+        return list(drop_slow_finalists(finalists))
 
-    def test_what_is_near_the_best_and_not_slower_than_the_original_is(self):
+    def test_keeps_finalists_near_the_fastest_and_not_slower_than_the_original(self):
         found = self.hopeful(1.0, single_device=1.0, expert=0.85, auto=0.8, other=0.93)
         self.assertEqual(found, ["original", "expert", "auto"])
 
-    def test_nothing_is_where_all_are_slower(self):
+    def test_keeps_the_original_alone_if_all_others_are_slower(self):
         self.assertEqual(self.hopeful(1.0, expert=1.06, auto=1.2), ["original"])
         self.assertEqual(self.hopeful(1.0, expert=1.04), ["original", "expert"])
 
-    def test_without_an_original_the_best_are(self):
+    def test_keeps_the_fastest_if_the_original_failed(self):
         self.assertEqual(
             self.hopeful(None, expert=1.1, auto=1.0, other=1.2)[1:], ["expert", "auto"]
         )
@@ -81,18 +96,18 @@ class ChooseWinnerTest(absltest.TestCase):
         confirmed = confirmation({"expert": 1.2, "random": 1.5, "random (2)": 1.4})
         self.assertEqual(self.choose(confirmed), (Outcome.FASTER, "random", None))
 
-    def test_nobody_wins_without_being_faster(self):
+    def test_slower_candidates_do_not_win(self):
         for speedup in (0.9, 0.9999, None):
             with self.subTest(speedup=speedup):
                 outcome = self.choose(confirmation({"random": speedup}))
                 self.assertEqual(outcome, (Outcome.NOT_FASTER, None, None))
 
-    def test_nobody_wins_within_the_noise(self):
+    def test_candidates_within_the_noise_do_not_win(self):
         confirmed = confirmation({"random": 1.05}, noise=0.3)
         self.assertGreater(confirmed.comparisons["random"].speedup, 1)
         self.assertEqual(self.choose(confirmed), (Outcome.NOT_FASTER, None, None))
 
-    def test_who_runs_wins_over_an_original_that_does_not(self):
+    def test_a_candidate_that_runs_wins_over_an_original_that_does_not(self):
         confirmed = confirmation({"expert": 1.2, "random": 1.5}, original=None)
 
         def values(assignment):
@@ -108,7 +123,7 @@ class ChooseWinnerTest(absltest.TestCase):
         self.assertEqual((outcome, label), (Outcome.NOT_CONFIRMED, None))
         self.assertRegex(note, "random ran, and original does not run .*: allow more time")
 
-    def test_who_computes_something_else_does_not_win(self):
+    def test_a_candidate_with_different_values_does_not_win(self):
         def values(assignment):
             return {"loss:0@1": np.float32([2 if "random" in assignment.values() else 1])}
 
@@ -149,10 +164,10 @@ class ChooseWinnerTest(absltest.TestCase):
             outcome, *_ = self.choose(confirmation({"random": 1.5}), values(names), True)
             self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
 
-    def test_where_values_begin_to_differ_is_told(self):
+    def test_reports_the_first_tensor_that_differs(self):
         def values(assignment):
             other = 2.0 if "random" in assignment.values() else 1.0
-            # "late" comes after "early", and "first" is another in the second step only.
+            # "late" comes after "early"; "first" differs in the second step only.
             off = {"loss:0@1": other, "late:0@1": other, "early:0@1": other, "first:0@2": other}
             same = {"first:0@1": 1.0, "late:0@2": 1.0, "early:0@2": 1.0}
             return {name: np.full(1, value) for name, value in {**off, **same}.items()}
@@ -163,14 +178,14 @@ class ChooseWinnerTest(absltest.TestCase):
         self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
         self.assertEndsWith(note, "the first to differ is 'early:0' in step 1")
 
-    def test_what_hangs_on_the_order_of_asynchronous_updates_may_differ(self):
+    def test_values_that_depend_on_asynchronous_updates_may_differ(self):
         def values(assignment):
             other = 2.0 if "random" in assignment.values() else 1.0
             return {name: np.full(1, other) for name in ("loss:0@1", "read:0@1")}
 
         for asynchronous, tensors, expected in (
             (("read", "loss"), ["read:0", "loss:0"], Outcome.FASTER),
-            # What differs first is not of such an update, or nobody knows.
+            # The first difference is not from such an update, or is unknown.
             (("loss",), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
             (("read", "loss"), [], Outcome.DIFFERENT_VALUES),
             ((), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
@@ -182,11 +197,52 @@ class ChooseWinnerTest(absltest.TestCase):
             self.assertEqual(winner, "random" if expected is Outcome.FASTER else None)
             self.assertIn("asynchronous" if winner else "does not compute the same", note)
 
-    def test_a_failing_comparison_is_told(self):
+    def test_reports_a_failed_comparison_of_values(self):
         failure = Failure(FailureKind.TIMEOUT, "too slow")
         outcome, label, note = self.choose(confirmation({"random": 1.5}), lambda _: failure)
         self.assertEqual((outcome, label), (Outcome.FASTER, "random"))
         self.assertIn("could not be compared: too slow", note)
+
+
+class ExplainNoFinalistsTest(absltest.TestCase):
+    def outcome(self, *trials) -> Outcome:
+        outcome, self.why = explain_no_finalists(trials, 20, 60.0)
+        return outcome
+
+    def test_the_budget_was_too_small_if_no_placement_was_tried(self):
+        self.assertEqual(self.outcome(trial(0, None)), Outcome.NO_TIME)
+        self.assertEqual(
+            self.why,
+            "only the original was measured within 20 trials and 60 s: allow more",
+        )
+
+    def test_reports_that_the_original_was_not_measured(self):
+        self.assertEqual(self.outcome(), Outcome.NO_TIME)
+        self.assertIn("not even the original was measured within", self.why)
+
+    def test_a_failure_of_the_original_alone_is_lack_of_time(self):
+        for kind in (_OOM, _TIMEOUT):
+            self.assertEqual(self.outcome(make_failed_trial(0, None, kind)), Outcome.NO_TIME)
+            self.assertIn(f"does not run ({kind.value}: failure 0), and nothing else was", self.why)
+
+    def test_advises_more_time_after_time_outs_alone(self):
+        trials = [make_failed_trial(k, [k], _TIMEOUT) for k in (1, 2)]
+        for original in (trial(0, None), make_failed_trial(0, None, _OOM)):
+            self.assertEqual(self.outcome(original, *trials), Outcome.NO_TIME)
+            self.assertRegex(self.why, "^2 were tried, and each was given up .*the last: failure 2")
+            self.assertIn("allow more time, in another directory", self.why)
+
+    def test_any_other_failure_means_that_no_placement_ran(self):
+        trials = [
+            make_failed_trial(1, [0], _OOM),
+            make_failed_trial(2, [1], _TIMEOUT),
+            make_failed_trial(3, [2], _OOM),
+            make_failed_trial(4, [0], _OOM, repeats=1),
+        ]
+        self.assertEqual(self.outcome(trial(0, None), *trials), Outcome.NOTHING_RUNS)
+        self.assertEqual(self.why, "3 were tried (2 out_of_memory, 1 timeout); the last: failure 3")
+        self.assertEqual(self.outcome(trial(0, None), trials[0]), Outcome.NOTHING_RUNS)
+        self.assertEqual(self.why, "1 placement was tried (1 out_of_memory); the last: failure 1")
 
 
 if __name__ == "__main__":

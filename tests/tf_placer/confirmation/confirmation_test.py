@@ -1,4 +1,4 @@
-"""Tests of measuring placements side by side, and of what is said of them."""
+"""Tests of confirmations and surveys."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.interrupts import TimeIsOver
 
 
-def labeled(**speeds):
-    """Candidates by label, from their speed or their whole double of an assignment."""
+def make_candidates(**speeds):
+    """Makes candidates by label from speeds, or from complete fake assignments."""
     return {
         label: {"label": label, **(speed if isinstance(speed, dict) else {"speed": str(speed)})}
         for label, speed in speeds.items()
     }
 
 
-def confirmed(environment, candidates, reference="o", **settings):
+def run_confirmation(environment, candidates, reference="o", **settings):
     return confirm(environment, candidates, reference, clock=environment.clock, **settings)
 
 
 class Undecided(doubles.DriftingEnvironment):
-    """What rounds say of "a" alternates, so that only time or patience ends them."""
+    """An environment in which the speed of "a" alternates, so that no verdict ends the rounds."""
 
     def open_session(self, label, assignment):
         speed = {"speed": str(1.0 + 0.15 * (self.round % 2))} if label == "a" else {}
@@ -38,14 +38,14 @@ class Undecided(doubles.DriftingEnvironment):
 
 class TurnsTest(absltest.TestCase):
     def blocks(self, environment: doubles.DriftingEnvironment, labels: int) -> list[list[str]]:
-        """Who ran in each block of the first round, behind the warm-up."""
+        """Lists the labels of each block of the first round, after the warm-up."""
         ran = environment.asked[1:]
         ran = ran[: ran.index("restart")][labels:]
         return [ran[i : i + labels] for i in range(0, len(ran), labels)]
 
-    def test_each_round_has_fresh_processes_in_which_all_are_open(self):
+    def test_each_round_opens_all_labels_in_fresh_processes(self):
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, labeled(o=1, a=2))
+        result = run_confirmation(environment, make_candidates(o=1, a=2))
         self.assertEqual(environment.round, len(result.rounds))
         for opened in environment.opened:
             self.assertCountEqual(opened, ["o", "a"])
@@ -54,7 +54,7 @@ class TurnsTest(absltest.TestCase):
         for count in (2, 3, 5):
             environment = doubles.DriftingEnvironment(0)
             others = {f"l{i}": 1 for i in range(count - 1)}
-            confirmed(environment, labeled(o=1, **others))
+            run_confirmation(environment, make_candidates(o=1, **others))
             blocks = self.blocks(environment, count)
             self.assertLen(blocks, 8)
             for block in blocks:
@@ -62,17 +62,17 @@ class TurnsTest(absltest.TestCase):
             for first, second in zip(blocks[::2], blocks[1::2], strict=False):
                 self.assertEqual(second, first[::-1])
 
-    def test_who_is_first_is_left_to_chance(self):
+    def test_the_order_of_labels_is_random(self):
         firsts = collections.Counter()
         for seed in range(100):
             environment = doubles.DriftingEnvironment(0)
-            confirmed(environment, labeled(o=1, a=1), seed=seed)
+            run_confirmation(environment, make_candidates(o=1, a=1), seed=seed)
             firsts.update(opened[0] for opened in environment.opened)
         self.assertBetween(firsts["o"] / firsts.total(), 0.4, 0.6)
 
-    def test_in_a_choice_who_is_far_behind_has_no_further_turns(self):
+    def test_slow_labels_are_left_out_of_later_blocks_of_the_selection(self):
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, labeled(o=1, a=1.2, slow=0.5))
+        result = run_confirmation(environment, make_candidates(o=1, a=1.2, slow=0.5))
         [selection] = result.selection
         steps = {label: len(m.step_secs) for label, m in selection.items()}
         self.assertLess(steps["slow"], steps["a"])
@@ -82,21 +82,21 @@ class TurnsTest(absltest.TestCase):
 
 class DisturbedTest(absltest.TestCase):
     def steps_of_rounds(self, slowness):
-        """How many steps each round has, where it is so many times as slow as it could be."""
+        """Counts the steps of each round; `slowness` has the factor of each round's step times."""
 
         class Disturbed(doubles.DriftingEnvironment):
             def restart(self):
                 super().restart()
                 self._drift = slowness[min(self.round, len(slowness)) - 1]
 
-        result = confirmed(Disturbed(0), labeled(o=1, a=1.5))
+        result = run_confirmation(Disturbed(0), make_candidates(o=1, a=1.5))
         return [len(measurements["o"].step_secs) for measurements in result.rounds]
 
     def test_the_first_round_is_longer_and_a_disturbed_one_is_longer_still(self):
         self.assertEqual(self.steps_of_rounds([1.0, 1.0, 1.3, 1.0]), [8, 6, 6, 6])
         self.assertEqual(self.steps_of_rounds([1.0, 1.5, 1.0, 2.0]), [8, 14, 6, 14])
 
-    def test_a_round_ends_when_what_disturbed_it_has_passed(self):
+    def test_a_round_ends_when_the_disturbance_has_passed(self):
         class Passing(doubles.DriftingEnvironment):
             def restart(self):
                 super().restart()
@@ -104,29 +104,29 @@ class DisturbedTest(absltest.TestCase):
 
             def run_steps(self, label, count):
                 self.steps += count
-                # The eighth step of each and all before are slow in the second round.
+                # The first eight steps of each label are slow in the second round.
                 slow = 2.0 if self.round == 2 and self.steps <= 4 + 2 * 8 else 1.0
                 return tuple(slow * secs for secs in super().run_steps(label, count))
 
-        result = confirmed(Passing(0), labeled(o=1, a=1.5))
+        result = run_confirmation(Passing(0), make_candidates(o=1, a=1.5))
         lengths = [len(measurements["o"].step_secs) for measurements in result.rounds]
         # A quarter of the steps must be fast.
         self.assertEqual(lengths, [8, 11, 6, 6])
 
-    def test_what_is_uncertain_has_some_more(self):
+    def test_uncertain_rounds_have_more_blocks(self):
         class Restless(doubles.DriftingEnvironment):
             def run_steps(self, label, count):
                 noise = self._rng.normal(0, 0.3, count)
                 steps = super().run_steps(label, count)
                 return tuple(secs * math.exp(e) for secs, e in zip(steps, noise, strict=True))
 
-        result = confirmed(Restless(0), labeled(o=1, a=1))
+        result = run_confirmation(Restless(0), make_candidates(o=1, a=1))
         self.assertEqual(max(len(m["o"].step_secs) for m in result.rounds[:1]), 9)
 
 
 class ConfirmTest(parameterized.TestCase):
     def test_drift_between_rounds_does_not_blur_the_speedup(self):
-        result = confirmed(doubles.DriftingEnvironment(1), labeled(o=1, fast=1.25))
+        result = run_confirmation(doubles.DriftingEnvironment(1), make_candidates(o=1, fast=1.25))
         fast = result.comparisons["fast"]
         np.testing.assert_allclose([fast.speedup, *fast.interval], 1.25, rtol=1e-12)
         self.assertTrue(fast.faster)
@@ -136,16 +136,16 @@ class ConfirmTest(parameterized.TestCase):
         self.assertLen(result.rounds, LEAST_ROUNDS)
         self.assertEmpty(result.selection)
 
-    def test_one_round_chooses_and_others_decide(self):
-        candidates = labeled(o=1, good=1.2, better=1.4, bad=0.9)
-        result = confirmed(doubles.DriftingEnvironment(1, noise=0.01), candidates)
+    def test_one_round_selects_and_further_rounds_decide(self):
+        candidates = make_candidates(o=1, good=1.2, better=1.4, bad=0.9)
+        result = run_confirmation(doubles.DriftingEnvironment(1, noise=0.01), candidates)
         self.assertLen(result.selection, 1)
         self.assertCountEqual(result.selection[0], candidates)
         for measurements in result.rounds:
             self.assertCountEqual(measurements, ["o", "better"])
         self.assertEqual(result.best, "better")
         self.assertTrue(result.comparisons["better"].faster)
-        # Nothing is claimed of the others, however good they look.
+        # The other candidates get no verdict, however fast they seem.
         for label in ("good", "bad"):
             self.assertFalse(result.comparisons[label].faster)
             self.assertIsNone(result.comparisons[label].interval)
@@ -153,24 +153,24 @@ class ConfirmTest(parameterized.TestCase):
 
     def test_the_verdict_rests_on_rounds_that_had_no_part_in_the_choice(self):
         environment = doubles.DriftingEnvironment(3, noise=0.1)
-        result = confirmed(environment, labeled(o=1, a=1.15, b=1.1))
+        result = run_confirmation(environment, make_candidates(o=1, a=1.15, b=1.1))
         logs = [math.log(r["o"].median_secs / r[result.best].median_secs) for r in result.rounds]
         expected = estimate(logs)
         comparison = result.comparisons[result.best]
         np.testing.assert_allclose(comparison.speedup, expected.speedup)
         np.testing.assert_allclose(comparison.interval, expected.interval)
 
-    def test_what_was_measured_before_counts_in_the_choice(self):
-        candidates = labeled(o=1, a=1.30, b=1.31)
-        found = confirmed(doubles.DriftingEnvironment(0), candidates)
+    def test_hints_count_in_the_selection(self):
+        candidates = make_candidates(o=1, a=1.30, b=1.31)
+        found = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         self.assertEqual(found.best, "b")
         hints = {"a": math.log(1.5), "b": math.log(1.2)}
-        hinted = confirmed(doubles.DriftingEnvironment(0), candidates, hints=hints)
+        hinted = run_confirmation(doubles.DriftingEnvironment(0), candidates, hints=hints)
         self.assertEqual(hinted.best, "a")
 
-    def test_nobody_goes_on_where_all_candidates_are_slower(self):
+    def test_no_rounds_follow_if_all_candidates_are_slower(self):
         environment = doubles.DriftingEnvironment(0, noise=0.005)
-        result = confirmed(environment, labeled(o=1, a=0.8, b=0.7))
+        result = run_confirmation(environment, make_candidates(o=1, a=0.8, b=0.7))
         self.assertEmpty(result.rounds)
         self.assertEqual(result.best, "o")
         self.assertFalse(any(c.faster for c in result.comparisons.values()))
@@ -179,11 +179,11 @@ class ConfirmTest(parameterized.TestCase):
         # The rate is at most 2.5 % by construction, with one candidate or four: 10 of 400. That
         # more than 18 occur has a probability of 0.7 %, and the seeds are fixed.
         for count in (1, 4):
-            candidates = labeled(o=1, **{f"l{i}": 1 for i in range(count)})
+            candidates = make_candidates(o=1, **{f"l{i}": 1 for i in range(count)})
             alarms = sum(
                 any(
                     comparison.faster
-                    for comparison in confirmed(
+                    for comparison in run_confirmation(
                         doubles.DriftingEnvironment(seed, noise=0.03), candidates, seed=seed
                     ).comparisons.values()
                 )
@@ -193,23 +193,25 @@ class ConfirmTest(parameterized.TestCase):
 
     def test_a_true_gain_of_15_percent_is_found_in_noise_of_3_percent(self):
         results = [
-            confirmed(doubles.DriftingEnvironment(seed, noise=0.03), labeled(o=1, a=1.15))
+            run_confirmation(
+                doubles.DriftingEnvironment(seed, noise=0.03), make_candidates(o=1, a=1.15)
+            )
             for seed in range(100)
         ]
         self.assertGreaterEqual(sum(r.comparisons["a"].faster for r in results), 97)
         self.assertLess(np.mean([len(r.rounds) for r in results]), 6)
 
     def test_exactly_equal_times_are_not_faster_and_soon_given_up(self):
-        result = confirmed(doubles.DriftingEnvironment(0), labeled(o=1, a=1))
+        result = run_confirmation(doubles.DriftingEnvironment(0), make_candidates(o=1, a=1))
         self.assertFalse(result.comparisons["a"].faster)
         self.assertIn("no faster beyond the noise", result.comparisons["a"].reason)
         self.assertLen(result.rounds, LEAST_ROUNDS)
 
     @parameterized.parameters("timeout", "runtime_error")
     def test_a_candidate_that_fails_loses_and_the_next_best_takes_its_place(self, kind):
-        # Round 1 chooses, 2 fails while two are open, 3 is that round without the one that failed.
-        candidates = labeled(o=1, fast={"speed": "9", "fails": "2", "kind": kind}, a=1.2)
-        result = confirmed(doubles.DriftingEnvironment(0), candidates)
+        # Round 1 selects, round 2 fails, and round 3 repeats it without the failed label.
+        candidates = make_candidates(o=1, fast={"speed": "9", "fails": "2", "kind": kind}, a=1.2)
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         comparison = result.comparisons["fast"]
         self.assertFalse(comparison.faster)
         self.assertIsNone(comparison.speedup)
@@ -218,15 +220,15 @@ class ConfirmTest(parameterized.TestCase):
         self.assertTrue(result.comparisons["a"].faster)
 
     def test_nothing_more_is_measured_once_all_candidates_have_failed(self):
-        candidates = labeled(o=1, a={"fails": "1"}, b={"fails": "2"})
-        result = confirmed(doubles.DriftingEnvironment(0), candidates)
+        candidates = make_candidates(o=1, a={"fails": "1"}, b={"fails": "2"})
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         self.assertEmpty(result.rounds)
         self.assertEqual(result.best, "o")
 
     def test_a_candidate_wins_over_a_reference_that_does_not_run(self):
         always = ",".join(str(number) for number in range(1, 40))
-        candidates = labeled(o={"fails": always}, a=1, b=1.5)
-        result = confirmed(doubles.DriftingEnvironment(0), candidates)
+        candidates = make_candidates(o={"fails": always}, a=1, b=1.5)
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         comparison = result.comparisons["b"]
         self.assertTrue(comparison.faster)
         self.assertIsNone(comparison.speedup)
@@ -236,24 +238,26 @@ class ConfirmTest(parameterized.TestCase):
         self.assertIsNone(result.step_secs("o"))
         self.assertIsNotNone(result.step_secs("b"))
 
-    def test_of_a_reference_that_did_not_run_before_one_round_is_enough(self):
-        candidates = labeled(o={"fails": "1", "kind": "out_of_memory"}, a=1)
+    def test_one_round_is_enough_if_the_reference_failed_before(self):
+        candidates = make_candidates(o={"fails": "1", "kind": "out_of_memory"}, a=1)
         failure = Failure(FailureKind.OUT_OF_MEMORY, "too large")
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, candidates, reference_failure=failure, max_secs=0.0)
+        result = run_confirmation(environment, candidates, reference_failure=failure, max_secs=0.0)
         self.assertTrue(result.comparisons["a"].faster)
         self.assertEqual(result.best, "a")
-        # What does not fit alone is not tried beside another.
+        # A label that does not fit alone is not loaded beside another.
         self.assertCountEqual(environment.opened, [["o"], ["a"]])
-        # Without knowing, there is no verdict after so little.
-        result = confirmed(doubles.DriftingEnvironment(0), candidates, max_secs=0.0)
+        # Without the earlier failure, one round gives no verdict.
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates, max_secs=0.0)
         self.assertFalse(result.comparisons["a"].faster)
 
-    def test_a_reference_that_runs_although_it_did_not_before_is_compared_as_ever(self):
+    def test_a_reference_that_failed_before_and_now_runs_is_compared(self):
         failure = Failure(FailureKind.WORKER_DIED, "it was killed")
         for speed, is_faster in ((1.5, True), (0.8, False)):
-            result = confirmed(
-                doubles.DriftingEnvironment(0), labeled(o=1, a=speed), reference_failure=failure
+            result = run_confirmation(
+                doubles.DriftingEnvironment(0),
+                make_candidates(o=1, a=speed),
+                reference_failure=failure,
             )
             self.assertEqual(result.comparisons["a"].faster, is_faster)
             self.assertLen(result.rounds, LEAST_ROUNDS)
@@ -261,7 +265,7 @@ class ConfirmTest(parameterized.TestCase):
     def test_a_reference_that_does_not_fit_is_not_tried_beside_others_again(self):
         large = {"fails": "1,2,3,4,5,6", "kind": "out_of_memory"}
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, labeled(o=large, a=1))
+        result = run_confirmation(environment, make_candidates(o=large, a=1))
         self.assertTrue(result.comparisons["a"].faster)
         first, *others = environment.opened
         self.assertIn(first, (["o"], ["a", "o"]))
@@ -269,13 +273,13 @@ class ConfirmTest(parameterized.TestCase):
 
     def test_a_round_in_which_a_process_died_is_tried_once_more(self):
         lines = []
-        candidates = labeled(o=1, a={"speed": "1.2", "fails": "2", "kind": "worker_died"})
+        candidates = make_candidates(o=1, a={"speed": "1.2", "fails": "2", "kind": "worker_died"})
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, candidates, report=lines.append)
+        result = run_confirmation(environment, candidates, report=lines.append)
         self.assertTrue(result.comparisons["a"].faster)
         for measurements in result.rounds:
             self.assertIsNone(measurements["a"].failure)
-            # In turns as ever, and not each alone.
+            # The labels still take turns; none has processes of its own.
             self.assertEqual(*(len(each.step_secs) for each in measurements.values()))
         self.assertEqual(environment.round, len(result.rounds) + 1)
         self.assertLen([line for line in lines if "it failed: trying once more" in line], 1)
@@ -283,50 +287,54 @@ class ConfirmTest(parameterized.TestCase):
     def test_a_candidate_whose_process_dies_again_and_again_loses(self):
         always = ",".join(map(str, range(1, 99)))
         for fails in (always, "2,3,4,5,6"):
-            candidates = labeled(o=1, a={"speed": "9", "fails": fails, "kind": "worker_died"})
-            result = confirmed(doubles.DriftingEnvironment(0), candidates)
+            candidates = make_candidates(
+                o=1, a={"speed": "9", "fails": fails, "kind": "worker_died"}
+            )
+            result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
             self.assertFalse(result.comparisons["a"].faster)
             self.assertIn("failed", result.comparisons["a"].reason)
 
     def test_a_reference_that_fails_once_is_compared_where_it_ran(self):
-        candidates = labeled(o={"speed": "1", "fails": "1"}, a=1.2)
-        result = confirmed(doubles.DriftingEnvironment(0), candidates)
+        candidates = make_candidates(o={"speed": "1", "fails": "1"}, a=1.2)
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         self.assertTrue(result.comparisons["a"].faster)
         np.testing.assert_allclose(result.comparisons["a"].speedup, 1.2)
         self.assertLen(result.rounds, LEAST_ROUNDS + 1)
         self.assertIn(f"{LEAST_ROUNDS} rounds", result.comparisons["a"].reason)
 
-    def test_what_does_not_fit_into_memory_together_is_measured_alone(self):
+    def test_labels_that_do_not_fit_into_memory_together_are_measured_alone(self):
         environment = doubles.DriftingEnvironment(0, sessions_that_fit=1)
-        result = confirmed(environment, labeled(o=1, a=9))
+        result = run_confirmation(environment, make_candidates(o=1, a=9))
         self.assertTrue(result.comparisons["a"].faster)
-        # The first attempt shows that they do not fit; then each has processes of its own.
+        # The first attempt shows that the labels do not fit; then each has processes of its own.
         self.assertCountEqual(environment.opened[0], ["o", "a"])
         self.assertEqual([len(opened) for opened in environment.opened[1:]], [1] * 2 * LEAST_ROUNDS)
 
-    def test_what_ran_before_is_tried_again_where_memory_is_short_by_chance(self):
+    def test_retries_labels_that_ran_before_and_are_out_of_memory_now(self):
         lines = []
         original = {"speed": "1", "fails": "4,5", "kind": "out_of_memory"}
         environment = doubles.DriftingEnvironment(0, sessions_that_fit=1)
-        result = confirmed(environment, labeled(o=original, a=1.5), report=lines.append)
+        result = run_confirmation(
+            environment, make_candidates(o=original, a=1.5), report=lines.append
+        )
         self.assertLen([line for line in lines if "o ran before" in line], 2)
         for measurements in result.rounds:
             self.assertIsNone(measurements["o"].failure)
 
-    def test_a_reference_that_ran_in_the_choice_alone_is_not_said_never_to_run(self):
+    def test_reports_that_the_reference_ran_in_the_selection_alone(self):
         later = ",".join(str(number) for number in range(2, 40))
-        candidates = labeled(o={"speed": "1", "fails": later}, a=1, b=1.5)
-        comparison = confirmed(doubles.DriftingEnvironment(0), candidates).comparisons["b"]
+        candidates = make_candidates(o={"speed": "1", "fails": later}, a=1, b=1.5)
+        comparison = run_confirmation(doubles.DriftingEnvironment(0), candidates).comparisons["b"]
         self.assertTrue(comparison.faster)
         self.assertEqual(
             comparison.reason,
             "o ran in the choice, and then in none of 2 rounds (runtime_error): it failed",
         )
 
-    def test_one_that_fits_nowhere_does_not_keep_the_others_apart(self):
+    def test_a_candidate_that_never_fits_does_not_separate_the_others(self):
         large = {"fails": "1,2,3,4", "kind": "out_of_memory"}
         environment = doubles.DriftingEnvironment(0)
-        result = confirmed(environment, labeled(o=1, a=1.5, large=large))
+        result = run_confirmation(environment, make_candidates(o=1, a=1.5, large=large))
         self.assertEqual(result.best, "a")
         self.assertIn("out_of_memory", result.comparisons["large"].reason)
         for opened in environment.opened[-LEAST_ROUNDS:]:
@@ -334,46 +342,48 @@ class ConfirmTest(parameterized.TestCase):
 
     def test_nothing_is_best_when_everything_fails(self):
         always = ",".join(str(number) for number in range(1, 40))
-        candidates = labeled(o={"fails": always}, a={"fails": always})
-        self.assertIsNone(confirmed(doubles.DriftingEnvironment(0), candidates).best)
+        candidates = make_candidates(o={"fails": always}, a={"fails": always})
+        self.assertIsNone(run_confirmation(doubles.DriftingEnvironment(0), candidates).best)
 
     @parameterized.parameters((0.0, 1), (25.0, 2), (37.0, 4), (45.0, 4), (1e9, MOST_ROUNDS))
     def test_no_round_starts_that_would_not_end_in_time_but_the_first(self, max_secs, most):
         # Every round takes 10 s.
-        result = confirmed(Undecided(0), labeled(o=1, a=1), max_secs=max_secs)
+        result = run_confirmation(Undecided(0), make_candidates(o=1, a=1), max_secs=max_secs)
         self.assertLessEqual(len(result.rounds), most)
         self.assertGreaterEqual(len(result.rounds), min(most, LEAST_ROUNDS))
         if most < LEAST_ROUNDS:
             self.assertIn("rounds that are needed to tell", result.comparisons["a"].reason)
             self.assertFalse(result.comparisons["a"].faster)
 
-    def test_who_is_impatient_waits_for_as_many_rounds_as_are_needed(self):
+    def test_should_stop_waits_for_the_rounds_needed_for_a_verdict(self):
         environment = doubles.DriftingEnvironment(0, noise=0.3)
-        result = confirmed(environment, labeled(o=1, a=1.3), should_stop=lambda: True)
+        result = run_confirmation(
+            environment, make_candidates(o=1, a=1.3), should_stop=lambda: True
+        )
         self.assertLen(result.rounds, LEAST_ROUNDS)
 
-    def test_what_was_measured_when_the_time_was_over_counts_and_is_no_verdict(self):
+    def test_rounds_before_the_end_of_the_time_count_without_a_verdict(self):
         class Timed(Undecided):
             def run_steps(self, label, count):
                 if self.round > 2:
                     raise TimeIsOver
                 return super().run_steps(label, count)
 
-        result = confirmed(Timed(0), labeled(o=1, a=1.5))
+        result = run_confirmation(Timed(0), make_candidates(o=1, a=1.5))
         self.assertLen(result.rounds, 2)
         comparison = result.comparisons["a"]
         self.assertFalse(comparison.faster)
         self.assertIn(f"in 2 of the {LEAST_ROUNDS} rounds that are needed", comparison.reason)
 
-    def test_time_that_is_over_before_the_end_of_the_first_round_is_passed_on(self):
+    def test_raises_if_the_time_is_over_before_the_end_of_the_first_round(self):
         class Timed(Undecided):
             def run_steps(self, label, count):
                 raise TimeIsOver
 
         with self.assertRaises(TimeIsOver):
-            confirmed(Timed(0), labeled(o=1, a=1.5))
+            run_confirmation(Timed(0), make_candidates(o=1, a=1.5))
 
-    def test_an_interrupt_before_a_verdict_is_possible_is_passed_on(self):
+    def test_raises_if_interrupted_before_a_verdict_is_possible(self):
         class Interrupted(Undecided):
             def run_steps(self, label, count):
                 if self.round > self.last:
@@ -383,17 +393,17 @@ class ConfirmTest(parameterized.TestCase):
         environment = Interrupted(0)
         environment.last = LEAST_ROUNDS - 1
         with self.assertRaises(KeyboardInterrupt):
-            confirmed(environment, labeled(o=1, a=1))
+            run_confirmation(environment, make_candidates(o=1, a=1))
         environment = Interrupted(0)
         environment.last = LEAST_ROUNDS
-        result = confirmed(environment, labeled(o=1, a=1))
+        result = run_confirmation(environment, make_candidates(o=1, a=1))
         self.assertLen(result.rounds, LEAST_ROUNDS)
         self.assertEqual(environment.asked[-1], "stop")
 
     def test_every_round_is_reported(self):
         lines = []
-        candidates = labeled(o=1, a=1.5, b=1.2)
-        confirmed(doubles.DriftingEnvironment(0), candidates, report=lines.append)
+        candidates = make_candidates(o=1, a=1.5, b=1.2)
+        run_confirmation(doubles.DriftingEnvironment(0), candidates, report=lines.append)
         self.assertStartsWith(lines[0], "choosing: a 1.50x, b 1.20x o")
         self.assertStartsWith(lines[1], "1 round: a 1.500x o, at least 4 are needed")
         self.assertStartsWith(lines[-1], "4 rounds: a 1.500x o, between 1.500 and 1.500")
@@ -402,18 +412,18 @@ class ConfirmTest(parameterized.TestCase):
     def test_bad_arguments_are_named(self):
         environment = doubles.DriftingEnvironment(0)
         with self.assertRaisesRegex(ValueError, "'x' is not among"):
-            confirm(environment, labeled(o=1, a=1), "x")
+            confirm(environment, make_candidates(o=1, a=1), "x")
         with self.assertRaisesRegex(ValueError, "nothing to compare with 'o'"):
-            confirm(environment, labeled(o=1), "o")
+            confirm(environment, make_candidates(o=1), "o")
         with self.assertRaisesRegex(ValueError, "at least 1, not 0"):
-            survey(environment, labeled(o=1, a=1), "o", rounds=0)
+            survey(environment, make_candidates(o=1, a=1), "o", rounds=0)
         self.assertEmpty(environment.asked)
 
 
 class ConfirmationTest(absltest.TestCase):
     def test_step_times_and_speedups_agree(self):
-        candidates = labeled(o=1, a=1.5, b=1.2)
-        result = confirmed(doubles.DriftingEnvironment(5, noise=0.1), candidates)
+        candidates = make_candidates(o=1, a=1.5, b=1.2)
+        result = run_confirmation(doubles.DriftingEnvironment(5, noise=0.1), candidates)
         for label, comparison in result.comparisons.items():
             self.assertAlmostEqual(
                 result.step_secs("o") / result.step_secs(label), comparison.speedup
@@ -423,8 +433,8 @@ class ConfirmationTest(absltest.TestCase):
         self.assertAlmostEqual(result.step_secs("o"), math.exp(np.mean(logs)))
 
     def test_the_result_is_json_with_all_measurements(self):
-        candidates = labeled(o=1, a=1.5, b={"fails": "1"})
-        result = confirmed(doubles.DriftingEnvironment(0), candidates)
+        candidates = make_candidates(o=1, a=1.5, b={"fails": "1"})
+        result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         value = json.loads(json.dumps(result.to_json(), allow_nan=False))
         self.assertEqual(value["reference"], "o")
         self.assertEqual(value["best"], "a")
@@ -459,7 +469,7 @@ class ConfirmationTest(absltest.TestCase):
 class SurveyTest(absltest.TestCase):
     def test_all_are_measured_in_every_round_and_each_has_an_interval(self):
         environment = doubles.DriftingEnvironment(1)
-        result = survey(environment, labeled(o=1, a=1.5, b=0.8), "o", rounds=5)
+        result = survey(environment, make_candidates(o=1, a=1.5, b=0.8), "o", rounds=5)
         self.assertLen(result.rounds, 5)
         for measurements in result.rounds:
             self.assertCountEqual(measurements, ["o", "a", "b"])
@@ -470,26 +480,26 @@ class SurveyTest(absltest.TestCase):
         self.assertStartsWith(result.comparisons["b"].reason, "slower: 0.800x o")
 
     def test_one_that_fails_is_not_measured_again(self):
-        candidates = labeled(o=1, a={"fails": "2"}, b=0.8)
+        candidates = make_candidates(o=1, a={"fails": "2"}, b=0.8)
         result = survey(doubles.DriftingEnvironment(1), candidates, "o", rounds=4)
         self.assertEqual(["a" in m for m in result.rounds], [True, True, False, False])
         self.assertStartsWith(result.comparisons["a"].reason, "failed in round 2")
         self.assertIsNone(result.comparisons["a"].speedup)
         self.assertEqual(result.best, "o")
 
-    def test_who_is_far_behind_has_as_many_turns_as_the_others(self):
-        result = survey(doubles.DriftingEnvironment(1), labeled(o=1, a=9, b=0.1), "o")
+    def test_slow_labels_have_as_many_turns_as_the_others(self):
+        result = survey(doubles.DriftingEnvironment(1), make_candidates(o=1, a=9, b=0.1), "o")
         for measurements in result.rounds:
             self.assertLen({len(m.step_secs) for m in measurements.values()}, 1)
 
     def test_every_round_is_reported(self):
         lines = []
-        survey(doubles.DriftingEnvironment(1), labeled(o=1, a=2), "o", report=lines.append)
+        survey(doubles.DriftingEnvironment(1), make_candidates(o=1, a=2), "o", report=lines.append)
         self.assertEqual(lines[0], "round 1/4: a 2.00x o")
         self.assertLen(lines, 4)
 
     def test_nothing_is_best_where_the_reference_does_not_run(self):
-        candidates = labeled(o={"fails": "1,2,3,4,5,6,7,8"}, a=2)
+        candidates = make_candidates(o={"fails": "1,2,3,4,5,6,7,8"}, a=2)
         result = survey(doubles.DriftingEnvironment(1), candidates, "o")
         self.assertIsNone(result.best)
         self.assertIsNone(result.step_secs("o"))

@@ -17,7 +17,7 @@ class EqualValuesTest(parameterized.TestCase):
         text = describe_difference({"v": np.asarray(a)}, {"v": np.asarray(b)})
         self.assertRegex(text or "no difference", regex)
 
-    def test_nothing_equals_nothing(self):
+    def test_two_empty_results_are_equal(self):
         self.assertIsNone(describe_difference({}, {}))
 
     def test_a_missing_name_is_a_difference(self):
@@ -69,7 +69,7 @@ class EqualValuesTest(parameterized.TestCase):
     def test_empty_arrays_are_equal(self):
         self.assert_equal(np.zeros([0, 3]), np.zeros([0, 3]))
 
-    def test_the_first_difference_by_name_is_told(self):
+    def test_reports_the_first_difference_by_name(self):
         a = {"x": np.ones(1), "y": np.ones(1)}
         b = {"x": np.zeros(1), "y": np.zeros(1)}
         self.assertRegex(describe_difference(a, b) or "", "^'x'")

@@ -21,8 +21,8 @@ _THRESHOLDS = [
 ]
 
 
-def decided(values: np.ndarray, most_rounds: int = MOST_ROUNDS) -> tuple[Verdict, int]:
-    """What is said of rounds that come one by one, and after how many."""
+def judge_round_by_round(values: np.ndarray, most_rounds: int = MOST_ROUNDS) -> tuple[Verdict, int]:
+    """Judges a growing number of rounds; returns the first verdict and the number of rounds."""
     for count in range(1, most_rounds + 1):
         verdict = judge(values[:count].tolist(), most_rounds)
         if verdict is not Verdict.OPEN:
@@ -31,9 +31,9 @@ def decided(values: np.ndarray, most_rounds: int = MOST_ROUNDS) -> tuple[Verdict
 
 
 class JudgeTest(absltest.TestCase):
-    def test_nothing_is_found_where_there_is_nothing_however_often_one_looks(self):
-        # Without giving up, so that every sample has all its looks. Expected are 2.0 %: 400 of
-        # 20,000, with a standard deviation of 20.
+    def test_repeated_tests_keep_the_rate_of_false_positives(self):
+        # Every sample is tested after every round, without giving up. The expectation is 2.0 %, 400
+        # of 20,000, with a standard deviation of 20.
         samples = np.random.default_rng(0).standard_normal((20_000, MOST_ROUNDS))
         counts = np.arange(1, MOST_ROUNDS + 1)
         means = np.cumsum(samples, axis=1) / counts
@@ -42,30 +42,30 @@ class JudgeTest(absltest.TestCase):
         looks = (means[:, 1:] / errors)[:, LEAST_ROUNDS - 2 :]
         found = (looks > np.array(_THRESHOLDS)).any(axis=1)
         self.assertBetween(found.sum(), 330, 460)
-        # And what `judge` says is just that, for those that it does not give up.
+        # `judge` agrees for the samples that it does not give up.
         for sample, is_found in zip(samples[:300], found[:300], strict=True):
-            verdict, _ = decided(sample)
+            verdict, _ = judge_round_by_round(sample)
             if verdict is Verdict.FASTER:
                 self.assertTrue(is_found)
 
-    def test_ten_percent_are_found_in_noise_of_five(self):
+    def test_finds_a_gain_of_ten_percent_in_noise_of_five(self):
         samples = np.random.default_rng(1).normal(math.log(1.1), 0.05, (1000, MOST_ROUNDS))
-        found = [decided(sample) for sample in samples]
+        found = [judge_round_by_round(sample) for sample in samples]
         self.assertGreater(sum(verdict is Verdict.FASTER for verdict, _ in found), 950)
         self.assertLess(np.mean([count for _, count in found]), 7)
 
-    def test_what_is_hopeless_is_given_up_soon(self):
+    def test_gives_up_soon_on_a_slower_candidate(self):
         samples = np.random.default_rng(2).normal(math.log(0.9), 0.05, (500, MOST_ROUNDS))
-        found = [decided(sample) for sample in samples]
+        found = [judge_round_by_round(sample) for sample in samples]
         self.assertEqual({verdict for verdict, _ in found}, {Verdict.NOT_FASTER})
         self.assertLess(np.mean([count for _, count in found]), LEAST_ROUNDS + 0.5)
 
-    def test_before_the_first_look_and_without_further_rounds(self):
+    def test_is_open_before_the_first_test_unless_no_round_can_follow(self):
         self.assertEqual(judge([0.5] * (LEAST_ROUNDS - 1)), Verdict.OPEN)
         self.assertEqual(judge([0.5] * 2, most_rounds=2), Verdict.NOT_FASTER)
         self.assertEqual(judge([0.1, 0.2, -0.1, 0.1], most_rounds=4), Verdict.NOT_FASTER)
 
-    def test_rounds_that_all_say_the_same_are_believed(self):
+    def test_decides_on_rounds_without_variance(self):
         self.assertEqual(judge([0.1] * LEAST_ROUNDS), Verdict.FASTER)
         self.assertEqual(judge([0.0] * LEAST_ROUNDS), Verdict.NOT_FASTER)
         self.assertEqual(judge([-0.1] * LEAST_ROUNDS), Verdict.NOT_FASTER)
@@ -81,7 +81,7 @@ class EstimateTest(absltest.TestCase):
         self.assertAlmostEqual(found.interval[0], math.exp(0.2 - half_width), delta=1e-5)
         self.assertAlmostEqual(found.interval[1], math.exp(0.2 + half_width), delta=1e-5)
 
-    def test_faster_is_what_has_its_interval_above_one(self):
+    def test_faster_means_that_the_interval_lies_above_one(self):
         for shift in np.linspace(0.0, 0.3, 31):
             logs = (np.array([0.02, -0.03, 0.04, 0.01, -0.02]) + shift).tolist()
             self.assertEqual(estimate(logs).interval[0] > 1, judge(logs) is Verdict.FASTER)

@@ -89,7 +89,7 @@ class ScriptedFleet(FakeFleet):
         return super().call(worker, method, *args)
 
 
-class CrewTest(tf.test.TestCase):
+class WorkerGroupTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")

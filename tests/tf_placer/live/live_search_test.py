@@ -77,7 +77,7 @@ class LiveSearchTest(tf.test.TestCase):
         with (
             mock.patch.object(optimization, "run_search", search_here),
             # However slow they were in the search.
-            mock.patch.object(conclusion, "hopeful_finalists", lambda finalists: finalists),
+            mock.patch.object(conclusion, "drop_slow_finalists", lambda finalists: finalists),
             # Each round starts processes; a third is as the second.
             mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
             mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),

@@ -34,7 +34,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs import run_directory
-from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.driver import GraphDoesNotRunError
@@ -373,7 +373,7 @@ class RunTest(tf.test.TestCase):
     def test_another_search_on_the_computer_is_noticed(self):
         cache = self.create_tempdir().full_path
         with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
-            with OtherSearches("runs/other", lambda line: None):
+            with RunLock("runs/other", lambda line: None):
                 self.run_search(Script(secs=split_is_faster))
             self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
             self.assertIn("another search ran on this", self.directory.read_result().note)
@@ -411,7 +411,7 @@ class RunTest(tf.test.TestCase):
 
     def test_where_memory_runs_out_another_search_is_named(self):
         note = "another search ran"
-        with mock.patch.object(live_run.OtherSearches, "note", note):
+        with mock.patch.object(live_run.RunLock, "note", note):
             self.run_search(Script(lambda assignment: None))
         self.assertEndsWith(self.directory.read_result().note, f"it is too large; {note}")
 

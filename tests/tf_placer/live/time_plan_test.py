@@ -49,11 +49,11 @@ class TimePlanTest(absltest.TestCase):
 
     def test_time_begins_with_the_call(self):
         late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
-        self.assertAlmostEqual(late.left_secs(), 70.0, delta=1.0)
+        self.assertAlmostEqual(late.compute_secs_left(), 70.0, delta=1.0)
 
     def test_what_earlier_calls_took_counts(self):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
-        self.assertAlmostEqual(plan(100.0, earlier).left_secs(), 60.0, delta=1.0)
+        self.assertAlmostEqual(plan(100.0, earlier).compute_secs_left(), 60.0, delta=1.0)
 
     def test_a_baseline_has_a_quarter_of_the_time_to_search(self):
         late = TimePlan(300.0, time.monotonic() - 60.0, [], _BASELINES)
@@ -76,19 +76,19 @@ class TimePlanTest(absltest.TestCase):
             return dataclasses.replace(trial, measurement=measurement)
 
         trials = started(self.trials, 4.0)
-        usual_secs = plan(1.0).needed_secs(trials, self.finalists)
+        usual_secs = plan(1.0).estimate_needed_secs(trials, self.finalists)
         # A single slow trial says nothing.
         one = [*trials[:-1], slowed(trials[-1], 2.0)]
-        self.assertEqual(plan(1.0).needed_secs(one, self.finalists), usual_secs)
+        self.assertEqual(plan(1.0).estimate_needed_secs(one, self.finalists), usual_secs)
         slow = [trials[0], *(slowed(each, 2.0) for each in trials[1:])]
-        self.assertEqual(plan(1.0).needed_secs(slow, self.finalists), 2 * usual_secs)
+        self.assertEqual(plan(1.0).estimate_needed_secs(slow, self.finalists), 2 * usual_secs)
         self.assertEqual(plan(1.0).profile_secs(slow, links_known=True), 2 * (3.0 + 25 * 1))
         # One round of all to choose, seven of two, and what follows; 10 s of that are a search.
-        left = plan(1000.0).left_to_search_secs(slow, self.finalists)
+        left = plan(1000.0).compute_search_secs_left(slow, self.finalists)
         self.assertAlmostEqual(left, 1000 - 2 * (33.7 + 7 * 17.5 + 2) - 10, delta=1.0)
         # A fast phase is no reason to keep less.
         fast = [trials[0], *(slowed(each, 0.5) for each in trials[1:])]
-        self.assertEqual(plan(1.0).needed_secs(fast, self.finalists), usual_secs)
+        self.assertEqual(plan(1.0).estimate_needed_secs(fast, self.finalists), usual_secs)
 
     # A round starts processes (4 s here) and runs nine steps of each: 9 s of the graph as it came,
     # 4.5 s of the fastest, 7.2 s of the expert, 9 s of the single device.
@@ -96,7 +96,7 @@ class TimePlanTest(absltest.TestCase):
     def test_the_confirmation_has_its_share_before_it_begins(self):
         trials = started(self.trials, 4.0)
         # One round of all to choose, seven of two; and 2 s and 10 s for what follows.
-        left = plan(500.0).left_to_search_secs(trials, self.finalists)
+        left = plan(500.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 500 - 33.7 - 7 * 17.5 - 12, delta=1.0)
 
     def test_opening_sessions_counts(self):
@@ -108,17 +108,17 @@ class TimePlanTest(absltest.TestCase):
         finalists = {ORIGINAL: trials[0], "auto": trials[1]}
         # Half of what the graph as it came took, and half as much again for Grappler of what the
         # other took; and three sessions for comparing values.
-        left = plan(500.0).left_to_search_secs(trials, finalists)
+        left = plan(500.0).compute_search_secs_left(trials, finalists)
         self.assertAlmostEqual(left, 500 - 7 * (4 + 2 + 1.5 + 13.5) - 12 - 6, delta=1.0)
 
     def test_half_of_a_short_time_is_for_the_search(self):
         trials = started(self.trials, 4.0)
-        left = plan(200.0).left_to_search_secs(trials, self.finalists)
+        left = plan(200.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100.0, delta=1.0)
 
     def test_where_half_is_too_little_for_any_confirmation_the_least_it_needs_is_kept(self):
         trials = started(self.trials, 4.0)
-        left = plan(100.0).left_to_search_secs(trials, self.finalists)
+        left = plan(100.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100 - 4 * 17.5 - 6, delta=1.0)
 
     def test_where_nothing_can_be_confirmed_all_time_is_for_the_search(self):
@@ -126,19 +126,19 @@ class TimePlanTest(absltest.TestCase):
         # 4 rounds, and 4.6 s for what follows; some more time than there is may be taken.
         self.assertTrue(plan(66.0).can_confirm(trials, self.finalists))
         self.assertFalse(plan(64.0).can_confirm(trials, self.finalists))
-        left = plan(64.0).left_to_search_secs(trials, self.finalists)
+        left = plan(64.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 64.0, delta=1.0)
 
     def test_where_the_original_did_not_run_one_round_is_enough(self):
         def failed(secs):
             return [trial(0, None, secs), *self.trials[1:]]
 
-        def needed_secs(trials):
-            return plan(1.0).needed_secs(trials, {**self.finalists, ORIGINAL: trials[0]})
+        def estimate_needed_secs(trials):
+            return plan(1.0).estimate_needed_secs(trials, {**self.finalists, ORIGINAL: trials[0]})
 
         # Sessions open in no time, and neither step counts as much as starting processes.
-        runs = needed_secs(started(failed(1e-9), 100.0))
-        fails = needed_secs(started(failed(None), 100.0))
+        runs = estimate_needed_secs(started(failed(1e-9), 100.0))
+        fails = estimate_needed_secs(started(failed(None), 100.0))
         self.assertAlmostEqual(runs / fails, LEAST_ROUNDS, delta=0.1)
 
     def test_no_time_is_exceeded_for_a_confirmation_of_nothing(self):
@@ -150,9 +150,9 @@ class TimePlanTest(absltest.TestCase):
             ({ORIGINAL: trials[0], "expert": slow}, False),
             ({ORIGINAL: trials[0], "expert": trials[3]}, True),
         ):
-            max_secs = plan(1.0).needed_secs(trials, finalists)
+            max_secs = plan(1.0).estimate_needed_secs(trials, finalists)
             self.assertTrue(plan(max_secs).can_confirm(trials, finalists))
-            left = plan(max_secs).left_to_search_secs(trials, finalists)
+            left = plan(max_secs).compute_search_secs_left(trials, finalists)
             if is_hopeful:
                 self.assertLess(left, 0.0)
             else:
@@ -183,7 +183,7 @@ class TimePlanTest(absltest.TestCase):
 
     def test_what_a_confirmation_needs_at_least_can_be_asked(self):
         trials = started(self.trials, 4.0)
-        self.assertAlmostEqual(plan(1.0).needed_secs(trials, self.finalists), 4 * 17.5)
+        self.assertAlmostEqual(plan(1.0).estimate_needed_secs(trials, self.finalists), 4 * 17.5)
 
     def test_who_is_impatient_gets_the_fewest_rounds_of_the_fastest(self):
         found = self.confirmation(600.0, impatient=True)

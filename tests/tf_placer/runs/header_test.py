@@ -1,4 +1,4 @@
-"""Tests of what a live search says that it is of."""
+"""Tests of the header and the digest of a live search."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tf_placer.inputs.sources import Source, read_source
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import granularity_of
-from tf_placer.runs.header import live_header, of_costs, request_digest, with_costs
+from tf_placer.runs.header import live_header, mark_costs_known, request_digest, select_cost_fields
 from tf_placer.search.config import SearchConfig
 
 tf1 = tf.compat.v1
 
 
-def asked(**changes) -> SearchConfig:
+def make_config(**changes) -> SearchConfig:
     values = {
         "machine": find_machine("local:2,memory_mb=10"),
         "placer": "post",
@@ -49,7 +49,7 @@ class HeaderTest(tf.test.TestCase):
         legal_devices: int = 2,
         **changes,
     ) -> dict:
-        config, step = asked(**changes), step or self.source.step
+        config, step = make_config(**changes), step or self.source.step
         op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
         granularity = granularity_of(config.placer, config.placer_options)
         grouped = group_operations(op_graph, granularity)
@@ -61,16 +61,16 @@ class HeaderTest(tf.test.TestCase):
     ) -> str:
         step = step or self.source.step
         op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
-        return request_digest(asked(**changes), Source(op_graph, step))
+        return request_digest(make_config(**changes), Source(op_graph, step))
 
-    def placed(self) -> tf1.GraphDef:
-        """The graph with a device that it came with."""
+    def build_placed_graph(self) -> tf1.GraphDef:
+        """Returns the graph with an original device."""
         graph_def = tf1.GraphDef()
         graph_def.CopyFrom(self.source.graph_def)
         graph_def.node[0].device = "/job:worker/task:1"
         return graph_def
 
-    def test_it_is_json_and_says_what_the_search_is_of(self):
+    def test_a_header_is_json_and_describes_the_search(self):
         header = self.header()
         self.assertEqual(json.loads(json.dumps(header)), header)
         self.assertLen(header["graph_fingerprint"], 64)
@@ -85,7 +85,7 @@ class HeaderTest(tf.test.TestCase):
         self.assertEqual(header["placer"], "post")
         self.assertNotIn("unknown", header["versions"].values())
 
-    def test_settings_are_all_there_however_few_were_given(self):
+    def test_a_header_has_all_settings_of_the_placer(self):
         configuration = self.header()["configuration"]
         self.assertEqual(configuration["learning_rate"], 0.5)
         self.assertGreater(len(configuration), 1)
@@ -95,7 +95,7 @@ class HeaderTest(tf.test.TestCase):
         self.assertEqual(self.header(**other), self.header())
         self.assertEqual(self.digest(**other), self.digest())
 
-    def test_nothing_else_that_is_asked_may(self):
+    def test_all_other_settings_change_header_and_digest(self):
         header, digest = self.header(), self.digest()
         for change in (
             {"seed": 4},
@@ -107,7 +107,7 @@ class HeaderTest(tf.test.TestCase):
             self.assertNotEqual(self.header(**change), header, change)
             self.assertNotEqual(self.digest(**change), digest, change)
 
-    def test_what_few_steps_have_is_there_only_if_they_have_it(self):
+    def test_optional_fields_are_present_only_if_the_step_has_them(self):
         plain = self.header()
         runner = QueueRunner("q", ("a",), "b", "c", (11,))
         for field, change in (
@@ -120,17 +120,17 @@ class HeaderTest(tf.test.TestCase):
             header = self.header(step=step)
             self.assertIn(field, header)
             self.assertEqual(json.loads(json.dumps(header)), header)
-            self.assertIn(field, of_costs(header))
+            self.assertIn(field, select_cost_fields(header))
             self.assertNotEqual(self.digest(step=step), self.digest())
 
-    def test_the_devices_that_the_graph_came_with_count(self):
+    def test_original_devices_change_header_and_digest(self):
         header, digest = self.header(), self.digest()
-        other = self.header(graph_def=self.placed())
+        other = self.header(graph_def=self.build_placed_graph())
         self.assertEqual(other["graph_fingerprint"], header["graph_fingerprint"])
         self.assertNotEqual(other["grouping_fingerprint"], header["grouping_fingerprint"])
-        self.assertNotEqual(self.digest(graph_def=self.placed()), digest)
+        self.assertNotEqual(self.digest(graph_def=self.build_placed_graph()), digest)
 
-    def test_groups_and_where_they_may_go_count(self):
+    def test_groups_and_legal_devices_change_the_header(self):
         header = self.header()
         self.assertEqual(header["granularity"], "coarse")
         for other in (
@@ -139,18 +139,18 @@ class HeaderTest(tf.test.TestCase):
         ):
             self.assertNotEqual(other["grouping_fingerprint"], header["grouping_fingerprint"])
 
-    def test_the_configuration_of_the_sessions_counts(self):
+    def test_the_session_configuration_changes_header_and_digest(self):
         config = tf1.ConfigProto(inter_op_parallelism_threads=3)
         self.assertNotEqual(self.header(session_config=config), self.header())
         self.assertNotEqual(self.digest(session_config=config), self.digest())
 
-    def test_what_the_placer_knows_counts_but_not_for_the_costs(self):
+    def test_known_costs_change_the_header_but_not_its_cost_fields(self):
         header = self.header()
-        self.assertNotEqual(with_costs(header), header)
-        self.assertEqual(of_costs(with_costs(header)), of_costs(header))
-        self.assertEqual(of_costs(self.header(seed=4)), of_costs(header))
+        self.assertNotEqual(mark_costs_known(header), header)
+        self.assertEqual(select_cost_fields(mark_costs_known(header)), select_cost_fields(header))
+        self.assertEqual(select_cost_fields(self.header(seed=4)), select_cost_fields(header))
         other = self.header(machine=find_machine("local:3"))
-        self.assertNotEqual(of_costs(other), of_costs(header))
+        self.assertNotEqual(select_cost_fields(other), select_cost_fields(header))
 
 
 if __name__ == "__main__":

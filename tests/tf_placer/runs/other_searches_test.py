@@ -12,10 +12,10 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer.runs import other_searches
-from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.other_searches import RunLock
 
 
-class OtherSearchesTest(absltest.TestCase):
+class RunLockTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = pathlib.Path(self.create_tempdir().full_path)
@@ -23,10 +23,10 @@ class OtherSearchesTest(absltest.TestCase):
         self.directory = self.cache / "tf_placer/searches"
         self.lines: dict[str, list[str]] = {}
 
-    def search(self, name: str, **options) -> contextlib.AbstractContextManager[OtherSearches]:
-        return OtherSearches(f"runs/{name}", self.lines.setdefault(name, []).append, **options)
+    def search(self, name: str, **options) -> contextlib.AbstractContextManager[RunLock]:
+        return RunLock(f"runs/{name}", self.lines.setdefault(name, []).append, **options)
 
-    def test_a_search_alone_is_told_nothing_and_leaves_nothing(self):
+    def test_a_single_search_reports_nothing_and_leaves_no_file(self):
         with self.search("a") as a:
             a.look()
             [path] = self.directory.iterdir()
@@ -36,7 +36,7 @@ class OtherSearchesTest(absltest.TestCase):
         self.assertIsNone(a.note)
         self.assertEmpty(list(self.directory.iterdir()))
 
-    def test_two_notice_each_other_once(self):
+    def test_two_searches_report_each_other_once(self):
         with self.search("a") as a:
             with self.search("b") as b:
                 for _ in range(2):
@@ -51,10 +51,10 @@ class OtherSearchesTest(absltest.TestCase):
                     )
             a.look()
             self.assertLen(self.lines["a"], 1)
-        # Although it is over.
+        # The note stays after the other search has ended.
         self.assertIn("another search ran on this computer", a.note)
 
-    def test_one_whose_process_is_gone_is_no_other_and_its_file_goes(self):
+    def test_ignores_a_search_without_a_process_and_removes_its_file(self):
         self.directory.mkdir(parents=True)
         (self.directory / "killed").write_text('{"process": 1, "log_dir": "x", "computer": "y"}')
         (self.directory / "new_old").write_text("")
@@ -66,27 +66,27 @@ class OtherSearchesTest(absltest.TestCase):
             self.assertTrue((self.directory / "new_young").exists())
         self.assertEmpty(self.lines["a"])
 
-    def test_one_on_another_computer_with_the_same_home_is_no_other(self):
-        with mock.patch.object(other_searches, "_computer", lambda: "elsewhere"):
+    def test_ignores_searches_of_another_computer_with_the_same_home(self):
+        with mock.patch.object(other_searches, "_identify_computer", lambda: "elsewhere"):
             far = self.enterContext(self.search("far"))
         with self.search("a") as a:
             far.look()
             a.look()
             self.assertEmpty(self.lines["a"] + self.lines["far"])
 
-    def test_a_search_that_measures_elsewhere_is_not_noticed(self):
+    def test_ignores_searches_that_measure_elsewhere(self):
         with self.search("a") as a, self.search("b", is_here=False) as b:
             a.look()
             b.look()
             self.assertEmpty(self.lines["a"] + self.lines["b"])
 
-    def test_where_there_can_be_no_file_nothing_is_said(self):
+    def test_reports_nothing_if_the_file_cannot_be_written(self):
         self.cache.joinpath("tf_placer").write_text("in the way")
         with self.search("a") as a:
             a.look()
         self.assertEmpty(self.lines["a"])
 
-    def test_what_is_not_of_a_search_is_left_alone(self):
+    def test_keeps_files_of_other_programs(self):
         (self.directory / "folder").mkdir(parents=True)
         self.enterContext(self.search("b"))
         [path] = [each for each in self.directory.iterdir() if each.is_file()]

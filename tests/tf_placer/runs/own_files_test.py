@@ -1,4 +1,4 @@
-"""Tests of what tells the files of a live search from those of somebody else."""
+"""Tests of the checks that files in a directory were written by a live search."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OwnFilesTest(tf.test.TestCase):
         given = request_directory(self.create_tempdir().full_path, source)
         live_run.run(given, self.run_directory, Callback(), Script().environment)
 
-    def test_any_name_of_a_search_alone_is_refused_before_anything_starts(self):
+    def test_refuses_a_single_file_with_a_name_of_a_search(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         self.run_directory.path.mkdir()
         for path in own_paths(self.run_directory.path):
@@ -47,11 +47,11 @@ class OwnFilesTest(tf.test.TestCase):
             self.assertEqual(contents(self.directory), before)
             path.unlink()
 
-    def test_a_file_that_somebody_has_put_among_those_of_a_search_is_refused(self):
+    def test_refuses_a_foreign_file_among_those_of_a_search(self):
         self.search()
         check_own_run(self.run_directory)
         for path in own_paths(self.run_directory.path):
-            # The search itself says what is wrong with its result, and its weights have no sign.
+            # The search itself checks its result, and weights cannot be recognized.
             if path == self.run_directory.result or path.suffix in (".h5", ".npz"):
                 continue
             was = path.read_bytes() if path.exists() else None
@@ -75,7 +75,7 @@ class OwnFilesTest(tf.test.TestCase):
         self.assertEqual(contents(self.run_directory.path), {self.run_directory.graph: b"mine"})
         self.assertFalse((self.directory / "ran").exists())
 
-    def test_a_step_that_a_kill_has_kept_in_part_may_be_kept_again(self):
+    def test_accepts_a_step_that_was_written_in_part_before_a_kill(self):
         self.run_directory.path.mkdir()
         (self.run_directory.path / TRAINED_BY).write_text('["train"]\n')
         self.run_directory.graph.write_bytes(b"")

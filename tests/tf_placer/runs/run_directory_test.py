@@ -43,7 +43,7 @@ def workload(step: Step | None = None) -> Source:
 
 
 def richer_step() -> Step:
-    """One that uses all that a step may have."""
+    """Makes a step with all optional fields."""
     return Step(
         ("train",),
         initializer_feeds={"rows:0": np.ones([2, 2], np.int32)},
@@ -72,7 +72,7 @@ class RunDirectoryTest(absltest.TestCase):
         for name, value in written.step.feeds.items():
             np.testing.assert_array_equal(read.step.feeds[name], value)
 
-    def test_what_few_steps_have_is_read_as_it_was_written(self):
+    def test_optional_fields_of_a_step_are_read_as_written(self):
         written = richer_step()
         asked, directory = RunDirectory(self.path / "asked"), RunDirectory(self.path / "run")
         asked.write_request(workload(written), _CONFIG)
@@ -82,7 +82,7 @@ class RunDirectoryTest(absltest.TestCase):
         np.testing.assert_equal(dict(read.restored), dict(written.restored))
         directory.take_request(asked)
         self.assertIn("initializer_feeds", os.listdir(directory.path))
-        # They may be as large as the model.
+        # Restored values may be as large as the model.
         self.assertNotIn("restored", os.listdir(directory.path))
 
     def test_a_request_of_an_earlier_version_stays_readable(self):
@@ -100,7 +100,7 @@ class RunDirectoryTest(absltest.TestCase):
         self.assertEqual(step.queue_runners, ())
         self.assertEqual((step.initializer_feeds, step.restored), ({}, {}))
 
-    def test_what_a_kept_search_was_asked_is_read(self):
+    def test_reads_the_request_of_an_earlier_search(self):
         path = pathlib.Path(__file__).parent / "testdata" / "language_model"
         directory = RunDirectory(path)
         config = SearchConfig.from_json(json.loads((path / "request.json").read_text()))
@@ -129,7 +129,7 @@ class RunDirectoryTest(absltest.TestCase):
             directory.write_result(written)
             self.assertEqual(directory.read_result(), written)
 
-    def test_a_result_that_is_none_is_said_to_be(self):
+    def test_refuses_an_invalid_result(self):
         directory = RunDirectory(self.path)
         directory.write_result(run_result(Outcome.NOT_FASTER))
         written = json.loads(directory.result.read_text())
@@ -157,7 +157,7 @@ class RunDirectoryTest(absltest.TestCase):
             with self.assertRaisesRegex(ValueError, f"^{directory.result} {wrong}$"):
                 directory.read_result()
 
-    def test_a_request_that_is_none_is_said_to_be(self):
+    def test_refuses_an_invalid_request(self):
         directory = RunDirectory(self.path)
         directory.write_request(workload(), _CONFIG)
         path = directory.path / "request.json"
@@ -175,7 +175,7 @@ class RunDirectoryTest(absltest.TestCase):
                     str(raised.exception), f"{path} is not what a search was asked: {wrong}"
                 )
 
-    def test_what_was_searched_elsewhere_is_read_where_that_could_not_be(self):
+    def test_reads_a_request_for_a_machine_that_is_not_here(self):
         directory = RunDirectory(self.path)
         directory.write_request(workload(), _CONFIG)
         path = directory.path / "request.json"
@@ -195,11 +195,11 @@ class CheckWritableTest(absltest.TestCase):
         super().setUp()
         self.path = pathlib.Path(self.create_tempdir().full_path)
 
-    def test_a_directory_that_can_be_made_is_fine_and_not_made(self):
+    def test_accepts_a_missing_directory_without_creating_it(self):
         check_writable(self.path / "a" / "b")
         self.assertEqual(os.listdir(self.path), [])
 
-    def test_a_path_below_a_file_is_named(self):
+    def test_refuses_a_path_below_a_file(self):
         file = self.path / "file"
         file.touch()
         with self.assertRaisesRegex(OSError, f"'{file}/a/b': '{file}' is not a directory"):
@@ -207,7 +207,7 @@ class CheckWritableTest(absltest.TestCase):
         with self.assertRaisesRegex(OSError, f"'{file}' is not a directory"):
             check_writable(str(file))
 
-    def test_a_read_only_directory_is_named(self):
+    def test_refuses_a_read_only_directory(self):
         os.chmod(self.path, 0o555)
         if os.access(self.path, os.W_OK):
             self.skipTest("this user may write everywhere")

@@ -1,4 +1,4 @@
-"""Tests of the page about a search: what it says, and how it looks and works in a browser."""
+"""Tests of the page about a search: its contents, and its behavior in a browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
 _SECTIONS = ["compared", "placement", "time", "devices", "candidates", "search", "limits"]
 _SECTIONS += ["operations", "facts"]
 _MOST_BYTES = 6e6
-# Texts of Bokeh are in shadow trees.
+# Bokeh puts its texts into shadow trees.
 _DEEP_TEXT = """(() => {
   const texts = [];
   const visit = (node) => {
@@ -49,7 +49,7 @@ _DEEP_TEXT = """(() => {
 
 
 def live_run(directory: pathlib.Path) -> pathlib.Path:
-    """A search that was kept: the main job, on two worker processes."""
+    """Writes the directory of a live search on two worker processes."""
     run = directory / "live"
     run.mkdir()
     for name in ("result.json", "trials.jsonl", "request.json"):
@@ -59,7 +59,7 @@ def live_run(directory: pathlib.Path) -> pathlib.Path:
 
 
 def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
-    """A planned search that found a split by layer."""
+    """Writes the directory of a simulated search that found a split by layer."""
     kept = PlanDirectory(directory)
     kept.path.mkdir()
     write_problem(problem, kept.problem)
@@ -83,8 +83,8 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
     return kept.path
 
 
-def planned_model(name: str) -> PlacementProblem:
-    """A small model of the catalog on four K80 that are not there."""
+def build_problem(name: str) -> PlacementProblem:
+    """Builds the problem of a small catalog model on four described K80."""
     model = build_model(name, small=True)
     source = read_source(model.graph, [model.train_op, model.loss])
     return cost_graph(source, find_machine("4xK80"), steps=1).problem()
@@ -102,17 +102,15 @@ class RunViewTest(absltest.TestCase):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
-    def test_a_live_run_says_how_sure_it_is(self):
+    def test_a_live_run_shows_the_confidence_of_its_verdict(self):
         view = read_run_view(live_run(self.directory))
-        self.assertStartsWith(
-            view.verdict, "Placed: auto is faster than the graph as it came: 1.17"
-        )
+        self.assertStartsWith(view.verdict, "Placed: auto is faster than the original: 1.17")
         [found] = [each for each in view.compared if each.is_found]
         self.assertEqual(found.label, "auto")
         self.assertAlmostEqual(found.speedup, 1.173, places=3)
         np.testing.assert_allclose(found.interval, (1.061, 1.298), atol=1e-3)
         self.assertEqual([step.label for step in view.steps], ["original", "auto"])
-        # The graph came without devices: all of it was on the first.
+        # The original graph has no devices: it runs on the first.
         self.assertEqual(set(view.steps[0].trace.operation_devices), {0})
         self.assertLess(view.steps[1].trace.step_secs, view.steps[0].trace.step_secs)
         self.assertLen(view.points, 12)
@@ -120,7 +118,7 @@ class RunViewTest(absltest.TestCase):
             {"command", "seed", "tensorflow", "machine"}, {name for name, _ in view.facts}
         )
 
-    def test_a_run_that_goes_on_is_said_to(self):
+    def test_a_running_search_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
         self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
@@ -136,8 +134,8 @@ class RunViewTest(absltest.TestCase):
         self.assertIn('id="compared"', page)
         self.assertNotIn('<section id="time"', page)
 
-    def test_a_plan_is_compared_with_what_people_do(self):
-        # Two halves that need nothing of each other: apart they take 3 s, together 6 s.
+    def test_a_plan_is_compared_with_the_baselines(self):
+        # Two independent halves take 3 s on two devices, and 6 s on one.
         problem = make_problem([[3.0, 3.0], [3.0, 3.0]])
         view = read_run_view(plan(self.directory / "plan", problem))
         self.assertEqual(
@@ -178,7 +176,7 @@ class RunViewTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "search.json is not the record of a search"):
             read_run_view(run)
 
-    def test_a_header_that_is_none_is_said_to_be(self):
+    def test_refuses_an_invalid_header(self):
         run = plan(self.directory / "plan", make_problem([[1.0, 1.0]]))
         record = json.loads((run / "search.json").read_text())
         record["header"]["versions"] = [1]
@@ -192,7 +190,7 @@ class RunViewTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, 'trials.jsonl is not .*no entry "devices"'):
             read_run_view(run)
 
-    def test_names_are_text_whatever_is_in_them(self):
+    def test_names_are_escaped(self):
         problem = make_problem([[1.0, 1.0]])
         names = ("</script><script>document.title='x'</script>",)
         object.__setattr__(problem, "operation_names", names)
@@ -210,7 +208,7 @@ class BrowserTest(absltest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.directory)
         runs = {
             "live": live_run(cls.directory),
-            "nmt": plan(cls.directory / "nmt", planned_model("nmt_2")),
+            "nmt": plan(cls.directory / "nmt", build_problem("nmt_2")),
         }
         cls.pages = {name: cls.directory / f"{name}.html" for name in runs}
         for name, run in runs.items():
@@ -279,7 +277,7 @@ class BrowserTest(absltest.TestCase):
         times = self.browser.evaluate("document.querySelectorAll('#rows thead button').length")
         self.assertEqual(times, 12)
 
-    def test_what_is_under_the_mouse_is_named(self):
+    def test_tooltips_name_the_item_under_the_mouse(self):
         self.open("live")
         self.browser.evaluate(
             "document.getElementById('chart-time-0')"

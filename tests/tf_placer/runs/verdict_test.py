@@ -1,4 +1,4 @@
-"""Tests of the words for how a search ended."""
+"""Tests of the verdict of a search in words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.verdict import best_comparison, verdict
 
 
-def said(outcome: Outcome, **fields) -> str:
+def describe(outcome: Outcome, **fields) -> str:
     return verdict(run_result(outcome, **fields))
 
 
 class VerdictTest(absltest.TestCase):
-    def test_a_winner_is_named_with_how_sure_it_is(self):
-        text = said(
+    def test_names_the_winner_with_the_confidence(self):
+        text = describe(
             Outcome.FASTER,
             confirmed=confirmation({"auto": 1.25}),
             winner="auto",
@@ -23,53 +23,53 @@ class VerdictTest(absltest.TestCase):
         )
         self.assertRegex(
             text,
-            r"^auto is faster than the graph as it came: 1\.25 times as fast, and at least "
+            r"^auto is faster than the original: 1\.25 times as fast, and at least "
             r"1\.2\d times with 97\.5 % certainty \(95 % interval .*, 4 rounds\); a note$",
         )
 
-    def test_a_winner_over_an_original_that_does_not_run_says_so(self):
-        text = said(
+    def test_reports_that_the_original_does_not_run(self):
+        text = describe(
             Outcome.FASTER, confirmed=confirmation({"auto": 1.2}, original=None), winner="auto"
         )
         self.assertEqual(
             text,
-            "auto runs, and the graph as it came does not: original does not run (out_of_memory): "
+            "auto runs, and the original does not: original does not run (out_of_memory): "
             "it is too large",
         )
 
-    def test_more_time_would_help_where_much_is_still_possible(self):
-        text = said(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
-        self.assertStartsWith(text, "no placement is faster than the graph as it came")
+    def test_advises_more_time_if_a_large_speedup_is_possible(self):
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
+        self.assertStartsWith(text, "no placement is faster than the original")
         self.assertRegex(text, r"the best is 0\.\d+ to 1\.\d+ times as fast: more time")
 
-    def test_nothing_would_help_where_there_is_nothing_to_gain(self):
-        text = said(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.0}))
+    def test_gives_no_advice_if_no_speedup_is_possible(self):
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.0}))
         self.assertEndsWith(text, "the best is at most 1.00 times as fast")
 
-    def test_what_one_round_showed_is_told_where_it_was_all(self):
-        text = said(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 0.8, "expert": 0.5}))
+    def test_reports_a_single_round(self):
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 0.8, "expert": 0.5}))
         self.assertEndsWith(text, "the best was about 0.80x original")
 
     def test_notes_and_advice_follow_the_reason(self):
-        text = said(Outcome.NOT_CONFIRMED, note="there was no time")
+        text = describe(Outcome.NOT_CONFIRMED, note="there was no time")
         self.assertEqual(text, "no placement was confirmed to be faster: there was no time")
-        self.assertEndsWith(said(Outcome.INTERRUPTED), ": the same call goes on where it was")
+        self.assertEndsWith(describe(Outcome.INTERRUPTED), ": the same call resumes it")
 
     def test_every_outcome_has_a_sentence(self):
         for outcome in Outcome:
             if outcome is not Outcome.FASTER:
-                self.assertGreater(len(said(outcome)), 10)
+                self.assertGreater(len(describe(outcome)), 10)
 
     def test_where_there_is_nothing_to_place_there_is_no_result(self):
         self.assertEndsWith(verdict(None), "there is nothing to place")
 
 
 class BestComparisonTest(absltest.TestCase):
-    def test_it_is_that_of_the_verdict_even_if_another_looked_better(self):
+    def test_best_comparison_is_the_one_of_the_verdict(self):
         confirmed = confirmation({"auto": 1.3, "expert": 1.2})
         self.assertIs(best_comparison(confirmed), confirmed.comparisons["auto"])
 
-    def test_without_a_confirmation_there_is_none(self):
+    def test_there_is_no_best_comparison_without_a_confirmation(self):
         self.assertIsNone(best_comparison(None))
 
 
