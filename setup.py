@@ -4,7 +4,7 @@ import runpy
 import setuptools
 
 native = pathlib.Path("tf_placer", "native")
-digest = runpy.run_path(str(native / "digest.py"))["sources_digest"](native)
+digest = runpy.run_path(str(native / "digest.py"))["compute_sources_digest"](native)
 
 # All other metadata is in pyproject.toml.
 setuptools.setup(

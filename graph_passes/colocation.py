@@ -12,9 +12,9 @@ import dataclasses
 import numpy as np
 
 from graph_passes.kernels import KernelTable
-from graph_passes.left_alone import find_feeds, find_pinned
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
+from graph_passes.pinned_operations import find_feeds, find_pinned
 from graph_passes.races import Race, find_races
 from graph_passes.shared_resources import find_resources
 from graph_passes.util.union_find import UnionFind

@@ -1,6 +1,6 @@
 """The error for graphs that the passes cannot process."""
 
-from graph_passes.util.messages import shortened
+from graph_passes.util.messages import shorten_text
 
 __all__ = ["GraphError"]
 
@@ -9,4 +9,4 @@ class GraphError(ValueError):
     """The error for an unusable graph or name in it; the message names the culprit."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(shortened(message))
+        super().__init__(shorten_text(message))

@@ -82,7 +82,9 @@ class FunctionBodies:
             raise GraphError(f"the graph has no function {name!r}")
         function = self._functions[name]
         graph_def = tf.compat.v1.GraphDef(versions=tf.Graph().as_graph_def().versions)
-        for called in sorted({n for node in function.node_def for n in self._library.run_by(node)}):
+        for called in sorted(
+            {n for node in function.node_def for n in self._library.find_all_callees(node)}
+        ):
             if called in self._functions:
                 graph_def.library.function.add().CopyFrom(self._functions[called])
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):

@@ -11,9 +11,9 @@ from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import op_def_registry
 
 from graph_passes.errors import GraphError
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 
-__all__ = ["FunctionLibrary", "called_functions", "check_calls_end"]
+__all__ = ["FunctionLibrary", "check_calls_end", "copy_called_functions"]
 
 _PARTITIONED_CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 _CONDITIONALS = frozenset(["If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"])
@@ -37,7 +37,7 @@ class FunctionLibrary:
         """Lists the operations of a function; none if there is no such function."""
         return self._bodies.get(name, ())
 
-    def run_by(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
+    def find_all_callees(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
         """Lists the functions that an operation runs, directly or indirectly.
 
         Args:
@@ -46,7 +46,7 @@ class FunctionLibrary:
         Returns:
             Their names, including functions that are not in the library.
         """
-        direct = self.called_by(node)
+        direct = self.find_callees(node)
         if direct not in self._runs:
             found = set(direct)
             pending = list(direct)
@@ -73,11 +73,11 @@ class FunctionLibrary:
     def _find_calls(self, name: str) -> tuple[str, ...]:
         """Lists the functions that the operations of a function call directly."""
         if name not in self._calls:
-            calls = [self.called_by(inner) for inner in self.body(name)]
+            calls = [self.find_callees(inner) for inner in self.body(name)]
             self._calls[name] = tuple({n for names in calls for n in names})
         return self._calls[name]
 
-    def called_by(self, node: tf.compat.v1.NodeDef) -> tuple[str, ...]:
+    def find_callees(self, node: tf.compat.v1.NodeDef) -> tuple[str, ...]:
         """Lists the functions that an operation calls directly."""
         if node.op in self._bodies:
             return (node.op,)
@@ -92,15 +92,15 @@ class FunctionLibrary:
         return tuple(names)
 
 
-def called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionDefLibrary:
+def copy_called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionDefLibrary:
     """Copies the functions that a graph runs, and their gradient functions."""
     library = FunctionLibrary(graph_def)
     gradient_of = {each.function_name: each.gradient_func for each in graph_def.library.gradient}
-    called = {name for node in graph_def.node for name in library.run_by(node)}
+    called = {name for node in graph_def.node for name in library.find_all_callees(node)}
     waiting = [gradient_of[name] for name in called if name in gradient_of]
     while waiting:
         name = waiting.pop()
-        inner = {each for node in library.body(name) for each in library.run_by(node)}
+        inner = {each for node in library.body(name) for each in library.find_all_callees(node)}
         new = {name, *inner} - called
         called |= new
         waiting += [gradient_of[each] for each in new if each in gradient_of]
@@ -123,13 +123,13 @@ def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
     components = library.find_recursive() if graph_def.library.function else []
     if not components:
         return
-    run = {name for node in graph_def.node for name in library.run_by(node)}
+    run = {name for node in graph_def.node for name in library.find_all_callees(node)}
     for component in components:
         if component <= run and not _may_end(library, component):
             first, *others = sorted(component)
-            through = f", through {', '.join(map(quoted, others[:3]))}" if others else ""
+            through = f", through {', '.join(map(quote, others[:3]))}" if others else ""
             raise GraphError(
-                f"the function {quoted(first)} calls itself{through}, which TensorFlow would never "
+                f"the function {quote(first)} calls itself{through}, which TensorFlow would never "
                 "finish: write a loop with tf.while_loop instead"
             )
 
@@ -139,7 +139,7 @@ def _may_end(library: FunctionLibrary, component: frozenset[str]) -> bool:
     always = nx.DiGraph()
     for name in component:
         for node in library.body(name):
-            again = component.intersection(library.called_by(node))
+            again = component.intersection(library.find_callees(node))
             if again and (
                 node.op in _PARTITIONED_CALLS or (_LOWERED in node.attr and node.attr[_LOWERED].b)
             ):

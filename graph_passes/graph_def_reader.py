@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.devices import is_device_request
 from graph_passes.errors import GraphError
 from graph_passes.tensors import Tensors
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from graph_passes.util.topological_order import find_cycle, topological_order
 
 __all__ = [
@@ -60,7 +60,7 @@ def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
             continue
         if op_def_registry.get(node.op) is None:
             raise GraphError(
-                f"operation {quoted(node.name)}{where} has the type {quoted(node.op)}, which "
+                f"operation {quote(node.name)}{where} has the type {quote(node.op)}, which "
                 f"TensorFlow {tf.__version__} does not know"
             )
         known.add(node.op)
@@ -79,7 +79,7 @@ def check_devices(graph_def: tf.compat.v1.GraphDef) -> None:
             continue
         if not _can_read_device(*key):
             raise GraphError(
-                f"operation {quoted(node.name)}{where} is on {quoted(node.device)}, which is no "
+                f"operation {quote(node.name)}{where} is on {quote(node.device)}, which is no "
                 "device, as '/job:worker/task:1/device:GPU:0' is: clear the graph's devices "
                 "(--clear_devices), or correct it"
             )
@@ -105,7 +105,7 @@ def _iterate_nodes(
     for node in graph_def.node:
         yield node, ""
     for function in graph_def.library.function:
-        where = f" of the function {quoted(function.signature.name)}"
+        where = f" of the function {quote(function.signature.name)}"
         for node in function.node_def:
             yield node, where
 

@@ -19,7 +19,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.small_values import SmallValues
 from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from graph_passes.work import (
     FREE,
     PICKS,
@@ -189,7 +189,7 @@ class _Calls:
                 called[i] = rows
         repeats, unknown = loops.count_runs()
         for frame in unknown:
-            loop_name = quoted(frame.removesuffix("/while_context"))
+            loop_name = quote(frame.removesuffix("/while_context"))
             self.unknown_loops.append(_describe(loop_name, function))
         has_kernel = graph.needed & ~graph.has_type(FREE | _BY_REFERENCE)
         has_kernel[list(called)] = False
@@ -246,7 +246,7 @@ class _Calls:
             )
             iterations = loop.num_iterations
             if iterations is None:
-                self.unknown_loops.append(_describe(quoted(node.name), function))
+                self.unknown_loops.append(_describe(quote(node.name), function))
                 iterations = 1
             rows, checks = body.rows.copy(), condition.rows.copy()
             rows[2] *= iterations

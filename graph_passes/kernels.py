@@ -85,7 +85,7 @@ class KernelTable:
             The device types for which `supports` returns true.
         """
         found = self._find_types_with_kernel(node)
-        for name in self._functions.run_by(node):
+        for name in self._functions.find_all_callees(node):
             found &= self._find_types_for_function(name)
         return found
 

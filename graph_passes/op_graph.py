@@ -16,8 +16,8 @@ from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.functions import check_calls_end
 from graph_passes.tensors import TensorListElement, read_tensors
-from graph_passes.util.garbage_collection import paused_garbage_collection
-from graph_passes.util.messages import quoted
+from graph_passes.util.garbage_collection import pause_garbage_collection
+from graph_passes.util.messages import quote
 
 __all__ = ["OpGraph"]
 
@@ -73,7 +73,7 @@ class OpGraph:
     fed: np.ndarray
 
     @classmethod
-    @paused_garbage_collection()
+    @pause_garbage_collection()
     def from_graph_def(
         cls,
         graph_def: tf.compat.v1.GraphDef,
@@ -141,7 +141,7 @@ class OpGraph:
             fetched=np.zeros(len(names), bool),
             fed=np.zeros(len(tensors.dtypes), bool),
         )
-        return graph.restricted(fetches, tuple(feeds)) if fetches or feeds else graph
+        return graph.restrict(fetches, tuple(feeds)) if fetches or feeds else graph
 
     @property
     def num_operations(self) -> int:
@@ -216,10 +216,10 @@ class OpGraph:
         operation, colon, port = name.partition(":")
         i = self.index.get(operation)
         if i is None or not _PORT.fullmatch(port if colon else "0"):
-            raise GraphError(f"the graph has no tensor {quoted(name)}")
+            raise GraphError(f"the graph has no tensor {quote(name)}")
         tensor = int(self.output_start[i]) + int(port or 0)
         if tensor >= self.output_start[i + 1]:
-            raise GraphError(f"the graph has no tensor {quoted(name)}")
+            raise GraphError(f"the graph has no tensor {quote(name)}")
         return tensor
 
     def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
@@ -249,7 +249,7 @@ class OpGraph:
     def _infer_step_shapes(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
         fetched = [self.names[i] for i in np.flatnonzero(self.needed)]
         # The import needs the producers of fed tensors, too.
-        step_operations = np.flatnonzero(self.restricted(fetched).needed)
+        step_operations = np.flatnonzero(self.restrict(fetched).needed)
         part = tf.compat.v1.GraphDef(
             versions=self.graph_def.versions, library=self.graph_def.library
         )
@@ -272,7 +272,7 @@ class OpGraph:
             self, tensor_shapes=tuple(shapes), tensor_bytes=sizes, tensor_list_elements=elements
         )
 
-    def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
+    def restrict(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
         """Copies the graph, with the operations that a step needs marked as `needed`.
 
         Args:
@@ -291,7 +291,7 @@ class OpGraph:
         for name in fetches:
             operation, colon, _ = name.partition(":")
             if operation not in self.index:
-                raise GraphError(f"fetch {quoted(name)} is not in the graph")
+                raise GraphError(f"fetch {quote(name)} is not in the graph")
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])

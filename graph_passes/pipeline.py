@@ -12,13 +12,13 @@ from graph_passes.grouping.build_group_graph import build_group_graph
 from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.grouping import PINNED, Grouping
-from graph_passes.grouping.model_rules import seal_blocks
+from graph_passes.grouping.model_rules import seal_model_groups
 from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
-from graph_passes.util.garbage_collection import paused_garbage_collection
-from graph_passes.util.messages import quoted
+from graph_passes.util.garbage_collection import pause_garbage_collection
+from graph_passes.util.messages import quote
 
 __all__ = ["GRANULARITIES", "GroupedGraph", "group_operations"]
 
@@ -68,7 +68,7 @@ class GroupedGraph:
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
 
-@paused_garbage_collection()
+@pause_garbage_collection()
 def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGraph:
     """Finds the colocation groups of a graph and groups them.
 
@@ -88,7 +88,7 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     """
     if granularity not in GRANULARITIES:
         known = ", ".join(GRANULARITIES)
-        raise ValueError(f"unknown granularity {quoted(granularity)}: it is one of {known}")
+        raise ValueError(f"unknown granularity {quote(granularity)}: it is one of {known}")
     colocation = find_colocation_groups(op_graph)
     coarse = _build_grouped_graph(op_graph, colocation, _find_coarse_groups(op_graph, colocation))
     if granularity == _COARSE:
@@ -103,7 +103,7 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
 
 def _find_coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     """Merges colocation groups by the rules of the papers."""
-    grouping = seal_blocks(op_graph, colocation, default_groups(op_graph, colocation))
+    grouping = seal_model_groups(op_graph, colocation, default_groups(op_graph, colocation))
     return merge_single_consumers(op_graph, colocation, grouping)
 
 

@@ -15,10 +15,10 @@ from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import PINNED, Grouping
 from graph_passes.op_graph import OpGraph
+from graph_passes.util.atomic_write import write_atomically
 from graph_passes.util.json_records import check_format, read_record
-from graph_passes.util.json_text import parse_json, shown
-from graph_passes.util.paths import check_path
-from graph_passes.util.whole_file import write_whole
+from graph_passes.util.json_text import format_value, parse_json
+from graph_passes.util.path_validation import check_path
 
 __all__ = [
     "FittedPlacement",
@@ -83,15 +83,19 @@ def _check_devices(placement: Placement) -> None:
     for index, device in enumerate(placement.devices):
         if not is_device_name(device):
             raise ValueError(
-                f"devices[{index}] is {shown(device)}: it must be the name of a device, "
+                f"devices[{index}] is {format_value(device)}: it must be the name of a device, "
                 "such as '/job:localhost/replica:0/task:0/device:GPU:0'"
             )
         if device in placement.devices[:index]:
-            raise ValueError(f"devices[{index}] is {shown(device)}, which stands there before")
+            raise ValueError(
+                f"devices[{index}] is {format_value(device)}, which stands there before"
+            )
     known = set(placement.devices)
     for name, device in placement.assignment.items():
         if device not in known:
-            raise GraphError(f"it puts {shown(name)} on {shown(device)}, which it does not list")
+            raise GraphError(
+                f"it puts {format_value(name)} on {format_value(device)}, which it does not list"
+            )
 
 
 def read_placement(path: str | os.PathLike[str]) -> Placement:
@@ -120,7 +124,7 @@ def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    write_whole(path, placement.to_json().encode())
+    write_atomically(path, placement.to_json().encode())
 
 
 def operation_groups(

@@ -10,16 +10,16 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
 from graph_passes.fingerprint import graph_fingerprint
-from graph_passes.functions import called_functions
+from graph_passes.functions import copy_called_functions
 from graph_passes.placement import Placement
 
-__all__ = ["names_in", "renamed_placement"]
+__all__ = ["map_names", "rename_placement"]
 
 _COLOCATED = b"loc:@"
 _NOTES = ("_user_specified_name", "debug_name")
 
 
-def names_in(
+def map_names(
     graph_def: tf.compat.v1.GraphDef, other: tf.compat.v1.GraphDef
 ) -> Mapping[str, str] | None:
     """Maps the operations of a graph to those of another one that differs only in their names.
@@ -59,7 +59,7 @@ def names_in(
     return {here.name: there.name for here, there in pairs}
 
 
-def renamed_placement(placement: Placement, names: Mapping[str, str]) -> Placement:
+def rename_placement(placement: Placement, names: Mapping[str, str]) -> Placement:
     """Renames the operations of a placement.
 
     Args:
@@ -74,7 +74,7 @@ def _copy_functions_by_position(
     graph_def: tf.compat.v1.GraphDef,
 ) -> function_pb2.FunctionDefLibrary:
     """Copies the called functions, with their content renamed by position."""
-    plain = called_functions(graph_def)
+    plain = copy_called_functions(graph_def)
     for function in plain.function:
         signature = function.signature
         names = {arg.name: f"argument_{i}" for i, arg in enumerate(signature.input_arg)}

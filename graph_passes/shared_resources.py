@@ -61,7 +61,7 @@ def find_resources(graph: OpGraph) -> dict[Resource, list[int]]:
     in_function: dict[str, frozenset[Resource]] = {}
     for i, node in enumerate(graph.graph_def.node):
         resources = set(_list_resources((node,)))
-        for name in functions.run_by(node):
+        for name in functions.find_all_callees(node):
             if name not in in_function:
                 in_function[name] = frozenset(_list_resources(functions.body(name)))
             resources |= in_function[name]

@@ -14,9 +14,9 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import handle_data_util
 
 from graph_passes.errors import GraphError
-from graph_passes.list_elements import parse_tensor_name
+from graph_passes.flattened_graph import FlattenedGraph, Shape
 from graph_passes.op_types import VARIABLES
-from graph_passes.straight_graph import FlattenedGraph, Shape
+from graph_passes.tensor_list_shapes import parse_tensor_name
 
 __all__ = ["SIZELESS", "TensorListElement", "Tensors", "read_tensors"]
 

@@ -32,9 +32,9 @@ LAYERS = (
         "tf_placer.library_build",
         "tf_placer.patches",
         "tf_placer.private_network",
-        "tf_placer.process_template",
+        "tf_placer.fork_server",
         "tf_placer.processes",
-        "tf_placer.scratch",
+        "tf_placer.temporary_directory",
         "tf_placer.start_up_messages",
     ),
     ("tf_placer.native", "tf_placer.native_pass", "tf_placer.text"),
@@ -72,7 +72,7 @@ SEEN_BY_PLACERS = (
     "tf_placer.environments.environment",
     "tf_placer.placers",
     "tf_placer.problem",
-    "tf_placer.scratch",
+    "tf_placer.temporary_directory",
 )
 # Placers that search in simulation.
 SIMULATING = ("tf_placer.placers.auto", "tf_placer.placers.learned.pretraining")
@@ -121,7 +121,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.search.config",
     "tf_placer.search.distributed.controllers",
     "tf_placer.search.distributed.island_search",
-    "tf_placer.search.distributed.ray_fleet",
+    "tf_placer.search.distributed.ray_backend",
     "tf_placer.search.distributed.straggler_detection",
     "tf_placer.search.distributed.worker_events",
     "tf_placer.search.distributed.workers",
@@ -135,7 +135,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.text",
 )
 # The only module that imports Ray, except for a test that kills nodes.
-RAY = "tf_placer.search.distributed.ray_fleet"
+RAY = "tf_placer.search.distributed.ray_backend"
 GRAPH_PASSES_MAY_IMPORT = {
     "absl",
     "google",

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
-__all__ = ["add_call", "add_conditional", "add_function", "graph_with_call", "nested_functions"]
+__all__ = [
+    "add_call",
+    "add_conditional",
+    "add_function",
+    "build_nested_functions",
+    "graph_with_call",
+]
 
 tf1 = tf.compat.v1
 _FLOAT, _BOOL = tf.float32.as_datatype_enum, tf.bool.as_datatype_enum
@@ -58,7 +64,7 @@ def graph_with_call(called: str, *, op: str = "PartitionedCall") -> tf1.GraphDef
     return graph_def
 
 
-def nested_functions(depth: int) -> tf1.GraphDef:
+def build_nested_functions(depth: int) -> tf1.GraphDef:
     """Makes a graph that calls "f0", which calls "f1" and so on; the last negates its argument."""
     graph_def = graph_with_call("f0")
     for number in range(depth - 1):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 
-__all__ = ["SearchError", "error_text", "require_tensorflow"]
+__all__ = ["SearchError", "describe_error", "require_tensorflow"]
 
 
 class SearchError(RuntimeError):
     """The error of a search that could not be carried out; the message says what to do."""
 
 
-def error_text(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Returns the message of an error for users, without the number of a system error."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)

@@ -12,18 +12,18 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from graph_passes.util.atomic_write import check_file_writable, is_special, write_atomically
 from graph_passes.util.json_text import parse_json
-from graph_passes.util.whole_file import check_takes_files, is_special, write_whole
 
 __all__ = [
     "cache_directory",
     "check_output",
     "is_standard_output",
     "is_stream",
-    "lasting_directory",
+    "make_persistent_directory",
+    "name_file_in_errors",
     "read_bytes",
     "read_json",
-    "reading",
     "write_bytes",
     "write_json",
     "write_text",
@@ -48,7 +48,7 @@ def cache_directory() -> pathlib.Path:
     return pathlib.Path("/nonexistent/.cache/tf_placer")
 
 
-def lasting_directory() -> pathlib.Path:
+def make_persistent_directory() -> pathlib.Path:
     """Creates a directory among the temporary files that is not deleted at exit.
 
     Only this user can access it.
@@ -98,7 +98,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+def name_file_in_errors(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Adds the name of a file to any ValueError in the block, which parses the file.
 
     Args:
@@ -157,7 +157,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    write_whole(path, data)
+    write_atomically(path, data)
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -182,7 +182,7 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
     if os.path.isdir(path):
         raise OSError(f"cannot write to {os.fspath(path)!r}: it is a directory")
     try:
-        check_takes_files(path)
+        check_file_writable(path)
     except OSError as error:
         raise OSError(f"cannot write to {os.fspath(path)!r}: {error.strerror}") from error
 

@@ -9,14 +9,14 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-__all__ = ["Interrupts", "TimeIsOver"]
+__all__ = ["Interrupts", "TimeLimitReached"]
 
 # After the time limit, the alarm is repeated at this interval, in case that the first exception was
 # swallowed. The interval also leaves time for clean-up.
 _ALARM_INTERVAL_SECS = 5.0
 
 
-class TimeIsOver(KeyboardInterrupt):
+class TimeLimitReached(KeyboardInterrupt):
     """The error in an interruptible block at its time limit."""
 
 
@@ -62,10 +62,10 @@ class Interrupts:
     def _handle_alarm(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._interrupt_at is not None:
-            raise TimeIsOver
+            raise TimeLimitReached
 
     @contextlib.contextmanager
-    def breakable(self, at: int = 1, max_secs: float = math.inf) -> Iterator[None]:
+    def interruptible(self, at: int = 1, max_secs: float = math.inf) -> Iterator[None]:
         """Makes a block interruptible by stop requests and a time limit.
 
         Args:
@@ -75,14 +75,14 @@ class Interrupts:
 
         Raises:
             KeyboardInterrupt: the number of stop requests is reached.
-            TimeIsOver: the time limit is reached.
+            TimeLimitReached: the time limit is reached.
         """
         self._interrupt_at = at
         try:
             if self.count >= at:
                 raise KeyboardInterrupt
             if max_secs <= 0:
-                raise TimeIsOver
+                raise TimeLimitReached
             if self._listens and math.isfinite(max_secs):
                 signal.setitimer(signal.ITIMER_REAL, max_secs, _ALARM_INTERVAL_SECS)
             yield

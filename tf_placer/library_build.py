@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from tf_placer.files import cache_directory
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["LibraryError", "build_library", "find_library"]
 
@@ -68,7 +68,7 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
     logging.warning(
         "building %s of tf_placer for TensorFlow %s, once: %s", what, tf.__version__, path
     )
-    with scratch_directory(path.parent) as directory:
+    with temporary_directory(path.parent) as directory:
         made = pathlib.Path(directory, path.name)
         command = [*compiler, *_flags(), str(source), "-o", str(made)]
         ended = subprocess.run(

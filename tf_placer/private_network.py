@@ -28,10 +28,10 @@ __all__ = [
     "OPEN_VARIABLE",
     "NetworkError",
     "PrivateNetwork",
+    "describe_open_servers",
     "enter_network",
+    "find_open_reason",
     "is_private",
-    "open_servers_note",
-    "why_open",
 ]
 
 #: An environment variable; "1" makes servers reachable for everybody.
@@ -143,7 +143,7 @@ def is_private() -> bool:
     return inside is not None and inside == str(_inode(os.getpid(), "net"))
 
 
-def why_open() -> str | None:
+def find_open_reason() -> str | None:
     """Returns the reason why this process cannot have a private network; None if it can."""
     if is_private():
         return None
@@ -154,7 +154,7 @@ def why_open() -> str | None:
     return None
 
 
-def open_servers_note(what: str, why: str) -> str:
+def describe_open_servers(what: str, why: str) -> str:
     """Warns who can reach servers outside of a private network.
 
     Args:

@@ -26,15 +26,15 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.descriptors import open_standard_files, wait_until_writable
-from tf_placer.interpreter import build_python_environment, find_interpreter
-from tf_placer.private_network import PrivateNetwork
-from tf_placer.process_template import (
+from tf_placer.fork_server import (
     ForkedProcess,
-    ProcessTemplate,
+    ForkServer,
     is_stopped,
     resume_on_input,
     use_default_signals,
 )
+from tf_placer.interpreter import build_python_environment, find_interpreter
+from tf_placer.private_network import PrivateNetwork
 
 __all__ = [
     "PLUGIN_VARIABLE",
@@ -230,7 +230,7 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
-        fork_server: ProcessTemplate | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         """Starts the process.
 

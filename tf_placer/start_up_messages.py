@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-__all__ = ["is_start_up_message", "without_start_up_messages"]
+__all__ = ["hide_start_up_messages", "is_start_up_message"]
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 # Information and warnings in both formats of TensorFlow's log.
@@ -36,7 +36,7 @@ def is_start_up_message(line: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def without_start_up_messages() -> Iterator[None]:
+def hide_start_up_messages() -> Iterator[None]:
     """Filters information and warnings of TensorFlow from standard error in the block.
 
     Does nothing if the user has set `TF_CPP_MIN_LOG_LEVEL`, if TensorFlow is imported already, or

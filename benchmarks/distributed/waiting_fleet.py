@@ -17,7 +17,7 @@ import numpy as np
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.search.distributed.fleet import Greeting
+from tf_placer.search.distributed.actor_backend import WorkerInfo
 
 __all__ = ["SkippingClock", "WaitingFleet"]
 
@@ -52,7 +52,7 @@ class _Call:
 
 
 class WaitingFleet:
-    """Workers that simulate a step and wait as long as its trial takes; see `Fleet`."""
+    """Workers that simulate a step and wait as long as its trial takes; see `ActorBackend`."""
 
     def __init__(
         self,
@@ -90,18 +90,18 @@ class WaitingFleet:
         return self._trial_secs * share
 
     def count_wanted(self) -> int:
-        """Counts how many workers there should be; see `Fleet.count_wanted`."""
+        """Counts how many workers there should be; see `ActorBackend.count_wanted`."""
         return self._count
 
     def start(self) -> object:
-        """Starts a worker; see `Fleet.start`."""
+        """Starts a worker; see `ActorBackend.start`."""
         return object()
 
     def call(self, worker: object, method: str, *args: Any) -> _Call:
-        """Calls a method of a worker; see `Fleet.call`."""
+        """Calls a method of a worker; see `ActorBackend.call`."""
         now_secs = self._clock()
         if method == "begin":
-            return _Call(Greeting(_HOST, 0, {}, self.original), now_secs)
+            return _Call(WorkerInfo(_HOST, 0, {}, self.original), now_secs)
         if method != "measure":
             return _Call(None, now_secs)
         row: Mapping[str, Any] = args[0]
@@ -110,7 +110,7 @@ class WaitingFleet:
         return _Call((measurement, self.original.median_secs), end_secs)
 
     def wait(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
-        """Waits for calls to end; see `Fleet.wait`."""
+        """Waits for calls to end; see `ActorBackend.wait`."""
         first_secs = min((call.end_secs for call in calls), default=math.inf)
         wait_secs = min(first_secs - self._clock(), timeout_secs)
         if wait_secs > 0:
@@ -119,11 +119,11 @@ class WaitingFleet:
         return [call for call in calls if call.end_secs <= now_secs]
 
     def result(self, call: _Call) -> Any:
-        """Gives what a call returned; see `Fleet.result`."""
+        """Gives what a call returned; see `ActorBackend.result`."""
         return call.value
 
     def kill(self, worker: object) -> None:
-        """Ends a worker; see `Fleet.kill`."""
+        """Ends a worker; see `ActorBackend.kill`."""
 
     def close(self) -> None:
-        """Ends all workers; see `Fleet.close`."""
+        """Ends all workers; see `ActorBackend.close`."""

@@ -40,11 +40,11 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.ray_controllers import ray_controllers
-from tf_placer.search.distributed.ray_fleet import connected
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers, require_ray
-from tf_placer.search.driver import Stage, drive
+from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.trial_log import Trial, TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
 
@@ -138,7 +138,7 @@ def run_case(
             pool.wait(0.0)
         budget = Budget(1 + samples, _MAX_SECS)
         drive(
-            [Stage.of(placer)],
+            [SearchStage.of(placer)],
             pool,
             log,
             budget,
@@ -176,7 +176,10 @@ def _placer(case: Case, setup: PlacerSetup, samples: int) -> Iterator[Placer | C
     """Makes the placer of a case."""
     if case.controllers > 1:
         workers = Workers("ray", case.workers, case.controllers)
-        with connected(workers), ray_controllers(workers, setup, directory=None) as controllers:
+        with (
+            connect_to_ray(workers),
+            ray_controllers(workers, setup, directory=None) as controllers,
+        ):
             yield controllers
     elif case.placer == "random":
         yield _AllAtOnce(setup, samples)

@@ -15,7 +15,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers.auto.auto_search import AutoProgress
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.proposals import propose_checked
@@ -168,7 +168,7 @@ def time_search(
         if left <= 0 or clock() - start_secs >= budget.max_secs:
             ended = "samples" if left <= 0 else "secs"
             break
-        with timed("propose"):
+        with measure_phase("propose"):
             placements = propose_checked(placer, int(min(placer.batch_size, left)))
         if not len(placements):
             break
@@ -230,7 +230,7 @@ def time_auto(
             curve.append((progress.num_simulated, elapsed_secs, best.step_secs))
 
     max_simulated = math.inf if budget.max_samples is None else budget.max_samples
-    result = refined_search(
+    result = coarse_to_fine_search(
         problem,
         groups,
         max_secs=budget.max_secs,

@@ -20,7 +20,7 @@ from benchmarks.models.catalog import MODELS, build_model
 from graph_passes.placement import Placement
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.environments.environment import FailureKind
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
@@ -36,7 +36,7 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
     built = build_model(model, small=args.small)
     feeds = next(built.feeds())
     # The graph gets the devices that are found.
-    source = read_source(built.graph, [built.train_op], feeds, built.initializer)
+    source = read_workload(built.graph, [built.train_op], feeds, built.initializer)
     costed = cost_graph(source, find_machine(args.machine), steps=0)
     result = tf_placer.optimize(
         built.graph,

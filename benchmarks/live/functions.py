@@ -24,7 +24,7 @@ from benchmarks.harness.statistics import ratio_and_interval
 from benchmarks.harness.table_file import write_table
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 from tf_placer.text.table import table
 
 __all__ = ["WORKLOADS", "main"]
@@ -148,7 +148,7 @@ def _compare(name: str, max_secs: float, pairs: int) -> list[str]:
     ours.place(result.step)
     # Without any device of its own, all is on the first worker.
     nothing = Placement("", tuple(device.name for device in machine.devices), {})
-    theirs.place(PlacedStep(trace_step(theirs.target, theirs.example), machine, nothing))
+    theirs.place(PlacedStep(trace_call(theirs.target, theirs.example), machine, nothing))
     secs, difference = _call_in_turns(ours, theirs, pairs)
     ratio, (low, high) = ratio_and_interval(secs[False], secs[True])
     return [

@@ -7,7 +7,7 @@ import pathlib
 import time
 
 import tf_placer
-from tf_placer.start_up_messages import without_start_up_messages
+from tf_placer.start_up_messages import hide_start_up_messages
 
 __all__ = ["main"]
 
@@ -61,5 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with without_start_up_messages():
+    with hide_start_up_messages():
         main()

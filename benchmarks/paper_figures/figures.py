@@ -30,7 +30,7 @@ from benchmarks.paper_figures.kept_curves import draw_curves, read_curves
 from benchmarks.problems.experts import expert_placements
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
 from tf_placer.files import write_bytes, write_json
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colors import DEVICE_COLORS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
@@ -140,7 +140,7 @@ def _place(key: ProblemKey, problems_dir: str, search_secs: float) -> _Model:
     experts = expert_placements(
         key.model, problem.operation_names, problem.groups, given.legal, problem.num_devices - 1
     )
-    found = refined_search(problem, given.groups, max_secs=search_secs)
+    found = coarse_to_fine_search(problem, given.groups, max_secs=search_secs)
     placements = {f"expert ({rule})": each for rule, each in list(experts.items())[:1]}
     placements["auto"] = found.best.placement
     steps = {}

@@ -102,14 +102,14 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
     import tensorflow as tf
 
     from tf_placer.costs.costed_graph import cost_graph
-    from tf_placer.inputs.sources import read_source
+    from tf_placer.inputs.workload import read_workload
     from tf_placer.simulation.simulator import Simulator
 
     machine = described_machine(machine_name)
     model = build_model(name, small=small)
     with model.graph.as_default():
         variables = tf.compat.v1.trainable_variables()
-    source = read_source(model.graph, [model.train_op, model.loss])
+    source = read_workload(model.graph, [model.train_op, model.loss])
     costed = cost_graph(source, machine, steps=1)
     problem, placement = costed.placed(None)
     step = Simulator(problem).trace(placement)

@@ -45,7 +45,7 @@ _SOURCES = (
     "graph_passes/**/*.py",
     "graph_passes/data/*",
     "tf_placer/costs/*.py",
-    "tf_placer/inputs/sources.py",
+    "tf_placer/inputs/workload.py",
     "tf_placer/machines/*.py",
     "tf_placer/machines/data/*",
     "tf_placer/problem/*.py",
@@ -234,10 +234,10 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     from graph_passes.pipeline import group_operations
     from tf_placer.costs.analytic import analytic_costs
     from tf_placer.costs.costed_graph import CostedGraph
-    from tf_placer.inputs.sources import read_source
+    from tf_placer.inputs.workload import read_workload
 
     model = build_model(keys[0].model, small=keys[0].small)
-    source = read_source(model.graph, [model.train_op, model.loss])
+    source = read_workload(model.graph, [model.train_op, model.loss])
     num_graph_operations = len(source.op_graph.names)
     del model
     costs = {

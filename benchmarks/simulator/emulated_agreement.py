@@ -37,7 +37,7 @@ from tf_placer import emulated
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import read_json, write_json
-from tf_placer.inputs.sources import Source, read_source
+from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.machines.emulated_machine import emulated_machine
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -178,7 +178,7 @@ def _environment() -> dict[str, str]:
 
 
 def _write_request(
-    source: Source,
+    source: Workload,
     grouped: GroupedGraph,
     devices: Sequence[str],
     rows: Sequence[np.ndarray],
@@ -214,7 +214,7 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     folder = pathlib.Path(args.log_dir, f"{model}-{machine_name}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     built = build_model(model)
-    source = read_source(built.graph, [built.train_op], next(built.feeds()), built.initializer)
+    source = read_workload(built.graph, [built.train_op], next(built.feeds()), built.initializer)
     grouped = group_operations(source.op_graph)
     problem = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine)).problem()
     rows = read_or_make_placements(

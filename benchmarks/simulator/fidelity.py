@@ -46,7 +46,7 @@ from tf_placer.environments.paired import PairedEnvironment, PairedProtocol
 from tf_placer.environments.paired_steps import log_speedup
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.files import read_json, write_json
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -273,7 +273,7 @@ def _measure_pair(label: str, paired: PairedEnvironment, row: np.ndarray) -> tup
 
 def _compare(name: str, args: argparse.Namespace) -> Comparison:
     model = _MODELS[name]()
-    source = read_source(model.graph, [model.train_op], next(model.feeds()))
+    source = read_workload(model.graph, [model.train_op], next(model.feeds()))
     directory = pathlib.Path(args.log_dir, name)
     directory.mkdir(parents=True, exist_ok=True)
     machine = find_machine(_MACHINE)

@@ -30,11 +30,11 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.grouping.build_group_graph import build_group_graph
 from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.grouping import Grouping
-from graph_passes.grouping.model_rules import seal_blocks
+from graph_passes.grouping.model_rules import seal_model_groups
 from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
-from graph_passes.util.garbage_collection import paused_garbage_collection
+from graph_passes.util.garbage_collection import pause_garbage_collection
 from tf_placer.text.table import table
 
 __all__ = ["main"]
@@ -119,9 +119,9 @@ def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -
     graph = measure("import", lambda: OpGraph.from_graph_def(graph_def, fetches, feeds))
     colocation = measure("colocation", lambda: find_colocation_groups(graph))
 
-    @paused_garbage_collection()  # As `group_operations` does.
+    @pause_garbage_collection()  # As `group_operations` does.
     def group() -> Grouping:
-        grouping = seal_blocks(graph, colocation, default_groups(graph, colocation))
+        grouping = seal_model_groups(graph, colocation, default_groups(graph, colocation))
         return merge_single_consumers(graph, colocation, grouping)
 
     grouping = measure("grouping", group)

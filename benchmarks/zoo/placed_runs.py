@@ -12,7 +12,7 @@ import tensorflow as tf
 from benchmarks.zoo.graph_parts import StepGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.environments.loaded_graph import LoadedGraph
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 
 tf1 = tf.compat.v1
 
@@ -127,7 +127,7 @@ class PlacedGraph:
             GraphError: tf_placer refuses it.
         """
         graph = made.graph if has_collections else made.graph.as_graph_def()
-        self.source = read_source(graph, made.fetches, made.feeds)
+        self.source = read_workload(graph, made.fetches, made.feeds)
         self.grouped = group_operations(self.source.op_graph, granularity)
         self.devices = device_names(num_devices)
         self.legal = self.grouped.grouping.legal_devices(self.grouped.colocation, self.devices)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph_passes.grouping.blocks import BRANCH, LAYER, RegionSets
+from graph_passes.grouping.region_sets import BRANCH, LAYER, RegionSets
 from graph_passes.grouping.regions import Regions, carries_data
 from graph_passes.op_graph import OpGraph
 

@@ -29,7 +29,7 @@ def build_group_graph(
         layers: int32 [num_groups], the layers; by default those that `number_layers` finds.
     """
     count = grouping.num_groups
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     group_of_operation = np.where(graph.needed, group_of_operation, -1)
     operations = np.flatnonzero(group_of_operation >= 0)
     groups = group_of_operation[operations]

@@ -44,7 +44,7 @@ class Grouping:
         """The number of groups."""
         return len(self.kinds)
 
-    def of_operations(self, colocation: ColocationGroups) -> np.ndarray:
+    def expand_to_operations(self, colocation: ColocationGroups) -> np.ndarray:
         """Finds the group of each operation: int32 [num_operations], -1 for none."""
         return self.group[colocation.group]
 
@@ -124,7 +124,7 @@ def merge_groups(
         The joined groups. A set that contains a sealed group is sealed and has its kind.
     """
     roots = sets.roots()
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     needed = np.flatnonzero((group_of_operation >= 0) & graph.needed)
     first = np.full(grouping.num_groups, graph.num_operations, np.int64)
     np.minimum.at(first, roots[group_of_operation[needed]], graph.position[needed])

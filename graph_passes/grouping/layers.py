@@ -35,7 +35,7 @@ def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Groupi
     Returns:
         int32 [num_groups], 0 for the first layer.
     """
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     is_model_group = grouping.sealed & np.array([kind != PINNED for kind in grouping.kinds], bool)
     source = find_weight_sources(graph)
     sets = UnionFind(grouping.num_groups)

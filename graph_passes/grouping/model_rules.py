@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.blocks import RegionSets, merge_regions
 from graph_passes.grouping.branches import join_branches
 from graph_passes.grouping.grouping import OPERATIONS, Grouping, merge_groups
 from graph_passes.grouping.parameters import join_parameters
+from graph_passes.grouping.region_sets import RegionSets, merge_regions
 from graph_passes.grouping.regions import Regions, find_regions
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
-__all__ = ["seal_blocks"]
+__all__ = ["seal_model_groups"]
 
 
-def seal_blocks(
+def seal_model_groups(
     graph: OpGraph,
     colocation: ColocationGroups,
     grouping: Grouping,
@@ -51,7 +51,7 @@ def seal_blocks(
     regions = find_regions(graph, colocation)
     if not regions.anchors:
         return grouping
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     work = np.where(group_of_operation >= 0, estimate_work(graph), 0.0)
     region_sets = merge_regions(graph, regions)
     join_branches(graph, regions, region_sets, work, max_branch_work_share * work.sum())
@@ -67,7 +67,7 @@ def _seal_groups(
     region_sets: RegionSets,
 ) -> Grouping:
     """Joins the groups of each set of regions that have the same legal devices, and parameters."""
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     # A group belongs to the set of its earliest operation.
     set_of_group: dict[int, int] = {}
     for i in graph.order[regions.region[graph.order] >= 0].tolist():

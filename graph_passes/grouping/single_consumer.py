@@ -45,7 +45,7 @@ def merge_single_consumers(
     """
     if not 0 < max_work_share <= 1:
         raise ValueError(f"max_work_share must be in (0, 1], not {max_work_share}")
-    group_of_operation = grouping.of_operations(colocation)
+    group_of_operation = grouping.expand_to_operations(colocation)
     count = grouping.num_groups
     work = np.zeros(count)
     placed = (group_of_operation >= 0) & graph.needed

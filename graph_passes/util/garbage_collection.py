@@ -6,11 +6,11 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-__all__ = ["paused_garbage_collection"]
+__all__ = ["pause_garbage_collection"]
 
 
 @contextlib.contextmanager
-def paused_garbage_collection() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Pauses garbage collection, for code that makes many objects and keeps them.
 
     Python repeatedly looks for garbage among all objects, which for a large graph takes longer

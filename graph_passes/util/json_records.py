@@ -13,12 +13,12 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 
 __all__ = [
     "POSITIVE",
+    "InvalidEntryError",
     "Rule",
-    "WrongEntryError",
     "check_entries",
     "check_format",
     "read_record",
@@ -29,7 +29,7 @@ _Record = TypeVar("_Record")
 _Reader = Callable[[Any], Any]
 
 
-class WrongEntryError(ValueError):
+class InvalidEntryError(ValueError):
     """The error for an invalid value in JSON; its message names the entry."""
 
     def __init__(self, wrong: str, path: str = "", what: str = "it") -> None:
@@ -43,9 +43,9 @@ class WrongEntryError(ValueError):
         super().__init__(wrong, path, what)
         self._wrong, self._path, self._what = wrong, path, what
 
-    def within(self, step: str, what: str = "it") -> WrongEntryError:
+    def within(self, step: str, what: str = "it") -> InvalidEntryError:
         """Returns the error for the enclosing value, whose entry ".name" or "[3]" is invalid."""
-        return WrongEntryError(self._wrong, step + self._path, what)
+        return InvalidEntryError(self._wrong, step + self._path, what)
 
     def __str__(self) -> str:
         """Returns the message."""
@@ -130,28 +130,28 @@ def check_entries(
         ValueError: the value is no such object.
     """
     if not isinstance(value, dict):
-        raise WrongEntryError(f"is {shown(value)}: it must be an object", what=what)
+        raise InvalidEntryError(f"is {format_value(value)}: it must be an object", what=what)
     if optional is not None:
         for name in value:
             if name not in required and name not in optional:
                 expected = ", ".join((*required, *optional))
-                wrong = f"has an unknown entry {shown(name)}: expected {expected}"
-                raise WrongEntryError(wrong, what=what)
+                wrong = f"has an unknown entry {format_value(name)}: expected {expected}"
+                raise InvalidEntryError(wrong, what=what)
     for name in required:
         if name not in value:
-            raise WrongEntryError(f"has no entry {shown(name)}", what=what)
+            raise InvalidEntryError(f"has no entry {format_value(name)}", what=what)
 
 
 def _read(reader: _Reader, value: object, what: str) -> Any:
     try:
         return reader(value)
-    except WrongEntryError as error:
+    except InvalidEntryError as error:
         raise error.within("", what) from None
 
 
 @functools.cache
 def _reader(kind: Any, exact: bool) -> _Reader:
-    """Builds the function that reads values of a type, and raises `WrongEntryError`."""
+    """Builds the function that reads values of a type, and raises `InvalidEntryError`."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -194,7 +194,7 @@ def _record_reader(record_type: Any, exact: bool) -> _Reader:
             if entry in value:
                 try:
                     found[name] = read_field(value[entry])
-                except WrongEntryError as error:
+                except InvalidEntryError as error:
                     raise error.within(f".{entry}") from None
         return record_type(**found)
 
@@ -209,7 +209,7 @@ def _rule_reader(kind: Any, rule: Rule | _Reader, exact: bool) -> _Reader:
     def read(value: Any) -> Any:
         result = read_any(value)
         if not rule.holds(result):
-            raise WrongEntryError(f"is {shown(value)}: it must be {rule.wanted}")
+            raise InvalidEntryError(f"is {format_value(value)}: it must be {rule.wanted}")
         return result
 
     return read
@@ -229,14 +229,14 @@ def _union_reader(kinds: Sequence[Any], exact: bool) -> _Reader:
 
 
 def _choice_reader(choices: Sequence[Any]) -> _Reader:
-    names = [shown(each) for each in choices]
+    names = [format_value(each) for each in choices]
     wanted = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else names[0]
 
     def read(value: Any) -> Any:
         for each in choices:
             if each == value and isinstance(value, bool) == isinstance(each, bool):
                 return each
-        raise WrongEntryError(f"is {shown(value)}: it must be {wanted}")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be {wanted}")
 
     return read
 
@@ -248,15 +248,15 @@ def _tuple_reader(kinds: tuple[Any, ...], exact: bool) -> _Reader:
     def read(value: Any) -> tuple[Any, ...]:
         given = _parse_list(value)
         if count not in (None, len(given)):
-            raise WrongEntryError(f"has {len(given)} items: it must have {count}")
+            raise InvalidEntryError(f"has {len(given)} items: it must have {count}")
         if count is None:
-            with contextlib.suppress(WrongEntryError):  # The loop below finds the item.
+            with contextlib.suppress(InvalidEntryError):  # The loop below finds the item.
                 return tuple(map(readers[0], given))
         items: list[Any] = []
         try:
             for read_item, item in zip(itertools.cycle(readers), given, strict=False):
                 items.append(read_item(item))
-        except WrongEntryError as error:
+        except InvalidEntryError as error:
             raise error.within(f"[{len(items)}]") from None
         return tuple(items)
 
@@ -266,14 +266,14 @@ def _tuple_reader(kinds: tuple[Any, ...], exact: bool) -> _Reader:
 def _mapping_reader(read_item: _Reader) -> _Reader:
     def read(value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise WrongEntryError(f"is {shown(value)}: it must be an object")
+            raise InvalidEntryError(f"is {format_value(value)}: it must be an object")
         items = {}
         for name, item in value.items():
             try:
                 _parse_str(name)
                 items[name] = read_item(item)
-            except WrongEntryError as error:
-                raise error.within(f"[{shown(name)}]") from None
+            except InvalidEntryError as error:
+                raise error.within(f"[{format_value(name)}]") from None
         return items
 
     return read
@@ -281,7 +281,7 @@ def _mapping_reader(read_item: _Reader) -> _Reader:
 
 def _parse_bool(value: object) -> bool:
     if not isinstance(value, bool):
-        raise WrongEntryError(f"is {shown(value)}: it must be true or false")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be true or false")
     return value
 
 
@@ -290,34 +290,34 @@ def _parse_int(value: object) -> int:
         return value
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(whole, bool) or not isinstance(whole, int) or whole < 0:
-        raise WrongEntryError(f"is {shown(value)}: it must be a whole number from 0 on")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be a whole number from 0 on")
     if whole >= 2**63:
-        raise WrongEntryError(f"is {shown(value)}: it must be less than 2**63")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be less than 2**63")
     return whole
 
 
 def _parse_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongEntryError(f"is {shown(value)}: it must be a number")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be a number")
     if abs(value) > 1e300 or not math.isfinite(value):
-        raise WrongEntryError(f"is {shown(value)}: it must be finite")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be finite")
     return float(value)
 
 
 def _parse_str(value: object) -> str:
     if not isinstance(value, str):
-        raise WrongEntryError(f"is {shown(value)}: it must be a text")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be a text")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise WrongEntryError(f"is {shown(value)}, which is half a character") from None
+        raise InvalidEntryError(f"is {format_value(value)}, which is half a character") from None
     return value
 
 
 def _parse_list(value: object) -> Sequence[Any]:
     # Documents that were never written to a file still have tuples.
     if not isinstance(value, list | tuple):
-        raise WrongEntryError(f"is {shown(value)}: it must be a list")
+        raise InvalidEntryError(f"is {format_value(value)}: it must be a list")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["parse_json", "shown"]
+__all__ = ["format_value", "parse_json"]
 
 _SHOWN_CHARS = 60
 # The key for the name of a duplicate entry; keys of JSON objects are never None.
@@ -63,7 +63,9 @@ def _refuse_duplicates(value: Any, place: str) -> None:
     """Raises an error about the first object that has an entry twice, if there is one."""
     if isinstance(value, dict):
         if _DUPLICATE in value:
-            raise ValueError(f"{place or 'it'} has the entry {shown(value[_DUPLICATE])} twice")
+            raise ValueError(
+                f"{place or 'it'} has the entry {format_value(value[_DUPLICATE])} twice"
+            )
         for name, item in value.items():
             _refuse_duplicates(item, f"{place}.{name}" if place else name)
     elif isinstance(value, list):
@@ -75,7 +77,7 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Formats a value as JSON writes it, short enough for a message."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, list | tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["plain_text", "quoted", "shortened"]
+__all__ = ["plain_text", "quote", "shorten_text"]
 
 # Control and format characters, surrogates, and ends of lines and paragraphs: terminals execute
 # them, they reverse or hide the text around them, or XML forbids them.
@@ -13,14 +13,14 @@ _NONCHARACTERS = ("\ufffe", "\uffff")
 _MAX_CHARS, _MAX_VALUE_CHARS = 1200, 60
 
 
-def shortened(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Leaves out the middle of a long message."""
     if len(text) <= _MAX_CHARS:
         return text
     return f"{text[: _MAX_CHARS * 2 // 3]} … {text[-_MAX_CHARS // 3 :]}"
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """Formats a value as `repr`, and cuts long values."""
     if isinstance(value, str) and len(value) > _MAX_VALUE_CHARS:
         return f"{value[: _MAX_VALUE_CHARS - 1]!r}…"

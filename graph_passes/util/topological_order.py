@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["find_cycle", "longest_before", "topological_order"]
+__all__ = ["compute_longest_paths", "find_cycle", "topological_order"]
 
 
 def topological_order(
@@ -98,7 +98,7 @@ def find_cycle(count: int, edges: np.ndarray) -> list[int]:
         path.append(previous)
 
 
-def longest_before(
+def compute_longest_paths(
     order: np.ndarray, edges: np.ndarray, secs: np.ndarray, edge_secs: np.ndarray | None = None
 ) -> np.ndarray:
     """Computes the length of the longest path to each node.

@@ -13,7 +13,7 @@ import tf_placer
 from examples import custom_training_loop
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 from tf_placer.live.result import FunctionResult
 from tf_placer.machines.lookup import find_machine
 
@@ -25,7 +25,7 @@ def split(function, example, *, machine, **settings) -> FunctionResult:
     """Stands in for `optimize_function`: puts every other matrix product on the second device."""
     del settings
     found = find_machine(machine)
-    traced = trace_step(function, example)
+    traced = trace_call(function, example)
     devices = tuple(device.name for device in found.devices)
     products = [node.name for node in traced.source.graph_def.node if node.op == "MatMul"]
     assignment = {name: devices[number % 2] for number, name in enumerate(products)}

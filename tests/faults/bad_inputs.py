@@ -169,10 +169,10 @@ def _write_graph(directory: pathlib.Path) -> None:
 
 def _write_log(directory: pathlib.Path) -> None:
     """Writes the directory of a live search that has ended."""
-    from tf_placer.inputs.sources import read_source
+    from tf_placer.inputs.workload import read_workload
 
     run, machine = RunDirectory(directory), find_machine("local:2")
-    workload = read_source(os.fspath(directory.parent / "graph.pb"), "result")
+    workload = read_workload(os.fspath(directory.parent / "graph.pb"), "result")
     run.write_request(workload, search_config(machine=machine, placer="single_device"))
     header = {"graph_fingerprint": "0" * 64, "machine": machine.to_json(), "seed": 0}
     header |= {"placer": "single_device", "versions": {}}

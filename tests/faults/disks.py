@@ -27,7 +27,7 @@ from typing import Any
 from tests.faults.campaign import GOOD, Case, run_campaign
 from tests.faults.command_answer import answer
 from tests.faults.files import find_leftovers, half_files
-from tests.tf_placer.small_problem import layered_problem
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.problem.problem_file import write_problem
 
 __all__ = ["WITHIN"]
@@ -83,7 +83,7 @@ def _make(number: int, word: str) -> Iterator[Case]:
 
 def _command(placer: str, number: int, inputs: pathlib.Path, place: pathlib.Path) -> list[str]:
     """Makes a command that reads what is in one directory and writes to another one."""
-    write_problem(layered_problem(_NUM_GROUPS, 2, number), inputs / "problem.json")
+    write_problem(build_layered_problem(_NUM_GROUPS, 2, number), inputs / "problem.json")
     given = [f"--problem={inputs}/problem.json", f"--output={place}/out.json"]
     if placer == _SIMULATE:
         assignment = json.dumps({"assignment": [0] * _NUM_GROUPS})

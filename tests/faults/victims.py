@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tests.faults.fault import NODES, PAUSES, SIGNALS, Fault, faults_of
-from tests.tf_placer.small_problem import layered_problem
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.search.simulated_search import SIMULATED_TRIALS
@@ -86,7 +86,7 @@ def _log_command(directory: pathlib.Path, number: int) -> list[str]:
 
 
 def _problem(number: int) -> PlacementProblem:
-    return layered_problem(_NUM_GROUPS, 3, number)
+    return build_layered_problem(_NUM_GROUPS, 3, number)
 
 
 def _search(*options: str) -> Command:
@@ -246,7 +246,7 @@ _CONTROLLED = (
     *("--workers=ray", "--controllers=2", f"--max_trials={_CONTROLLED_TRIALS}"),
 )
 # Processes of a live search; those that are made of a template have its command line.
-_LIVE = r"tf_placer\.(process_template|environments\.worker|machines\.local_server)"
+_LIVE = r"tf_placer\.(fork_server|environments\.worker|machines\.local_server)"
 
 #: The searches that are disturbed.
 VICTIMS: tuple[Victim, ...] = (

@@ -7,7 +7,7 @@ from google.protobuf import text_format
 
 from graph_passes.fingerprint import graph_fingerprint
 from tests import graphs
-from tests.function_parts import nested_functions
+from tests.function_parts import build_nested_functions
 
 tf1 = tf.compat.v1
 
@@ -157,7 +157,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
     def test_accepts_deeply_nested_calls(self):
-        prints = {graph_fingerprint(nested_functions(depth)) for depth in (499, 500)}
+        prints = {graph_fingerprint(build_nested_functions(depth)) for depth in (499, 500)}
         self.assertLen(prints, 2)
 
     def test_accepts_missing_gradient_functions(self):

@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
-from graph_passes.functions import FunctionLibrary, called_functions, check_calls_end
+from graph_passes.functions import FunctionLibrary, check_calls_end, copy_called_functions
 from tests.function_parts import add_call, add_conditional, add_function, graph_with_call
 
 tf1 = tf.compat.v1
@@ -34,26 +34,26 @@ def make_call(name: str) -> tf1.NodeDef:
 class FunctionLibraryTest(tf.test.TestCase):
     def test_lists_callees_of_calls(self):
         functions = FunctionLibrary(build_library(a=["b", "c"], b=["c"], c=[], d=["a"]))
-        self.assertEqual(functions.run_by(make_call("a")), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(make_call("c")), {"c"})
-        self.assertEqual(functions.run_by(make_call("d")), {"a", "b", "c", "d"})
+        self.assertEqual(functions.find_all_callees(make_call("a")), {"a", "b", "c"})
+        self.assertEqual(functions.find_all_callees(make_call("c")), {"c"})
+        self.assertEqual(functions.find_all_callees(make_call("d")), {"a", "b", "c", "d"})
 
     def test_function_as_an_operation_type_is_a_call(self):
         functions = FunctionLibrary(build_library(a=["b"], b=[]))
-        self.assertEqual(functions.run_by(tf1.NodeDef(name="call", op="a")), {"a", "b"})
+        self.assertEqual(functions.find_all_callees(tf1.NodeDef(name="call", op="a")), {"a", "b"})
 
     def test_lists_callees_of_recursive_functions(self):
         functions = FunctionLibrary(build_library(a=["b"], b=["a", "c"], c=["c"]))
         for name in "ab":
-            self.assertEqual(functions.run_by(make_call(name)), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(make_call("c")), {"c"})
+            self.assertEqual(functions.find_all_callees(make_call(name)), {"a", "b", "c"})
+        self.assertEqual(functions.find_all_callees(make_call("c")), {"c"})
 
     def test_copies_called_functions_with_their_gradients(self):
         graph_def = build_library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
         graph_def.library.gradient.add(function_name="b", gradient_func="d")
         graph_def.library.gradient.add(function_name="c", gradient_func="f")
         graph_def.node.append(make_call("a"))
-        called = called_functions(graph_def)
+        called = copy_called_functions(graph_def)
         self.assertEqual([each.signature.name for each in called.function], ["a", "b", "d", "e"])
         self.assertEqual([each.function_name for each in called.gradient], ["b"])
         self.assertEqual(called.function[0], graph_def.library.function[0])
@@ -62,22 +62,22 @@ class FunctionLibraryTest(tf.test.TestCase):
         names = [f"f{i}" for i in range(5000)]
         deep = {name: [inner] for name, inner in itertools.pairwise(names)}
         functions = FunctionLibrary(build_library(**deep, **{names[-1]: []}))
-        self.assertLen(functions.run_by(make_call("f0")), 5000)
+        self.assertLen(functions.find_all_callees(make_call("f0")), 5000)
 
     def test_lists_functions_of_control_flow_and_lists(self):
         functions = FunctionLibrary(build_library(a=[], b=[], c=["b"]))
         loop = tf1.NodeDef(name="loop", op="While")
         loop.attr["cond"].func.name = "a"
         loop.attr["body"].func.name = "c"
-        self.assertEqual(functions.run_by(loop), {"a", "b", "c"})
+        self.assertEqual(functions.find_all_callees(loop), {"a", "b", "c"})
         case = tf1.NodeDef(name="case", op="Case")
         for name in "ab":
             case.attr["branches"].list.func.add(name=name)
-        self.assertEqual(functions.run_by(case), {"a", "b"})
+        self.assertEqual(functions.find_all_callees(case), {"a", "b"})
 
     def test_missing_functions_are_listed_and_empty(self):
         functions = FunctionLibrary(build_library(a=["lost"]))
-        self.assertEqual(functions.run_by(make_call("a")), {"a", "lost"})
+        self.assertEqual(functions.find_all_callees(make_call("a")), {"a", "lost"})
         self.assertIn("a", functions)
         self.assertNotIn("lost", functions)
         self.assertEmpty(functions.body("lost"))
@@ -85,7 +85,7 @@ class FunctionLibraryTest(tf.test.TestCase):
 
     def test_plain_operations_have_no_callees(self):
         functions = FunctionLibrary(build_library(a=[]))
-        self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
+        self.assertEmpty(functions.find_all_callees(tf1.NodeDef(name="x", op="Identity")))
 
 
 class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):

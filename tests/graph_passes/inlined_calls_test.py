@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
-from tests.function_parts import nested_functions
+from tests.function_parts import build_nested_functions
 
 tf1 = tf.compat.v1
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -192,7 +192,7 @@ class InlinedCallsTest(tf.test.TestCase):
 
 class DeepCallsTest(tf.test.TestCase):
     def test_accepts_deeply_nested_calls(self):
-        graph_def = nested_functions(500)
+        graph_def = build_nested_functions(500)
         flat = inline_calls(graph_def, ["call:0"])
         self.assertEqual([node.op for node in flat.graph_def.node], ["Const", "Neg"])
         [fetch] = flat.fetches

@@ -10,7 +10,7 @@ from absl.testing import parameterized
 from graph_passes.kernel_work import kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
-from tests.function_parts import nested_functions
+from tests.function_parts import build_nested_functions
 
 tf1 = tf.compat.v1
 
@@ -378,7 +378,7 @@ class TensorSizeTest(tf.test.TestCase):
 
 class DeepCallsTest(tf.test.TestCase):
     def test_accepts_deeply_nested_calls(self):
-        op_graph = OpGraph.from_graph_def(nested_functions(40), ["call"])
+        op_graph = OpGraph.from_graph_def(build_nested_functions(40), ["call"])
         expected = kernel_work(op_graph).touched_bytes  # The first use imports modules.
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(len(inspect.stack(0)) + 100)

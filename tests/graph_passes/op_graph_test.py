@@ -228,7 +228,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(read.tensor_shapes[read.tensor_index("step:0")], (3, 2))
         self.assertEqual(read.tensor_shapes[read.tensor_index("of_longer_batches:0")], (2,))
         self.assertEqual(read.tensor_bytes[read.tensor_index("step:0")], 24)
-        later = OpGraph.from_graph_def(graph_def).restricted(["step"], ["x:0"])
+        later = OpGraph.from_graph_def(graph_def).restrict(["step"], ["x:0"])
         self.assertEqual(later.with_fed_values(values).tensor_shapes, read.tensor_shapes)
         with self.assertRaisesRegex(GraphError, "slice index 5 of dimension 0 out of bounds"):
             OpGraph.from_graph_def(graph_def, ["of_longer_batches"], values)

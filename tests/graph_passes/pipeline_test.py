@@ -61,10 +61,10 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         assert fine.coarse is not None and fine.clusters is not None
         self.assertIsNone(coarse.clusters)
         np.testing.assert_array_equal(fine.coarse.operation_groups, coarse.operation_groups)
-        of_operations = fine.grouping.of_operations(fine.colocation)
+        of_operations = fine.grouping.expand_to_operations(fine.colocation)
         np.testing.assert_array_equal(
             np.where(of_operations < 0, -1, fine.clusters[of_operations]),
-            coarse.grouping.of_operations(coarse.colocation),
+            coarse.grouping.expand_to_operations(coarse.colocation),
         )
         # A device that is legal for a coarse group is legal for all fine groups in it.
         legal = coarse.grouping.legal_devices(coarse.colocation, (*CPUS, *GPUS))[fine.clusters]
@@ -81,7 +81,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         ):
             by_group.setdefault(colocated, set()).add(assignment.get(operation, ""))
         self.assertTrue(all(len(devices) == 1 for devices in by_group.values()))
-        of_operation = grouped.grouping.of_operations(grouped.colocation)
+        of_operation = grouped.grouping.expand_to_operations(grouped.colocation)
         for i in np.flatnonzero(grouped.op_graph.needed).tolist():
             if grouped.grouping.kinds[of_operation[i]] != PINNED:
                 self.assertEqual(assignment[grouped.op_graph.names[i]], CPUS[row[of_operation[i]]])
@@ -90,7 +90,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
     def test_fine_groups_are_the_colocation_groups_of_the_step(self, name):
         grouped = group_once(name, "fine")
         graph, colocated = grouped.op_graph, grouped.colocation.group
-        of_operation = grouped.grouping.of_operations(grouped.colocation)
+        of_operation = grouped.grouping.expand_to_operations(grouped.colocation)
         needed = np.flatnonzero(graph.needed)
         pairs = set(zip(colocated[needed].tolist(), of_operation[needed].tolist(), strict=True))
         self.assertLen(pairs, len(set(colocated[needed].tolist())))

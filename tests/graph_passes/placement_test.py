@@ -185,7 +185,7 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertTrue((found.operation_groups[free] >= 0).all())
         self.assertAllEqual(
             found.operation_groups[free],
-            found.grouping.of_operations(found.colocation)[free],
+            found.grouping.expand_to_operations(found.colocation)[free],
         )
 
     def test_operations_outside_the_step_follow_a_single_reader_only(self):

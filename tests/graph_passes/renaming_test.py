@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from graph_passes.placement import Placement
-from graph_passes.renaming import names_in, renamed_placement
+from graph_passes.renaming import map_names, rename_placement
 from tests.graph_parts import control_flow, new_graph
 
 tf1 = tf.compat.v1
@@ -27,19 +27,19 @@ def build(prefix: str, *, width: int = 2, scale: float = 2.0, swapped: bool = Fa
 class NamesInTest(tf.test.TestCase):
     def test_maps_operations_with_other_names(self):
         one, other = build("a_").as_graph_def(), build("model/b_").as_graph_def()
-        names = names_in(one, other)
+        names = map_names(one, other)
         self.assertEqual([names[node.name] for node in one.node], [n.name for n in other.node])
         self.assertEqual(names["a_product"], "model/b_product")
-        self.assertEqual(names_in(one, one), {node.name: node.name for node in one.node})
+        self.assertEqual(map_names(one, one), {node.name: node.name for node in one.node})
 
     def test_rejects_graphs_with_other_differences(self):
         one = build("a_").as_graph_def()
         for other in (build("b_", width=5), build("b_", scale=3.0), build("b_", swapped=True)):
-            self.assertIsNone(names_in(one, other.as_graph_def()))
+            self.assertIsNone(map_names(one, other.as_graph_def()))
         longer = build("b_")
         with longer.as_default():
             tf.no_op("more")
-        self.assertIsNone(names_in(one, longer.as_graph_def()))
+        self.assertIsNone(map_names(one, longer.as_graph_def()))
 
     def test_maps_operations_of_equal_functions(self):
         def build_loop(number: int, scale: float, *, swapped: bool) -> tf1.GraphDef:
@@ -56,13 +56,13 @@ class NamesInTest(tf.test.TestCase):
             return graph.as_graph_def()
 
         one = build_loop(0, 2.0, swapped=False)
-        self.assertEqual(names_in(one, build_loop(1, 2.0, swapped=False))["x_0"], "x_1")
-        self.assertIsNone(names_in(one, build_loop(2, 3.0, swapped=False)))
-        self.assertIsNone(names_in(one, build_loop(3, 2.0, swapped=True)))
+        self.assertEqual(map_names(one, build_loop(1, 2.0, swapped=False))["x_0"], "x_1")
+        self.assertIsNone(map_names(one, build_loop(2, 3.0, swapped=False)))
+        self.assertIsNone(map_names(one, build_loop(3, 2.0, swapped=True)))
 
     def test_renames_placements(self):
         placement = Placement("f", (FIRST, SECOND), {"a": FIRST, "b": SECOND})
-        renamed = renamed_placement(placement, {"a": "c", "b": "d", "more": "e"})
+        renamed = rename_placement(placement, {"a": "c", "b": "d", "more": "e"})
         self.assertEqual(renamed.assignment, {"c": FIRST, "d": SECOND})
         self.assertEqual(renamed.devices, placement.devices)
 

@@ -8,8 +8,8 @@ from absl.testing import parameterized
 from tensorflow.python.framework import function
 
 from graph_passes.errors import GraphError
+from graph_passes.flattened_graph import Shape
 from graph_passes.op_graph import OpGraph
-from graph_passes.straight_graph import Shape
 from tests import graph_parts
 from tests.function_parts import add_call, add_conditional, add_function, graph_with_call
 

@@ -22,7 +22,7 @@ from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.budget import Budget
-from tf_placer.search.driver import Stage, drive
+from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.runner import Runner, SequentialRunner
 from tf_placer.search.trial_log import Trial, TrialLog
 
@@ -232,7 +232,7 @@ def drive_placers(
     **options: Any,
 ) -> list[Trial]:
     """Searches with a stage for each placer, and returns the trials of the log."""
-    stages = [Stage.of(placer) for placer in placers]
+    stages = [SearchStage.of(placer) for placer in placers]
     drive(stages, runner, log, budget, original=original, **options)
     return list(log.trials)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.errors import error_text
+from tf_placer.errors import describe_error
 
 
 class ErrorTextTest(parameterized.TestCase):
@@ -16,7 +16,7 @@ class ErrorTextTest(parameterized.TestCase):
         (ValueError("x is 3"), "x is 3"),
     )
     def test_messages_have_file_and_reason(self, error, text):
-        self.assertEqual(error_text(error), text)
+        self.assertEqual(describe_error(error), text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 
 from absl.testing import absltest
 
-from tf_placer.interrupts import Interrupts, TimeIsOver
+from tf_placer.interrupts import Interrupts, TimeLimitReached
 
 
 class InterruptsTest(absltest.TestCase):
@@ -27,29 +27,29 @@ class InterruptsTest(absltest.TestCase):
         self.assertEqual(self.interrupts.count, 2)
 
     def test_a_request_interrupts_an_interruptible_block(self):
-        with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
+        with self.assertRaises(KeyboardInterrupt), self.interrupts.interruptible():
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         self.assertEqual(self.interrupts.count, 2)
 
     def test_an_earlier_request_interrupts_at_once(self):
         signal.raise_signal(signal.SIGINT)
-        with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
+        with self.assertRaises(KeyboardInterrupt), self.interrupts.interruptible():
             self.fail("it was begun")
 
     def test_a_block_can_take_two_requests(self):
-        with self.interrupts.breakable(2):
+        with self.interrupts.interruptible(2):
             signal.raise_signal(signal.SIGINT)
-        with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable(2):
+        with self.assertRaises(KeyboardInterrupt), self.interrupts.interruptible(2):
             signal.raise_signal(signal.SIGINT)
 
     def test_another_thread_can_interrupt_waiting(self):
         threading.Timer(0.05, self.interrupts.ask).start()
-        with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
+        with self.assertRaises(KeyboardInterrupt), self.interrupts.interruptible():
             time.sleep(60)
 
     def test_the_time_limit_interrupts_an_interruptible_block(self):
-        with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
+        with self.assertRaises(TimeLimitReached), self.interrupts.interruptible(max_secs=0.05):
             time.sleep(60)
         # This is no request.
         self.assertEqual(self.interrupts.count, 0)
@@ -58,11 +58,11 @@ class InterruptsTest(absltest.TestCase):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         self.addCleanup(os.close, writer)
-        with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
+        with self.assertRaises(TimeLimitReached), self.interrupts.interruptible(max_secs=0.05):
             select.select([reader], [], [], 60)
 
     def test_the_alarm_is_cancelled_at_the_end_of_the_block(self):
-        with self.interrupts.breakable(max_secs=60.0):
+        with self.interrupts.interruptible(max_secs=60.0):
             pass
         self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
         signal.raise_signal(signal.SIGALRM)
@@ -70,11 +70,14 @@ class InterruptsTest(absltest.TestCase):
     def test_a_zero_time_limit_interrupts_at_once(self):
         for interrupts in (self.interrupts, Interrupts()):
             for max_secs in (0.0, -1.0):
-                with self.assertRaises(TimeIsOver), interrupts.breakable(max_secs=max_secs):
+                with (
+                    self.assertRaises(TimeLimitReached),
+                    interrupts.interruptible(max_secs=max_secs),
+                ):
                     self.fail("it was begun")
 
     def test_without_handlers_no_alarm_is_set(self):
-        with Interrupts().breakable(max_secs=60.0):
+        with Interrupts().interruptible(max_secs=60.0):
             self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
 
 

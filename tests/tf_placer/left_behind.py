@@ -7,19 +7,19 @@ import pathlib
 import subprocess
 import sys
 
-__all__ = ["killed_in_scratch"]
+__all__ = ["leave_stale_directory"]
 
 _VICTIM = """
 import os, signal, sys
-from tf_placer.scratch import scratch_directory
-with scratch_directory(sys.argv[1], **({"prefix": sys.argv[2]} if sys.argv[2:] else {})) as path:
+from tf_placer.temporary_directory import temporary_directory
+with temporary_directory(sys.argv[1], **({"prefix": sys.argv[2]} if sys.argv[2:] else {})) as path:
     open(path + "/file", "w").write("text")
     print(path, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def killed_in_scratch(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
+def leave_stale_directory(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
     """The scratch directory of a process that was killed while it had one."""
     killed = subprocess.run(
         [sys.executable, "-c", _VICTIM, os.fspath(parent), *prefix],

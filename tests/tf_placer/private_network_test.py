@@ -15,13 +15,13 @@ from tf_placer.private_network import (
     OPEN_VARIABLE,
     NetworkError,
     PrivateNetwork,
+    describe_open_servers,
+    find_open_reason,
     is_private,
-    open_servers_note,
-    why_open,
 )
 
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-_ASK = "from tf_placer.private_network import *; print(is_private(), why_open())"
+_ASK = "from tf_placer.private_network import *; print(is_private(), find_open_reason())"
 # In a user namespace of its own, where no network namespace may be made: what a kernel answers that
 # does not let users have any.
 _DENIED = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" -c '{}'"
@@ -98,7 +98,7 @@ class PrivateNetworkTest(absltest.TestCase):
 
 class OpenServersTest(absltest.TestCase):
     def test_the_warning_names_users_and_interfaces(self):
-        note = open_servers_note("the servers of local:2", "nobody minds")
+        note = describe_open_servers("the servers of local:2", "nobody minds")
         self.assertStartsWith(note, "the servers of local:2 listen without a password, because ")
         self.assertIn("every user of this computer", note)
         for _, name in socket.if_nameindex():
@@ -129,7 +129,7 @@ class OpenServersTest(absltest.TestCase):
 
     def test_this_process_is_answered_without_leaving_anything_open(self):
         before = os.listdir("/proc/self/fd")
-        reason = why_open()
+        reason = find_open_reason()
         self.assertEqual(os.listdir("/proc/self/fd"), before)
         self.assertTrue(reason is None or "network of its own" in reason)
 

@@ -16,7 +16,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer import processes
-from tf_placer.process_template import ProcessTemplate
+from tf_placer.fork_server import ForkServer
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -50,10 +50,10 @@ while True:
 
 _PARENT = """
 import sys, time
-from tf_placer.process_template import ProcessTemplate
+from tf_placer.fork_server import ForkServer
 from tf_placer.processes import ChildProcess, await_message
 
-template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
+template = ForkServer([], sys.argv[1]) if sys.argv[2] == "template" else None
 child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], fork_server=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
@@ -75,7 +75,7 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
-    fork_server: ProcessTemplate | None = None
+    fork_server: ForkServer | None = None
 
     def setUp(self):
         super().setUp()
@@ -256,7 +256,7 @@ class ChildProcessTest(absltest.TestCase):
         self.addCleanup(signal.pthread_sigmask, signal.SIG_SETMASK, before)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         if self.fork_server is not None:
-            self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+            self.fork_server = ForkServer([], self.log_path.with_name("template.log"))
             self.addCleanup(self.fork_server.close)
         child = self.start()
         await_message(child, (), _soon())
@@ -297,7 +297,7 @@ class ChildOfTemplateTest(ChildProcessTest):
 
     def setUp(self):
         super().setUp()
-        self.fork_server = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.fork_server = ForkServer([], self.log_path.with_name("template.log"))
         self.addCleanup(self.fork_server.close)
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_placer.confirmation.confirmation import Confirmation, confirm
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.inputs.sources import Source
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
@@ -92,7 +92,7 @@ def run_result(
 
 
 def request_directory(
-    path: str, source: Source, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
+    path: str, source: Workload, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
 ) -> RunDirectory:
     """Writes a request for a short search on "local:2", where entries of it may be others."""
     directory = RunDirectory(path)
@@ -210,7 +210,7 @@ class _ScriptedEnvironment:
     def close_session(self, label: str) -> None:
         self._open.pop(label, None)
 
-    def fetched_values(self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()) -> Any:
+    def fetch_values(self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()) -> Any:
         return self._script.values(assignment)
 
     def restart(self) -> None:

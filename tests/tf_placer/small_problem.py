@@ -48,7 +48,7 @@ def small_problem(cpu_bytes: int = 100, gpu_bytes: int = 50) -> PlacementProblem
     )
 
 
-def layered_problem(num_groups: int, num_devices: int, seed: int = 0) -> PlacementProblem:
+def build_layered_problem(num_groups: int, num_devices: int, seed: int = 0) -> PlacementProblem:
     """A random chain of operations, two to a group, with shortcuts; every device may run all."""
     rng = np.random.default_rng(seed)
     count = 2 * num_groups

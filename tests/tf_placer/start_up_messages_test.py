@@ -52,8 +52,8 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
     def test_errors_and_what_python_writes_come_through(self):
         code, written = run(
             f"""
-            from tf_placer.start_up_messages import without_start_up_messages
-            with without_start_up_messages():
+            from tf_placer.start_up_messages import hide_start_up_messages
+            with hide_start_up_messages():
                 os.write(2, {_ABSL!r} + b"\\n" + {_FATAL!r} + b"\\nhalf a line")
                 print("10 % done", file=sys.stderr)
             print("after", file=sys.stderr)
@@ -68,8 +68,8 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
     def test_the_last_words_of_an_aborted_process_come_through(self):
         code, written = run(
             f"""
-            from tf_placer.start_up_messages import without_start_up_messages
-            with without_start_up_messages():
+            from tf_placer.start_up_messages import hide_start_up_messages
+            with hide_start_up_messages():
                 os.write(2, {_ABSL!r} + b"\\n" + {_FATAL!r} + b"\\n")
                 os.abort()
             """
@@ -80,10 +80,10 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
     def test_exceptions_propagate_and_streams_are_restored(self):
         code, written = run(
             """
-            from tf_placer.start_up_messages import without_start_up_messages
+            from tf_placer.start_up_messages import hide_start_up_messages
             before = sys.stderr, dict(os.environ)
             try:
-                with without_start_up_messages():
+                with hide_start_up_messages():
                     sys.exit("no")
             except SystemExit as error:
                 print(error, (sys.stderr, dict(os.environ)) == before, file=sys.stderr)
@@ -94,8 +94,8 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
     def test_a_full_disk_is_ignored(self):
         code = """
             import sys
-            from tf_placer.start_up_messages import without_start_up_messages
-            with without_start_up_messages():
+            from tf_placer.start_up_messages import hide_start_up_messages
+            with hide_start_up_messages():
                 sys.stderr.buffer.write(b"lost")
             print("done", flush=True)
             """
@@ -110,11 +110,11 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         code, written = run(
             f"""
             import multiprocessing
-            from tf_placer.start_up_messages import without_start_up_messages
+            from tf_placer.start_up_messages import hide_start_up_messages
             multiprocessing.set_executable("/no/python")
             sys.executable = sys._base_executable = None
             sys.exec_prefix = sys.base_exec_prefix = "/no"
-            with without_start_up_messages():
+            with hide_start_up_messages():
                 os.write(2, {_ABSL!r} + b"\\n")
             """
         )
@@ -123,8 +123,8 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
     def test_a_log_level_disables_the_filter(self):
         _, written = run(
             f"""
-            from tf_placer.start_up_messages import without_start_up_messages
-            with without_start_up_messages():
+            from tf_placer.start_up_messages import hide_start_up_messages
+            with hide_start_up_messages():
                 os.write(2, {_ABSL!r} + b"\\n")
             """,
             TF_CPP_MIN_LOG_LEVEL="0",

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
     from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
-    from tf_placer.inputs.sources import read_graph, without_devices
+    from tf_placer.inputs.workload import read_graph, remove_devices
 
     graph = read_graph(args.input_graph, args.signature)
     placement = read_placement(args.placement)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         check_new_directory(args.output_graph, args.input_graph)
     if args.clear_devices:
-        graph = without_devices(graph)
+        graph = remove_devices(graph)
     graph_def = DropDanglingColocation().run(graph.graph_def)
     op_graph = graph.columns(graph_def)
     try:

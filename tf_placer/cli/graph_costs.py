@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.lookup import find_machine
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 from tf_placer.text.notes import write_note
 from tf_placer.text.stages import Stages
 
@@ -50,9 +50,9 @@ def cost_graph_file(
     Args:
         input_graph: the graph file, or the SavedModel directory.
         machine_spec: the machine, in the form of `find_machine`.
-        fetches: operations and tensors that a step fetches; found by `read_source` when None.
-        feeds_path: a file with the fed values; `read_source` generates them when None.
-        initializers: operations to run before the first step; found by `read_source` when None.
+        fetches: operations and tensors that a step fetches; found by `read_workload` when None.
+        feeds_path: a file with the fed values; `read_workload` generates them when None.
+        initializers: operations to run before the first step; found by `read_workload` when None.
         restore_from: a checkpoint of the variables; their initializers run when None.
         signature: the signature of a SavedModel; found by `read_graph` when None.
         steps: number of steps to trace on each kind of device.
@@ -75,7 +75,7 @@ def cost_graph_file(
         machine = find_machine(machine_spec)
         processes = None
         if machine.backend.is_timed:
-            directory = stack.enter_context(scratch_directory())
+            directory = stack.enter_context(temporary_directory())
             processes = LiveProcesses(machine, directory)
             stack.callback(processes.close)
             stages.begin("starting TensorFlow")
@@ -84,14 +84,14 @@ def cost_graph_file(
         from tf_placer.costs.costed_graph import cost_graph
         from tf_placer.inputs.feeds_file import read_feeds
         from tf_placer.inputs.python_functions import check_no_python_functions
-        from tf_placer.inputs.sources import read_graph, read_source, without_devices
+        from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
 
         stages.begin(f"reading {input_graph}")
         feeds = None if feeds_path is None else read_feeds(feeds_path)
         graph = read_graph(input_graph, signature)
         if clear_devices:
-            graph = without_devices(graph)
-        source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from)
+            graph = remove_devices(graph)
+        source = read_workload(graph, fetches, feeds, initializers, restore_from=restore_from)
         for note in source.notes:
             stages.say(note)
         if processes is not None:

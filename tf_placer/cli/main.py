@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import tf_placer
-from graph_passes.util.messages import plain_text, shortened
+from graph_passes.util.messages import plain_text, shorten_text
 from tf_placer.cli.flag_file import FLAG, expand_flag_files
 from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.errors import SearchError, error_text
+from tf_placer.errors import SearchError, describe_error
 from tf_placer.machines.local_cluster import LocalClusterError
-from tf_placer.start_up_messages import without_start_up_messages
+from tf_placer.start_up_messages import hide_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
 
@@ -141,7 +141,7 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         command = args.command
         # Messages of TensorFlow at start-up are part of the output of a script.
         is_script = command == _RUN or bool(args.served)
-        with contextlib.nullcontext() if is_script else without_start_up_messages():
+        with contextlib.nullcontext() if is_script else hide_start_up_messages():
             script = args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -152,7 +152,7 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
         WorkerStartError,
     ) as error:
-        sys.exit(_format_error(error_text(error)))
+        sys.exit(_format_error(describe_error(error)))
     except KeyboardInterrupt:
         how = "; a search resumes if the command is given again with the same --log_dir"
         sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
@@ -184,7 +184,7 @@ def _expand_arguments(given: list[str]) -> list[str]:
 def _format_error(text: str) -> str:
     """Formats an error as one line of limited length that any terminal can show."""
     line = " ".join(text.split())
-    return f"tf_placer: {plain_text(shortened(line))}"
+    return f"tf_placer: {plain_text(shorten_text(line))}"
 
 
 if __name__ == "__main__":

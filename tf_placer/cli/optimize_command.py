@@ -89,15 +89,15 @@ def run(args: argparse.Namespace) -> None:
     """
     require_tensorflow()
     from tf_placer.inputs.feeds_file import read_feeds
-    from tf_placer.inputs.sources import read_graph, without_devices
+    from tf_placer.inputs.workload import read_graph, remove_devices
     from tf_placer.live.dry_run import plan_search
     from tf_placer.live.entry_points import counted_from, optimize
-    from tf_placer.live.given_step import read_step
+    from tf_placer.live.optimization_target import read_target
 
     graph = read_graph(args.input_graph, args.signature)
     check_output_graph(args, graph)
     if args.clear_devices:
-        graph = without_devices(graph)
+        graph = remove_devices(graph)
     step: dict[str, Any] = {
         "fetches": args.fetches,
         "feeds": None if args.feeds is None else read_feeds(args.feeds),
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
     names = "machine", "report", "tensorboard", "restore_from"
     config = build_search_config(args, **{name: getattr(args, name) for name in names})
     if args.dry_run:
-        given = read_step(graph, **step, restore_from=args.restore_from, seed=args.seed)
+        given = read_target(graph, **step, restore_from=args.restore_from, seed=args.seed)
         plan = plan_search(given, config)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from graph_passes.errors import GraphError
 from tf_placer.cli.answer import answer
-from tf_placer.errors import error_text
+from tf_placer.errors import describe_error
 
 if TYPE_CHECKING:
-    from tf_placer.inputs.sources import GivenGraph
+    from tf_placer.inputs.workload import InputGraph
     from tf_placer.live.result import OptimizeResult
 
 __all__ = ["answer_result", "check_output_graph", "write_output_graph"]
 
 
-def check_output_graph(args: argparse.Namespace, graph: GivenGraph) -> None:
+def check_output_graph(args: argparse.Namespace, graph: InputGraph) -> None:
     """Checks, before any work, that the output graph can be written.
 
     Raises:
@@ -36,7 +36,7 @@ def check_output_graph(args: argparse.Namespace, graph: GivenGraph) -> None:
 
 
 def write_output_graph(
-    args: argparse.Namespace, graph: GivenGraph, result: OptimizeResult
+    args: argparse.Namespace, graph: InputGraph, result: OptimizeResult
 ) -> str | None:
     """Writes the graph of a result.
 
@@ -53,7 +53,7 @@ def write_output_graph(
         elif args.output_graph is not None:
             write_graph(args.output_graph, result.graph_def, graph.meta_graph)
     except (GraphError, OSError) as error:
-        return error_text(error)
+        return describe_error(error)
     return None
 
 

@@ -31,7 +31,7 @@ _MAX_RATIO_TO_FASTEST, _MAX_RATIO_TO_ORIGINAL = 1.15, 1.05
 class ValuesEnvironment(Protocol):
     """The part of a live environment that comparing values needs."""
 
-    def fetched_values(
+    def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
         """Runs a few steps and returns fetched tensors, variables and the given tensors by name.
@@ -201,7 +201,7 @@ def _compare_values(
     """
     values = []
     for devices in ({}, {}, assignment):
-        computed = environment.fetched_values(devices)
+        computed = environment.fetch_values(devices)
         if isinstance(computed, Failure):
             return None, f"what the graphs compute could not be compared: {computed.message}"
         values.append(computed)
@@ -220,7 +220,7 @@ def _find_first_difference(
     """Finds the first tensor whose value differs in the placed graph, and the step."""
     if not tensors:
         return None
-    original, placed = (environment.fetched_values(d, tensors=tensors) for d in ({}, assignment))
+    original, placed = (environment.fetch_values(d, tensors=tensors) for d in ({}, assignment))
     if isinstance(original, Failure) or isinstance(placed, Failure):
         return None
     wanted = {name: order for order, name in enumerate(tensors)}

@@ -23,7 +23,7 @@ from tf_placer.confirmation.round_statistics import (
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
 from tf_placer.environments.second_try import tried_twice
-from tf_placer.interrupts import TimeIsOver
+from tf_placer.interrupts import TimeLimitReached
 from tf_placer.text.units import format_duration
 
 __all__ = [
@@ -252,7 +252,7 @@ def confirm(
     Raises:
         KeyboardInterrupt: a measurement was canceled before there were enough rounds for a
             verdict. With enough rounds, the verdict uses these.
-        TimeIsOver: the time was over before the end of the first round. With a complete round, the
+        TimeLimitReached: the time was over before the end of the first round. With a complete round, the
             result uses the rounds so far.
         ValueError: the reference is not among the candidates, or it is the only one.
     """
@@ -424,7 +424,7 @@ class _Confirming:
                 spent_secs.append(self._clock() - start_secs)
                 self._round_secs = statistics.fmean(spent_secs)
             except KeyboardInterrupt as reason:
-                if len(rounds) < (1 if isinstance(reason, TimeIsOver) else LEAST_ROUNDS):
+                if len(rounds) < (1 if isinstance(reason, TimeLimitReached) else LEAST_ROUNDS):
                     raise
                 self._environment.stop()
                 break

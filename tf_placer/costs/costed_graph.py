@@ -28,12 +28,12 @@ from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
-from tf_placer.inputs.sources import Source
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.computer_memory import computer_memory_bytes
 from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
@@ -65,10 +65,10 @@ class CostedGraph:
         """Makes the problem of placing the groups, with coarse ones where the groups are finer."""
         grouped, coarse = self.grouped, self.grouped.coarse
         layered = coarse or grouped
-        layered_groups = layered.grouping.of_operations(layered.colocation)
+        layered_groups = layered.grouping.expand_to_operations(layered.colocation)
         return graph_problem(
             grouped.op_graph,
-            grouped.grouping.of_operations(grouped.colocation),
+            grouped.grouping.expand_to_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
             self.machine,
             self.costs,
@@ -97,7 +97,7 @@ class CostedGraph:
         chosen = colocated_devices(colocation, self.machine.devices, asked)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # What is left alone may be on a device that it has no known kernel for.
-        legal[np.arange(len(chosen)), chosen] |= colocation.left_alone
+        legal[np.arange(len(chosen)), chosen] |= colocation.pinned
         problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
         # The last colocation groups have no operation in the problem if no step needs them.
         return problem, chosen[: problem.num_groups].astype(np.int32)
@@ -107,7 +107,7 @@ class CostedGraph:
 
 
 def cost_graph(
-    source: Source,
+    source: Workload,
     machine: Machine,
     *,
     steps: int,
@@ -185,7 +185,7 @@ def cost_graph(
             machine, costs = _slowed(machine, costs, emulation_options(machine.spec).slowdown)
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(scratch_directory(work_dir))
+        directory = stack.enter_context(temporary_directory(work_dir))
         if environment is None:
             path = pathlib.Path(directory, "graph.pb")
             path.write_bytes(source.graph_def.SerializeToString())

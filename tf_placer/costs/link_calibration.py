@@ -24,7 +24,7 @@ from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.problem.transfer_overhead import overhead_part
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["calibrate_links", "fit_link", "with_usual_links"]
 
@@ -179,7 +179,7 @@ def _time_transfers(
     names = [device.name for device in machine.devices]
     with_streams = machine.backend.sends_on_cores
     graph, initializer, trips, streams = _graph(names, sizes, with_streams=with_streams)
-    with scratch_directory(work_dir) as directory:
+    with temporary_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
         step = Step(tuple(trips.values())[:1], {}, (initializer,))

@@ -69,4 +69,4 @@ def _caller(graph: OpGraph, functions: FunctionLibrary, name: str) -> int | None
     while caller and caller not in graph.index:
         caller = caller.rpartition("/")[0]
     i = graph.index.get(caller)
-    return i if i is not None and functions.run_by(graph.graph_def.node[i]) else None
+    return i if i is not None and functions.find_all_callees(graph.graph_def.node[i]) else None

@@ -14,12 +14,12 @@ from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.hosted_worker import HostedWorker
+from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.cluster_return import await_cluster, why_silent
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
-from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     Child,
     ChildDied,
@@ -83,7 +83,7 @@ class LiveProcesses:
         self._network: PrivateNetwork | None = None
         self._why_open = ""
         # What they are made of, unless they are to differ as processes started afresh do.
-        self._template: ProcessTemplate | None = None
+        self._template: ForkServer | None = None
         self._start_afresh = False
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
@@ -122,13 +122,13 @@ class LiveProcesses:
             self._worker = self._new_worker(template)
             self._loaded.clear()
 
-    def _fit_template(self) -> ProcessTemplate:
+    def _fit_template(self) -> ForkServer:
         """Returns a template that can make processes: a new one if somebody ended or stopped it."""
         if self._template is not None and not self._template.is_fit():
             self._drop_template()
         if self._template is None:
             log_path = self._directory / "template.log"
-            self._template = ProcessTemplate(_TEMPLATE_MODULES, log_path)
+            self._template = ForkServer(_TEMPLATE_MODULES, log_path)
         return self._template
 
     def _drop_template(self) -> None:
@@ -256,7 +256,7 @@ class LiveProcesses:
         self._loaded.add(load["graph"])
         self._start_afresh = False
 
-    def _new_worker(self, template: ProcessTemplate | None) -> Child:
+    def _new_worker(self, template: ForkServer | None) -> Child:
         if self._host is not None:
             return HostedWorker(self._host)
         environ, backend = self._environ(), self.machine.backend

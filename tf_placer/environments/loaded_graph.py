@@ -19,7 +19,7 @@ from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarize
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
-from tf_placer.inputs.iterator_handles import fed_iterators
+from tf_placer.inputs.iterator_handles import find_fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
@@ -239,7 +239,7 @@ class LoadedGraph:
         self._shares_variables = assignments is not None
         self._initializers = initializer_order(operations if assignments is None else assignments)
         self._feeds = self._fed(feeds)
-        self._handles = self._handles_of(fed_iterators(graph_def, feeds))
+        self._handles = self._handles_of(find_fed_iterators(graph_def, feeds))
         self._initializer_feeds = self._fed(initializer_feeds or {})
         self._queue_runners = list(queue_runners)
         self._restored = assignments_of(self._graph, restored or {})

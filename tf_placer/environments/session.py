@@ -23,7 +23,7 @@ from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = [
     "COLOCRL",
@@ -142,7 +142,7 @@ class SessionEnvironment:
             pathlib.Path(work_dir).mkdir(parents=True, exist_ok=True)
         # Removed by close(), or at the latest when this process ends.
         with contextlib.ExitStack() as stack:
-            directory = pathlib.Path(stack.enter_context(scratch_directory(work_dir)))
+            directory = pathlib.Path(stack.enter_context(temporary_directory(work_dir)))
             self._remove_files = weakref.finalize(self, stack.pop_all().close)
         tensors = {
             "feeds": step.feeds,
@@ -288,7 +288,7 @@ class SessionEnvironment:
             self._sessions.discard((self._processes.generation, label))
             self._request({"command": "close_session", "label": label})
 
-    def fetched_values(
+    def fetch_values(
         self, assignment: Mapping[str, str], steps: int = 2, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches what a few steps compute under given devices, to compare it between placements.

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from tf_placer.functions.data_sets import check_before_connection
-from tf_placer.functions.kept_tables import recreate_tables
 from tf_placer.functions.moved_variables import recreate_variables
+from tf_placer.functions.recreated_tables import recreate_tables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 

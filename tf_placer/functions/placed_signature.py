@@ -18,7 +18,7 @@ from tf_placer.functions.moved_variables import move_variables
 from tf_placer.inputs.saved_model_files import link_saved_model, write_saved_model
 from tf_placer.inputs.saved_signature import SavedSignature
 from tf_placer.machines.machine import Machine
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["PlacedSignature"]
 
@@ -49,7 +49,7 @@ class PlacedSignature:
         # The function may read files of the SavedModel at every call, so that the directory must
         # live as long as the function.
         with contextlib.ExitStack() as stack:
-            directory = os.path.join(stack.enter_context(scratch_directory()), "model")
+            directory = os.path.join(stack.enter_context(temporary_directory()), "model")
             os.mkdir(directory)
             function = self._load(directory)
             weakref.finalize(function, stack.pop_all().close)

@@ -8,12 +8,12 @@ from typing import Any
 
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
-from graph_passes.renaming import names_in, renamed_placement
+from graph_passes.renaming import map_names, rename_placement
 from tf_placer.functions.connection import connect, full_name, is_connected
 from tf_placer.functions.data_sets import check_before_connection, check_before_move
 from tf_placer.functions.keras_models import set_train_step
 from tf_placer.functions.moved_variables import move_variables
-from tf_placer.functions.traced_step import TracedStep, trace_step
+from tf_placer.functions.traced_call import TracedCall, trace_call
 from tf_placer.machines.machine import Machine
 
 __all__ = ["PlacedStep"]
@@ -29,7 +29,7 @@ class PlacedStep:
         placement: the devices of its operations; None to keep the original devices.
     """
 
-    traced: TracedStep
+    traced: TracedCall
     machine: Machine
     placement: Placement | None = None
 
@@ -57,15 +57,15 @@ class PlacedStep:
             return
         traced, placement = self.traced, self.placement
         if model is not traced.target:
-            traced = trace_step(model, traced.example)
+            traced = trace_call(model, traced.example)
             here, there = (each.source.op_graph for each in (self.traced, traced))
             if set(here.names) != set(there.names):
-                names = names_in(here.graph_def, there.graph_def)
+                names = map_names(here.graph_def, there.graph_def)
                 if names is None:
                     raise GraphError(
                         f"the model {model.name!r} is not the one that was placed: its step differs"
                     )
-                placement = renamed_placement(placement, names)
+                placement = rename_placement(placement, names)
         set_train_step(model, self._place(traced, placement))
 
     def check(self) -> None:
@@ -79,7 +79,7 @@ class PlacedStep:
         if not is_connected(self.machine):
             check_before_connection()
 
-    def _place(self, traced: TracedStep, placement: Placement) -> Any:
+    def _place(self, traced: TracedCall, placement: Placement) -> Any:
         first = self.machine.devices[0].name
         # A session runs operations without a device on its machine, but a function runs them in
         # this process, so they get the machine's first device.

@@ -7,10 +7,10 @@ from tensorflow.python.eager import context
 
 from tf_placer.machines.emulation_state import emulated_spec
 
-__all__ = ["holds_gpu_memory", "session_config_of_process"]
+__all__ = ["build_session_config", "holds_gpu_memory"]
 
 
-def session_config_of_process() -> tf.compat.v1.ConfigProto:
+def build_session_config() -> tf.compat.v1.ConfigProto:
     """Builds a session configuration with the GPUs that functions of this process see.
 
     TensorFlow does not list GPUs here unless the program has listed them before.

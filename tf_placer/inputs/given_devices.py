@@ -13,10 +13,10 @@ from graph_passes.devices import has_device
 from graph_passes.errors import GraphError
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.machine import Machine
 
-__all__ = ["check_given_devices", "given_devices_note"]
+__all__ = ["check_given_devices", "describe_given_devices"]
 
 _ADVICE = (
     "clear the graph's devices (--clear_devices), or allow_soft_placement in session_config where "
@@ -55,18 +55,18 @@ def check_given_devices(
 
     needed = graph.needed
     if initializers:
-        needed = needed | graph.restricted(initializers).needed
+        needed = needed | graph.restrict(initializers).needed
     nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
     for node, where in _find_missing_devices(
         nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft
     ):
         raise GraphError(
-            f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
+            f"the graph has {quote(node.name)}{where} on {node.device}, and {machine.spec} has "
             f"only {', '.join(names)}: {advice}"
         )
 
 
-def given_devices_note(graph: OpGraph) -> str | None:
+def describe_given_devices(graph: OpGraph) -> str | None:
     """Describes which operations keep their device because the graph requests it.
 
     Args:
@@ -83,7 +83,7 @@ def given_devices_note(graph: OpGraph) -> str | None:
     keep = "1 operation of the step keeps" if count == 1 else f"{count} operations of the step keep"
     return (
         f"{keep} the device that the graph came with, such as "
-        f"{quoted(devices.most_common(1)[0][0])}: to have it chosen, build the graph without "
+        f"{quote(devices.most_common(1)[0][0])}: to have it chosen, build the graph without "
         "tf.device, or clear its devices (--clear_devices)"
     )
 
@@ -101,11 +101,11 @@ def _find_missing_devices(
     while pending:
         name, is_soft = pending.pop()
         body = nodes if name is None else functions.body(name)
-        where = "" if name is None else f" of the function {quoted(name)}"
+        where = "" if name is None else f" of the function {quote(name)}"
         for node in body:
             if not is_there(node.device, is_soft):
                 yield node, where
-            for called in functions.called_by(node):
+            for called in functions.find_callees(node):
                 inner = (called, is_soft or _allows_soft_placement(node))
                 if inner not in seen:
                     seen.add(inner)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf import message, text_format
 
 from graph_passes.errors import GraphError
-from graph_passes.util.whole_file import write_whole
+from graph_passes.util.atomic_write import write_atomically
 from tf_placer import files
 from tf_placer.inputs.message_text import parse_message_text
 
@@ -126,7 +126,7 @@ def write_graph(
     path = os.fspath(path)
     data = _find_format(path).serialize(graph_def, meta_graph)
     try:
-        write_whole(path, data)
+        write_atomically(path, data)
     except OSError as error:
         raise GraphError(f"cannot write the graph {path!r}: {error.strerror}") from error
 

@@ -15,9 +15,9 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
 from tf_placer.inputs.initializers import expand_groups, find_initializers, list_operations
-from tf_placer.inputs.iterator_handles import fed_iterators
+from tf_placer.inputs.iterator_handles import find_fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled
-from tf_placer.inputs.restoring import restore_values
+from tf_placer.inputs.restored_values import restore_values
 from tf_placer.inputs.scaffold import run_init_fn, scaffold_feeds, scaffold_initializers
 from tf_placer.inputs.session_arguments import list_names
 from tf_placer.inputs.step import QueueRunner
@@ -67,8 +67,8 @@ def build_initial_state(
         feeds: values by tensor name, including those that only initializers need.
         collections: the collections of the graph.
         runners: the queue runners that the step needs.
-        initializers: see `read_source`.
-        restore_from: see `read_source`.
+        initializers: see `read_workload`.
+        restore_from: see `read_workload`.
         live: the original tf.Graph, or None.
         seed: the seed of synthetic values.
 
@@ -90,7 +90,7 @@ def build_initial_state(
                 raise GraphError(f"initializer {name!r} is not in the graph")
         names = expand_groups(graph, given)
     else:
-        handles = fed_iterators(graph.graph_def, feeds)
+        handles = find_fed_iterators(graph.graph_def, feeds)
         needing = _extend_needed(graph, list(handles.values()), runners)
         collected = [*collections.initializers, *collections.local_initializers]
         names = find_initializers(needing, collected)
@@ -116,7 +116,7 @@ def _extend_needed(
     names = [*operations, *itertools.chain.from_iterable(each.enqueue for each in runners)]
     if not names:
         return graph
-    return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
+    return dataclasses.replace(graph, needed=graph.needed | graph.restrict(names).needed)
 
 
 def _find_needed_variables(
@@ -168,7 +168,7 @@ def _choose_initializer_feeds(
         or not is_read(graph, name, fetches)
     }
     candidates.update(own_feeds)
-    needing = graph.restricted(initializers, list(candidates))
+    needing = graph.restrict(initializers, list(candidates))
     given = {name: value for name, value in candidates.items() if is_read(needing, name)}
     for i in np.flatnonzero(needing.has_type(PLACEHOLDERS) & needing.needed).tolist():
         if tf.dtypes.as_dtype(int(needing.tensor_dtypes[needing.output_start[i]])) == tf.string:

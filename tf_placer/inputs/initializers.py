@@ -60,7 +60,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     needed = graph.needed
     settled: set[int] = set()
     if names:
-        initialized = graph.restricted(names).needed
+        initialized = graph.restrict(names).needed
         settled = {state for i, state in states.items() if initialized[i]}
         settled |= {
             held.first[i] for i in _find_states_set_by_calls(graph, initialized) if i in held.first
@@ -79,7 +79,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
         ]
         names += [name for name in found if name is not None]
         if names:
-            needed = needed | graph.restricted(names).needed
+            needed = needed | graph.restrict(names).needed
     return list(dict.fromkeys(names))
 
 
@@ -168,7 +168,7 @@ def _find_states_set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[in
     found = set()
     for i in _list_indices(initialized & _takes_handle(graph)):
         node = graph.graph_def.node[i]
-        bodies = (functions.body(name) for name in functions.run_by(node))
+        bodies = (functions.body(name) for name in functions.find_all_callees(node))
         if not any(_sets(inner.op) for body in bodies for inner in body):
             continue
         only_read = set(node.attr[_ONLY_READ].list.i) if _ONLY_READ in node.attr else set()

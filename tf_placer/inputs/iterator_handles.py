@@ -11,13 +11,13 @@ import tensorflow as tf
 from google.protobuf import message
 from tensorflow.core.framework import resource_handle_pb2
 
-__all__ = ["fed_iterators"]
+__all__ = ["find_fed_iterators"]
 
 _ITERATORS = frozenset({"Iterator", "IteratorV2", "OneShotIterator"})
 _TYPE = "IteratorResource"
 
 
-def fed_iterators(
+def find_fed_iterators(
     graph_def: tf.compat.v1.GraphDef, feeds: Mapping[str, np.ndarray]
 ) -> dict[str, str]:
     """Finds the iterators whose string handles are fed, for `Iterator.from_string_handle`.

@@ -10,8 +10,8 @@ from tensorflow.python.ops import script_ops
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.machine import Machine
 
 __all__ = ["check_no_python_functions", "check_python_functions_are_here", "find_python_call"]
@@ -38,7 +38,7 @@ def check_no_python_functions(graph: OpGraph, step: Step) -> None:
         raise GraphError(f"{name!r} {_REASON}, and steps run in processes of their own: {_REMEDY}")
 
 
-def check_python_functions_are_here(source: Source, machine: Machine) -> str | None:
+def check_python_functions_are_here(source: Workload, machine: Machine) -> str | None:
     """Checks that steps run in this process if they call Python functions.
 
     Args:
@@ -98,7 +98,7 @@ def _find_python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
     needed = graph.needed
     beside = [*step.initializers, *(name for each in step.queue_runners for name in each.enqueue)]
     if beside:
-        needed = needed | graph.restricted(beside, list(step.initializer_feeds)).needed
+        needed = needed | graph.restrict(beside, list(step.initializer_feeds)).needed
     seen: set[str] = set()
     for i in np.flatnonzero(needed).tolist():
         for call in _find_calls(graph.graph_def.node[i : i + 1], library, seen):

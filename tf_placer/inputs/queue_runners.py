@@ -56,7 +56,7 @@ def find_needed_queue_runners(
         for runner in whole:
             if runner not in chosen and _find_queue_name(graph, graph.index[runner.queue]) in taken:
                 chosen.append(runner)
-                waiting.append(graph.restricted(runner.enqueue).needed)
+                waiting.append(graph.restrict(runner.enqueue).needed)
     return tuple(runner for runner in whole if runner in chosen)
 
 
@@ -76,8 +76,8 @@ def check_queues_are_filled(
         GraphError: there is such a queue; the message names the operation that waits for it.
     """
     enqueuing = [name for runner in runners for name in runner.enqueue]
-    beside = graph.restricted(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
-    before = graph.restricted(initializers).needed if initializers else np.zeros_like(graph.needed)
+    beside = graph.restrict(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
+    before = graph.restrict(initializers).needed if initializers else np.zeros_like(graph.needed)
     waited = _find_queues(graph, graph.needed | beside, _TAKING, conditional=False)
     if not waited:
         return

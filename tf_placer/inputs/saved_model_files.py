@@ -11,7 +11,7 @@ from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from graph_passes.errors import GraphError
 from tf_placer.inputs.message_text import parse_message_text
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = [
     "check_new_directory",
@@ -98,7 +98,7 @@ def check_new_directory(
             f"{directory!r} is inside of the SavedModel itself: name a directory elsewhere"
         )
     try:
-        with scratch_directory(os.path.dirname(os.path.realpath(directory))):
+        with temporary_directory(os.path.dirname(os.path.realpath(directory))):
             pass
     except OSError as error:
         raise GraphError(
@@ -126,7 +126,7 @@ def write_saved_model(
     directory = os.path.realpath(directory)
     try:
         # In the same parent directory, because a rename is atomic within one file system only.
-        with scratch_directory(os.path.dirname(directory)) as scratch:
+        with temporary_directory(os.path.dirname(directory)) as scratch:
             new = os.path.join(scratch, "model")
             shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_GRAPH_FILES))
             _write_graphs(new, saved_model, original)

@@ -15,7 +15,7 @@ from tensorflow.python.saved_model import loader_impl
 from graph_passes.annotate import ClearDevices
 from graph_passes.errors import GraphError
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
-from tf_placer.inputs.restoring import read_session_values
+from tf_placer.inputs.restored_values import read_session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
 
 __all__ = ["SavedSignature", "read_signature"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.restoring import read_session_values
+from tf_placer.inputs.restored_values import read_session_values
 from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 
 __all__ = ["run_init_fn", "scaffold_feeds", "scaffold_initializers"]

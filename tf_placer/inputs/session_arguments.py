@@ -9,7 +9,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.util import nest
 
 from graph_passes.errors import GraphError
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 
 __all__ = ["flatten_feeds", "list_names"]
 
@@ -74,7 +74,7 @@ def flatten_feeds(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
             name = _find_name(element)
             name = name if ":" in name else f"{name}:0"
             if name in given:
-                raise GraphError(f"{quoted(name)} is fed twice")
+                raise GraphError(f"{quote(name)} is fed twice")
             given[name] = part
     return given
 

@@ -13,7 +13,7 @@ from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 
 __all__ = ["PLACEHOLDERS", "complete_feeds"]
 
@@ -95,7 +95,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
         return np.asarray(value, dtype)
     if given.dtype.kind not in "biufcV" and given.size:
         # For example strings, which NumPy would parse as numbers, or integers beyond 64 bits.
-        raise ValueError(f"it has {shown(given.flat[0])}")
+        raise ValueError(f"it has {format_value(given.flat[0])}")
     # NumPy would warn about dropped imaginary parts, which are checked below. Filtering warnings
     # would affect other threads.
     real = given.real if given.dtype.kind == "c" and dtype.kind != "c" else given

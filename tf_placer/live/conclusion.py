@@ -22,15 +22,15 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.inputs.given_devices import given_devices_note
-from tf_placer.interrupts import TimeIsOver
+from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live.context import SearchContext
 from tf_placer.live.time_plan import ConfirmationPlan
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_result import build_placement, summarize_comparison
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration
@@ -70,7 +70,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         if any(_is_out_of_memory(trial) for trial in trials):
             # A process takes all memory of a GPU that it finds free.
             note = _join_notes(
-                note, given_devices_note(context.grouped.op_graph), context.others.note
+                note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
     explanation = _explain(context, trials, finalists, winner, was_interrupted=was_interrupted)
 
@@ -117,7 +117,7 @@ def _explain(
         max_secs = max(plan.compute_secs_left(), plan.explain_secs if was_interrupted else 0.0)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            interrupts.breakable(interrupts.count + 1, max_secs),
+            interrupts.interruptible(interrupts.count + 1, max_secs),
         ):
             return explain_trials(
                 context.costs.problem,
@@ -222,7 +222,7 @@ def _confirm_hopeful(
         fresh.timeout_secs = context.plan.confirming_timeout_secs(trials)
         try:
             confirmed = _confirm(context, fresh, plan, labels, hopeful, asked_before)
-        except TimeIsOver:
+        except TimeLimitReached:
             return _Conclusion(
                 Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, trials, hopeful)
             )
@@ -267,7 +267,7 @@ def _confirm(
         fresh.timeout_secs = request_secs
         # Who interrupts waits for the fewest rounds, and may interrupt once more.
         max_secs = math.inf if asked_before else context.plan.compute_secs_left()
-        with context.interrupts.breakable(asked_before + 1 if asked_before else 2, max_secs):
+        with context.interrupts.interruptible(asked_before + 1 if asked_before else 2, max_secs):
             confirmation = confirm(
                 fresh,
                 candidates,
@@ -323,16 +323,16 @@ class _TimedValues:
         """
         self._context, self._sessions, self._is_timed = context, sessions, is_timed
 
-    def fetched_values(
+    def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute; see `ValuesEnvironment.fetched_values`."""
+        """Fetches what a few steps compute; see `ValuesEnvironment.fetch_values`."""
         interrupts = self._context.interrupts
         max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
         try:
-            with interrupts.breakable(interrupts.count + 1, max_secs):
-                return self._sessions.fetched_values(assignment, tensors=tensors)
-        except TimeIsOver:
+            with interrupts.interruptible(interrupts.count + 1, max_secs):
+                return self._sessions.fetch_values(assignment, tensors=tensors)
+        except TimeLimitReached:
             self._sessions.stop()
             return Failure(
                 FailureKind.TIMEOUT, f"{self._context.config.max_secs:g} s were over before"

@@ -15,8 +15,8 @@ from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import Placement, write_placement
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.errors import error_text
-from tf_placer.inputs.sources import Source
+from tf_placer.errors import describe_error
+from tf_placer.inputs.workload import Workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.time_plan import TimePlan
@@ -132,7 +132,7 @@ class SearchContext:
     """
 
     config: SearchConfig
-    workload: Source
+    workload: Workload
     grouped: GroupedGraph
     legal: np.ndarray
     header: Mapping[str, Any]
@@ -176,9 +176,9 @@ class SearchContext:
         """Says whether the search is to end."""
         return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
 
-    def breakable(self) -> contextlib.AbstractContextManager[None]:
+    def interruptible(self) -> contextlib.AbstractContextManager[None]:
         """Lets its body be broken off by requests to end, and when the time to search is over."""
-        return self.interrupts.breakable(max_secs=self.compute_measuring_secs_left())
+        return self.interrupts.interruptible(max_secs=self.compute_measuring_secs_left())
 
     def write_found(self) -> None:
         """Writes the placement that was found, if there is one.
@@ -209,7 +209,7 @@ class SearchContext:
 
 def relocate_run(
     directory: RunDirectory,
-    workload: Source,
+    workload: Workload,
     config: SearchConfig,
     say: Callable[[str], None],
     error: OSError,
@@ -234,5 +234,5 @@ def relocate_run(
     except OSError:
         raise error from None
     path = os.fspath(directory.path)
-    say(f"{error_text(error)}: from now on the search is in {path!r}, with all of its trials")
+    say(f"{describe_error(error)}: from now on the search is in {path!r}, with all of its trials")
     return directory.trials

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tf_placer.errors import SearchError, error_text
+from tf_placer.errors import SearchError, describe_error
 from tf_placer.files import read_json, write_json
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
@@ -126,7 +126,7 @@ def profile_costs(
         _keep(directory, problem, secs, header)
         kept = f"the costs are in {directory.problem}"
     except (OSError, ProblemError) as error:
-        kept = f"the costs are not kept: {error_text(error)}"
+        kept = f"the costs are not kept: {describe_error(error)}"
     report(
         f"profiled {problem.num_operations} operations and {problem.num_tensors} tensors in "
         f"{format_duration(secs)}; {kept}"

@@ -14,18 +14,18 @@ from tf_placer.errors import SearchError
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.budget import Progress
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
-from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
-from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.actor_backend import ActorBackend, WorkerLostError
+from tf_placer.search.distributed.measuring_worker import MeasuringSetup, MeasuringWorker
+from tf_placer.search.distributed.ray_backend import RayBackend, connect_to_ray
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
-from tf_placer.search.distributed.tallies import (
-    Tally,
-    all_workers_line,
-    num_workers,
-    tally_line,
-)
 from tf_placer.search.distributed.worker_events import WorkerEvent, WorkerLog, WorkerUse
 from tf_placer.search.distributed.worker_pool import WorkerPool
+from tf_placer.search.distributed.worker_statistics import (
+    WorkerStatistics,
+    find_last_worker_number,
+    format_all_workers,
+    format_worker,
+)
 from tf_placer.search.distributed.workers import Workers
 from tf_placer.search.runner import Runner
 from tf_placer.search.training_log import TENSORBOARD
@@ -42,16 +42,18 @@ _STATUS_SECS = 30.0
 class FleetMaker(Protocol):
     """Connects to machines and makes what starts workers there."""
 
-    def __call__(self, workers: Workers, setup: Setup) -> contextlib.AbstractContextManager[Fleet]:
+    def __call__(
+        self, workers: Workers, setup: MeasuringSetup
+    ) -> contextlib.AbstractContextManager[ActorBackend]:
         """Gives the fleet of some workers, each made with a setup."""
         ...
 
 
 @contextlib.contextmanager
-def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
+def ray_fleet(workers: Workers, setup: MeasuringSetup) -> Iterator[ActorBackend]:
     """Starts workers by Ray; see `FleetMaker`."""
-    with connected(workers):
-        yield RayFleet(workers, MeasuringWorker, setup)
+    with connect_to_ray(workers):
+        yield RayBackend(workers, MeasuringWorker, setup)
 
 
 class WorkerGroup:
@@ -90,7 +92,7 @@ class WorkerGroup:
         config, log, workers = context.config, context.log, context.config.wanted_workers
         assert workers is not None
         self._say(f"starting workers={workers.address!r}")
-        setup = Setup(
+        setup = MeasuringSetup(
             self._graph,
             context.workload.step,
             config.found_machine,
@@ -104,8 +106,8 @@ class WorkerGroup:
             timeout_secs=lambda: context.plan.timeout_secs(log.trials),
             best_secs=lambda: _median_secs(best_trial(log.trials)),
             reference_secs=_median_secs(log.trials[0]) if log.trials else None,
-            num_before=num_workers(log.trials),
-            should_break=context.is_over,
+            num_before=find_last_worker_number(log.trials),
+            should_cancel=context.is_over,
             report=self._report_event,
         )
         self._stack.callback(self._pool.close)
@@ -138,11 +140,11 @@ class WorkerGroup:
     def _report_status(self, progress: Progress | None) -> None:
         assert self._pool is not None
         self._told_secs = time.monotonic()
-        tallies, now_secs = self._pool.tallies(), self._pool.now_secs()
+        tallies, now_secs = self._pool.list_statistics(), self._pool.now_secs()
         best, eta_secs = _describe_best(progress), None if progress is None else progress.eta_secs
-        line = all_workers_line(tallies, now_secs, best, eta_secs)
+        line = format_all_workers(tallies, now_secs, best, eta_secs)
         for text in [
-            *(tally_line(each, now_secs) for each in tallies if _is_worth_showing(each)),
+            *(format_worker(each, now_secs) for each in tallies if _is_worth_showing(each)),
             line,
         ]:
             self._say(text)
@@ -193,7 +195,7 @@ class _WorkerGroupMeasurer:
         while True:
             report(f"tracing {steps} steps of the graph on each kind of device of a worker")
             try:
-                problem: PlacementProblem = self._pool.ask(
+                problem: PlacementProblem = self._pool.call_one(
                     "profile", steps, granularity, known_secs, timeout_secs
                 )
                 return problem
@@ -202,7 +204,7 @@ class _WorkerGroupMeasurer:
                     raise SearchError(str(error)) from None
                 report(f"{error}: another one profiles")
             except KeyboardInterrupt:
-                self._pool.drop()
+                self._pool.cancel()
                 raise
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
@@ -210,12 +212,12 @@ class _WorkerGroupMeasurer:
         self._on_trial(trial, progress)
 
 
-def _is_worth_showing(tally: Tally) -> bool:
+def _is_worth_showing(tally: WorkerStatistics) -> bool:
     """Says whether people want to see a worker: it is there, or it has measured something."""
     return tally.state not in ("lost", "ended") or tally.trials > 0
 
 
-def _summarize_use(tally: Tally, now_secs: float) -> WorkerUse:
+def _summarize_use(tally: WorkerStatistics, now_secs: float) -> WorkerUse:
     return WorkerUse(
         tally.name,
         tally.place,
@@ -224,7 +226,7 @@ def _summarize_use(tally: Tally, now_secs: float) -> WorkerUse:
         tally.failures,
         round(tally.trials_per_minute(now_secs), 3),
         round(tally.idle_share(now_secs), 4),
-        None if tally.slowness is None else round(tally.slowness, 4),
+        None if tally.relative_step_time is None else round(tally.relative_step_time, 4),
     )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.known_links import known_links
-from tf_placer.inputs.given_devices import given_devices_note
+from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.live.given_step import GivenStep
+from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import explain_no_choice, prepare
 from tf_placer.placers import granularity_of, needs_problem
 from tf_placer.report.device_labels import device_labels
@@ -113,7 +113,7 @@ class SearchPlan:
         return "\n".join([*lines, "", devices])
 
 
-def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
+def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     """Says what a search would do; measures and writes nothing.
 
     Args:
@@ -148,7 +148,7 @@ def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
     caller = check_python_functions_are_here(source, machine)
     missing = explain_no_choice(machine, calls_python=caller is not None)
     if missing is None and grouped.num_decisions == 0:
-        missing = verdict(None, given_devices_note(source.op_graph))
+        missing = verdict(None, describe_given_devices(source.op_graph))
     needed = source.op_graph.needed
     links_known = known_links(machine, config.found_session_config) is not None
     return SearchPlan(

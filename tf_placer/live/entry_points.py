@@ -13,10 +13,10 @@ from typing import Any
 
 from graph_passes.errors import GraphError
 from tf_placer.functions.keras_models import is_keras_model
-from tf_placer.functions.traced_step import is_traceable
+from tf_placer.functions.traced_call import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
-from tf_placer.live.given_step import read_step
 from tf_placer.live.optimization import check_outputs, place
+from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
 from tf_placer.machines.machine import Machine
 from tf_placer.report.progress import ProgressPrinter
@@ -89,7 +89,7 @@ def optimize(
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Source`, a graph that was read
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Workload`, a graph that was read
             with its step, to which nothing is added. What `optimize_function`, `optimize_model` and
             `optimize_saved_model` take is passed on to them.
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
@@ -378,7 +378,7 @@ def _optimize(
         given: what replaces fields of the configuration, unless it is None.
         callbacks: hear of the search.
         verbose: whether it prints lines.
-        step: the step of the target, as `read_step` takes it.
+        step: the step of the target, as `read_target` takes it.
     """
     start_secs = _call_secs.get() or time.monotonic()
     if not isinstance(config, SearchConfig | None):
@@ -390,7 +390,7 @@ def _optimize(
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
     callback = Callbacks([*([ProgressPrinter()] if verbose else []), *callbacks])
     check_outputs(asked, target)
-    read = read_step(target, **step, restore_from=asked.restore_from, seed=asked.seed)
+    read = read_target(target, **step, restore_from=asked.restore_from, seed=asked.seed)
     return place(read, asked, callback, start_secs)
 
 

@@ -14,7 +14,7 @@ from graph_passes.placement import read_placement, write_placement
 from tf_placer.costs.given_placement import asked_devices, nearest_assignment
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.session import WorkerStartError
-from tf_placer.errors import SearchError, error_text
+from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import profile_costs
 from tf_placer.live.time_plan import SHORTEST_TIMEOUT_SECS
@@ -34,7 +34,7 @@ from tf_placer.search.callbacks import report_trial
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.workers import Workers
-from tf_placer.search.driver import Stage, drive
+from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.proposals import propose_checked
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
@@ -114,16 +114,18 @@ class _Stages:
         self._controllers_by, self._stack = controllers, stack
         self._start_secs = 0.0
 
-    def all(self) -> list[Stage]:
+    def all(self) -> list[SearchStage]:
         """Lists the baselines and the placer."""
         names = dict.fromkeys([*BASELINES, self._config.placer])
-        return [Stage(name, functools.partial(self._make_stage_placer, name)) for name in names]
+        return [
+            SearchStage(name, functools.partial(self._make_stage_placer, name)) for name in names
+        ]
 
     def _make_stage_placer(self, name: str) -> Placer | ConcurrentPlacer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
             self._start_secs = self._context.plan.compute_used_secs()
-            with self._context.breakable():
+            with self._context.interruptible():
                 is_asked = name == self._config.placer
                 if is_asked and needs_problem(name) and self._context.costs is None:
                     self._profile(name)
@@ -154,7 +156,7 @@ class _Stages:
                 return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)
         try:
             self._context.stages.enter("choosing what to measure next")
-            with self._context.breakable():
+            with self._context.interruptible():
                 placements = propose_checked(placer, count)
             self._context.stages.enter("measuring placements")
             return placements
@@ -240,7 +242,7 @@ class _Stages:
         """Starts the controllers of a placer that learns, beside this process."""
         setup, clusters = self._setup(name)
 
-        def lift(placements: np.ndarray) -> np.ndarray:
+        def expand(placements: np.ndarray) -> np.ndarray:
             return placements if clusters is None else placements[:, clusters]
 
         self._context.stages.say(f"starting {workers.controllers} controllers")
@@ -249,7 +251,7 @@ class _Stages:
             setup,
             directory=self._context.directory.path,
             updates=self._training.updates,
-            lift=lift,
+            expand=expand,
             say=self._context.stages.say,
         )
         return self._stack.enter_context(controllers)
@@ -328,7 +330,7 @@ class _Reporter:
             write_placement(placement, self._context.directory.best)
         except OSError as error:
             # The log has the trial.
-            self._say(f"the best placement so far is not written: {error_text(error)}")
+            self._say(f"the best placement so far is not written: {describe_error(error)}")
 
     def _say_what_is_needed(self) -> None:
         """Says how long all takes, as soon as that is known, if it is longer than it may take."""

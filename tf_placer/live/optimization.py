@@ -16,18 +16,18 @@ from graph_passes.placement import Placement, read_placement
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
-from tf_placer.files import check_output, lasting_directory
+from tf_placer.files import check_output, make_persistent_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.inputs.given_devices import given_devices_note
+from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.inputs.sources import Source
-from tf_placer.live.given_step import GivenStep
+from tf_placer.inputs.workload import Workload
+from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import explain_no_choice, note_on_gpus, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult, make_result
 from tf_placer.live.step_events import write_step_events
-from tf_placer.private_network import open_servers_note, why_open
+from tf_placer.private_network import describe_open_servers, find_open_reason
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
@@ -35,11 +35,11 @@ from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import best_comparison, verdict
-from tf_placer.scratch import remove_scratch, scratch_directory
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, read_log
+from tf_placer.temporary_directory import remove_stale_directories, temporary_directory
 from tf_placer.text.units import format_duration
 
 __all__ = ["check_outputs", "place"]
@@ -49,7 +49,7 @@ _TOLERATED_SECS = 2.0
 
 
 def place(
-    given: GivenStep, config: SearchConfig, callback: Callback, start_secs: float
+    given: OptimizationTarget, config: SearchConfig, callback: Callback, start_secs: float
 ) -> OptimizeResult:
     """Finds a faster placement of a step, and puts it on the graph; see `optimize`.
 
@@ -72,11 +72,11 @@ def place(
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), source, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
         return _read_and_show(RunDirectory(config.log_dir), source, step, config, say)
-    if machine.backend.starts_servers and (why := why_open()) is not None:
-        say(open_servers_note(f"the servers of {machine.spec}", why))
+    if machine.backend.starts_servers and (why := find_open_reason()) is not None:
+        say(describe_open_servers(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(config.log_dir))
-        asked = stack.enter_context(scratch_directory(directory.path))
+        asked = stack.enter_context(temporary_directory(directory.path))
         host = None
         if caller is not None:
             say(
@@ -90,7 +90,7 @@ def place(
         outcome = run_search(directory, asked, callback, start_secs, host)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
-        reason = verdict(None, given_devices_note(source.op_graph))
+        reason = verdict(None, describe_given_devices(source.op_graph))
         return make_result(step, graph_def=source.graph_def, changed=False, reason=reason)
     result = _read_and_show(directory, source, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
@@ -120,9 +120,9 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.log_dir)
         check_own_run(RunDirectory(config.log_dir))
         # A start that is answered at once makes none, and so removes none.
-        remove_scratch(config.log_dir)
-    remove_scratch()
-    remove_scratch(prefix=SHORT_PREFIX)
+        remove_stale_directories(config.log_dir)
+    remove_stale_directories()
+    remove_stale_directories(prefix=SHORT_PREFIX)
     if config.report is not None:
         require_page_libraries()
         given = graph if isinstance(graph, str | os.PathLike) else None
@@ -131,7 +131,7 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.tensorboard)
 
 
-def _is_answered(directory: RunDirectory, source: Source, config: SearchConfig) -> bool:
+def _is_answered(directory: RunDirectory, source: Workload, config: SearchConfig) -> bool:
     """Says whether a search of just this has ended there: then no process is needed."""
     try:
         result = directory.read_result()
@@ -159,7 +159,7 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
                 with contextlib.suppress(OSError):  # It is not empty.
                     made.rmdir()
         return
-    temporary = lasting_directory()
+    temporary = make_persistent_directory()
     try:
         yield RunDirectory(temporary)
     finally:
@@ -169,7 +169,7 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
 
 def _read_and_show(
     directory: RunDirectory,
-    source: Source,
+    source: Workload,
     step: PlacedStep | PlacedSignature | None,
     config: SearchConfig,
     say: Callable[[str], None],
@@ -181,7 +181,7 @@ def _read_and_show(
 
 
 def _read_result(
-    directory: RunDirectory, source: Source, step: PlacedStep | PlacedSignature | None
+    directory: RunDirectory, source: Workload, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
     """Reads what the search wrote and puts the placement on the graph."""
     result = directory.read_result()
@@ -255,7 +255,7 @@ def _show(
             say(str(error))
 
 
-def _annotate(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
+def _annotate(source: Workload, placement: Placement) -> tf.compat.v1.GraphDef:
     if source.live is not None:
         for name, device in placement.assignment.items():
             source.live.get_operation_by_name(name)._set_device(device)

@@ -110,7 +110,7 @@ class _LocalMeasurer:
     def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
         self._environment.timeout_secs = self._context.plan.timeout_secs(self._context.log.trials)
         try:
-            with self._context.breakable():
+            with self._context.interruptible():
                 return measure()
         except KeyboardInterrupt:
             # What the processes are doing is of no interest any more.

@@ -12,10 +12,10 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import read_placement
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
+from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.live.given_step import GivenStep
+from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
@@ -28,7 +28,7 @@ from tf_placer.text.units import format_bytes
 __all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
 
 
-def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
+def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
     """Finds the machine, and makes sure that the step can be placed on it.
 
     Args:
@@ -83,7 +83,7 @@ def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
     return reason
 
 
-def note_on_gpus(given: GivenStep, machine: Machine, *, calls_python: bool) -> str | None:
+def note_on_gpus(given: OptimizationTarget, machine: Machine, *, calls_python: bool) -> str | None:
     """Says what people should know of the GPUs before the search begins; None for nothing."""
     if note := _note_on_missing_gpus(machine, given.on(machine)):
         return note
@@ -95,7 +95,7 @@ def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
     """Makes the configuration of sessions that have none of their own."""
     spec = machine.spec if isinstance(machine, Machine) else machine
     if spec in (None, "attached", emulated_spec()):
-        return session_config_of_process()
+        return build_session_config()
     return tf.compat.v1.ConfigProto()
 
 

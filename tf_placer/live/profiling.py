@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from graph_passes.util.json_text import shown
-from graph_passes.util.paths import check_path
+from graph_passes.util.json_text import format_value
+from graph_passes.util.path_validation import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.inputs.python_functions import check_no_python_functions
-from tf_placer.live.given_step import read_step
+from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -70,13 +70,13 @@ def profile(
         OSError: the output cannot be written.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps must be a whole number from 1 on, not {shown(steps)}")
+        raise ValueError(f"steps must be a whole number from 1 on, not {format_value(steps)}")
     check_machine(machine)
     check_path(output, "output", "file")
     check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     with Stages(say if verbose else lambda line: None) as stages:
-        given = read_step(
+        given = read_target(
             graph,
             fetches,
             feeds,

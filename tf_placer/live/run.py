@@ -18,12 +18,12 @@ import numpy as np
 
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
-from graph_passes.util.whole_file import remove_what_is_left
+from graph_passes.util.atomic_write import remove_unfinished_files
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
-from tf_placer.errors import SearchError, error_text
-from tf_placer.inputs.given_devices import given_devices_note
-from tf_placer.inputs.sources import Source
+from tf_placer.errors import SearchError, describe_error
+from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.inputs.workload import Workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.conclusion import conclude
 from tf_placer.live.context import Measurers, SearchContext, relocate_run
@@ -40,12 +40,12 @@ from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.own_files import check_own_graph
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
-from tf_placer.scratch import remove_scratch
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.driver import GraphDoesNotRunError
 from tf_placer.search.trial_log import LogError, TrialLog
+from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.stages import Stages
 
 __all__ = ["run"]
@@ -136,7 +136,7 @@ def run(
 
 
 def _describe_search(
-    config: SearchConfig, workload: Source, grouped: GroupedGraph, directory: RunDirectory
+    config: SearchConfig, workload: Workload, grouped: GroupedGraph, directory: RunDirectory
 ) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, str | None]:
     """Says what a search is of: where groups may go, its header, its costs, and a line on these."""
     devices = tuple(device.name for device in config.found_machine.devices)
@@ -156,12 +156,14 @@ def _make_run_lock(
     return RunLock(directory.path, say, is_here=is_here)
 
 
-def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -> RunResult | None:
+def _take_over(
+    directory: RunDirectory, given: RunDirectory, workload: Workload
+) -> RunResult | None:
     """Makes a directory, whose log is open, that of the request; how it has ended, if it has."""
     check_own_graph(directory, workload.graph_def)
     # A search that was killed has left its files there.
-    remove_scratch(directory.path)
-    remove_what_is_left(directory.path)
+    remove_stale_directories(directory.path)
+    remove_unfinished_files(directory.path)
     try:
         old = directory.read_result()
     except ValueError as error:
@@ -200,7 +202,7 @@ def _describe_size(context: SearchContext) -> list[str]:
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
-        if (note := given_devices_note(grouped.op_graph)) is not None:
+        if (note := describe_given_devices(grouped.op_graph)) is not None:
             lines.append(note)
     races = [race for race in grouped.colocation.races if not race.is_ordered]
     if races:
@@ -245,7 +247,7 @@ def _main() -> None:
     ) as error:
         kinds = (GraphError, LogError, OSError, ValueError)
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
-        parent.send({"error": error_text(error), "kind": kind})
+        parent.send({"error": describe_error(error), "kind": kind})
         return
     parent.send({"outcome": outcome.value, "directory": str(directory.path)})
 

@@ -34,7 +34,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file
@@ -153,11 +153,11 @@ def described_machine(spec: str) -> Machine:
         return read_machine_file(spec)
     found = _entry(spec)
     if found is None:
-        raise MachineError(f"unknown machine {quoted(spec)}: expected {catalog_names()}")
+        raise MachineError(f"unknown machine {quote(spec)}: expected {catalog_names()}")
     gpus, entry = found
     if not 1 <= gpus <= entry["max_gpus"]:
         raise MachineError(
-            f"machine {quoted(spec)}: such a machine has from 1 to {entry['max_gpus']} GPUs, "
+            f"machine {quote(spec)}: such a machine has from 1 to {entry['max_gpus']} GPUs, "
             f"not {gpus}"
         )
     return machine_from_description(_description(spec, gpus, entry), f"machine {spec}:")

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.machines.session_devices import session_devices
 from tf_placer.processes import environment_without_gpus
@@ -64,7 +64,7 @@ def check_reachable(target: str) -> None:
     """
     match = re.fullmatch(r"grpc://(?:\[([^\]/]+)\]|([^:/]+)):(\d{1,5})", target)
     if not match or not 0 < int(match[3]) < 65536:
-        raise MachineError(f"{quoted(target)} is not an address like 'grpc://HOST:PORT'")
+        raise MachineError(f"{quote(target)} is not an address like 'grpc://HOST:PORT'")
     try:
         socket.create_connection(
             (match[1] or match[2], int(match[3])), _CONNECT_TIMEOUT_SECS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.catalog import described_machine
 from tf_placer.machines.computer_memory import with_memory_of_computer
 from tf_placer.machines.gpu_memory import usable_bytes
@@ -71,7 +71,7 @@ def emulation_options(spec: str) -> EmulationOptions:
             slowdown = float(match[1])
         else:
             raise MachineError(
-                f"machine {quoted(spec)}: unknown option {quoted(option)}, expected 'values' or "
+                f"machine {quote(spec)}: unknown option {quote(option)}, expected 'values' or "
                 "'slowdown=F' with a factor F of at least 1"
             )
     return EmulationOptions(machine, computes_values, slowdown)
@@ -98,7 +98,7 @@ def emulated_machine(spec: str, session_config: Any = None) -> Machine:
         name = _device_name(number)
         if device.name != name:
             raise MachineError(
-                f"machine {quoted(spec)}: emulated are a CPU and GPUs of one process, whose device "
+                f"machine {quote(spec)}: emulated are a CPU and GPUs of one process, whose device "
                 f"{number} is {name!r}, not {device.name!r}"
             )
     numbers: Sequence[int] = range(1, len(described.devices))
@@ -129,7 +129,7 @@ def _visible_gpus(spec: str, session_config: Any, numbers: Sequence[int]) -> Seq
             numbers = [by_text[text.strip()] for text in listed.split(",")]
         except KeyError as error:
             raise MachineError(
-                f"visible_device_list {quoted(listed)} in session_config: {quoted(spec)} has no "
+                f"visible_device_list {quote(listed)} in session_config: {quote(spec)} has no "
                 f"GPU {error}"
             ) from None
     return numbers[: session_config.device_count.get("GPU", len(numbers))]
@@ -173,7 +173,7 @@ def _check_tables_fit(machine: Machine) -> None:
     computer_bytes = machine.devices[0].memory_bytes or 0
     if needed_bytes > computer_bytes:
         raise MachineError(
-            f"machine {quoted(machine.spec)}: TensorFlow keeps tables of its GPUs' memory, which "
+            f"machine {quote(machine.spec)}: TensorFlow keeps tables of its GPUs' memory, which "
             f"take {needed_bytes / 2**30:.0f} GiB, and this computer has "
             f"{computer_bytes / 2**30:.0f} GiB: emulate fewer GPUs, or let sessions take "
             "a per_process_gpu_memory_fraction"

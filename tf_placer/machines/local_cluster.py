@@ -13,10 +13,10 @@ from types import TracebackType
 
 from absl import logging
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
+from tf_placer.fork_server import ForkServer
 from tf_placer.machines.machine import Machine
-from tf_placer.private_network import PrivateNetwork, is_private, open_servers_note
-from tf_placer.process_template import ProcessTemplate
+from tf_placer.private_network import PrivateNetwork, describe_open_servers, is_private
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -24,7 +24,7 @@ from tf_placer.processes import (
     await_message,
     environment_without_gpus,
 )
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["LocalCluster", "LocalClusterError"]
 
@@ -71,7 +71,7 @@ class LocalCluster:
         log_dir: str | None = None,
         network: PrivateNetwork | None = None,
         why_open: str = _FROM_OUTSIDE,
-        template: ProcessTemplate | None = None,
+        template: ForkServer | None = None,
     ) -> None:
         """Starts the processes and returns at once; `wait_until_ready` waits for them.
 
@@ -93,11 +93,13 @@ class LocalCluster:
         self._files = self._cleanup.enter_context(contextlib.ExitStack())
         try:
             if log_dir is None:
-                log_dir = self._files.enter_context(scratch_directory())
+                log_dir = self._files.enter_context(temporary_directory())
             # A fresh set of ports every time: one that was just used may still have clients.
             ports = _free_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
-                logging.warning("%s", open_servers_note(f"the servers of {machine.spec}", why_open))
+                logging.warning(
+                    "%s", describe_open_servers(f"the servers of {machine.spec}", why_open)
+                )
             self.targets = [f"grpc://localhost:{port}" for port in ports]
             self.servers: list[ChildProcess] = []
             for task, device in enumerate(machine.devices):
@@ -193,14 +195,14 @@ class LocalCluster:
 def _check(machine: object, port: object) -> None:
     """Makes sure that a cluster can be made of these; see `LocalCluster`."""
     if not isinstance(machine, Machine):
-        what = quoted(machine)
+        what = quote(machine)
         raise ValueError(f"a local cluster needs a Machine, as of find_machine, not {what}")
     if not machine.backend.starts_servers:
         raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
     if port is None:
         return
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        raise ValueError(f"a port is a whole number from 1 to 65535, not {quoted(port)}")
+        raise ValueError(f"a port is a whole number from 1 to 65535, not {quote(port)}")
 
 
 def _free_ports(first: int | None, count: int, *, is_new_network: bool) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import logging
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.machine import Device, Machine, MachineError
 
 __all__ = ["find"]
@@ -31,8 +31,8 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     count_text, *options = spec.removeprefix(_PREFIX).split(",")
     if not _NUMBER.fullmatch(count_text) or not 1 <= int(count_text) <= _MOST_PROCESSES:
         raise MachineError(
-            f"machine {quoted(spec)}: the number of processes must be from 1 to "
-            f"{_MOST_PROCESSES}, not {quoted(count_text)}"
+            f"machine {quote(spec)}: the number of processes must be from 1 to "
+            f"{_MOST_PROCESSES}, not {quote(count_text)}"
         )
     memory_bytes = _memory_bytes(spec, options)
     shares = _shares(spec, int(count_text))
@@ -50,12 +50,12 @@ def _memory_bytes(spec: str, options: list[str]) -> int | None:
         name, _, value = option.partition("=")
         if name != "memory_mb":
             raise MachineError(
-                f"machine {quoted(spec)}: unknown option {quoted(name)}, expected 'memory_mb'"
+                f"machine {quote(spec)}: unknown option {quote(name)}, expected 'memory_mb'"
             )
         if not _NUMBER.fullmatch(value) or int(value) < 1:
             raise MachineError(
-                f"machine {quoted(spec)}: memory_mb must be a number of MiB, from 1 to 999999999, "
-                f"not {quoted(value)}"
+                f"machine {quote(spec)}: memory_mb must be a number of MiB, from 1 to 999999999, "
+                f"not {quote(value)}"
             )
         memory_bytes = int(value) * 2**20
     return memory_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.machines.backends import BACKENDS
 from tf_placer.machines.catalog import catalog_names
 from tf_placer.machines.machine import Machine, MachineError
@@ -38,11 +38,11 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
         MachineError: there is no such machine.
     """
     if spec is not None and not isinstance(spec, str):
-        raise MachineError(f"a machine is named by a text, such as 'local:2', not {quoted(spec)}")
+        raise MachineError(f"a machine is named by a text, such as 'local:2', not {quote(spec)}")
     spec = "attached" if spec is None else spec
     for backend in BACKENDS.values():
         found: Machine | None = importlib.import_module(backend.module).find(spec, session_config)
         if found is not None:
             return found
     names = ", ".join(backend.names for backend in BACKENDS.values())
-    raise MachineError(f"unknown machine {quoted(spec)}: expected {names} {catalog_names()}")
+    raise MachineError(f"unknown machine {quote(spec)}: expected {names} {catalog_names()}")

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Annotated, Any, Literal
 
 from graph_passes.util.json_records import POSITIVE, Rule, read_record
-from graph_passes.util.messages import shortened
+from graph_passes.util.messages import shorten_text
 from tf_placer.machines.backends import BACKENDS, Kind, MachineBackend
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.processes import environment_with_gpus
@@ -24,7 +24,7 @@ class MachineError(ValueError):
     """There is no such machine; one sentence says why."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(shortened(message))
+        super().__init__(shorten_text(message))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,7 @@ import re
 from typing import Annotated, Any
 
 from graph_passes.util.json_records import Rule, check_format, read_record
-from graph_passes.util.json_text import parse_json, shown
+from graph_passes.util.json_text import format_value, parse_json
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import (
     Count,
@@ -123,13 +123,13 @@ def _find_devices(file: _File) -> tuple[tuple[Device, ...], tuple[DeviceClass, .
     for index, described in enumerate(file.devices):
         where, name = f"devices[{index}]", described.name
         if name in devices:
-            raise ValueError(f"{where}.name is there twice: {shown(name)}")
+            raise ValueError(f"{where}.name is there twice: {format_value(name)}")
         device_class = _find_class(described.class_, f"{where}.class", known)
         device_type = name.split(":")[-2]
         if device_type != device_class.type:
             raise ValueError(
                 f"{where}.class is a {device_class.type}, but the name of the device says "
-                f"{device_type}: {shown(name)}"
+                f"{device_type}: {format_value(name)}"
             )
         known[device_class.name] = used[device_class.name] = device_class
         devices[name] = Device(
@@ -148,11 +148,11 @@ def _find_class(named: str | DeviceClass, where: str, known: dict[str, DeviceCla
     if isinstance(named, str):
         if named not in known:
             raise ValueError(
-                f"{where} is not a known class: {shown(named)}; there are {', '.join(known)}"
+                f"{where} is not a known class: {format_value(named)}; there are {', '.join(known)}"
             )
         return known[named]
     if known.get(named.name, named) != named:
-        raise ValueError(f"{where}.name is that of another class: {shown(named.name)}")
+        raise ValueError(f"{where}.name is that of another class: {format_value(named.name)}")
     return named
 
 
@@ -163,9 +163,9 @@ def _ordered_links(file: _File, names: list[str]) -> tuple[Link, ...]:
         where, pair = f"links[{index}]", (link.source, link.destination)
         for end, name in zip(("source", "destination"), pair, strict=True):
             if name not in names:
-                raise ValueError(f"{where}.{end} is not a device: {shown(name)}")
+                raise ValueError(f"{where}.{end} is not a device: {format_value(name)}")
         if pair[0] == pair[1]:
-            raise ValueError(f"{where} leads from a device to itself: {shown(pair[0])}")
+            raise ValueError(f"{where} leads from a device to itself: {format_value(pair[0])}")
         if pair in links:
             raise ValueError(f"{where} is the second link from {pair[0]} to {pair[1]}")
         links[pair] = link

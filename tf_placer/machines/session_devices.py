@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_placer.machines.machine import Device, MachineError
 from tf_placer.processes import ChildDied, ChildProcess, ChildTimeout, await_message
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["session_devices"]
 
@@ -36,7 +36,7 @@ def session_devices(
     """
     what = target or "the attached devices"
     timeout_secs = _DISCOVERY_TIMEOUT_SECS if timeout_secs is None else timeout_secs
-    with scratch_directory() as directory:
+    with temporary_directory() as directory:
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",
             "tf_placer.machines.attached_devices",

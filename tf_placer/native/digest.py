@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import pathlib
 
-__all__ = ["sources_digest"]
+__all__ = ["compute_sources_digest"]
 
 
-def sources_digest(folder: pathlib.Path) -> str:
+def compute_sources_digest(folder: pathlib.Path) -> str:
     """Computes a digest of the C++ files in a folder; "" if there are none."""
     files = sorted([*folder.glob("*.cc"), *folder.glob("*.h")])
     digest = hashlib.sha256()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.native.digest import sources_digest
+from tf_placer.native.digest import compute_sources_digest
 
 __all__ = [
     "CoreError",
@@ -21,7 +21,7 @@ __all__ = [
     "array_of",
     "core",
     "int64",
-    "owned",
+    "make_owner",
     "pointer_to",
     "random_struct",
 ]
@@ -107,7 +107,7 @@ def random_struct(generator: np.random.Generator) -> ctypes.Structure:
     return struct
 
 
-def owned(pointer: int, free: Any) -> Any:
+def make_owner(pointer: int, free: Any) -> Any:
     """Makes an object that frees the memory at a pointer when it is garbage-collected.
 
     No Python code runs then, because Python prints and ignores a KeyboardInterrupt during a
@@ -145,7 +145,7 @@ def core() -> ctypes.CDLL:
         raise CoreError(f"the compiled core of tf_placer is not in {_FOLDER}: {_HOW_TO_BUILD}")
     library = ctypes.CDLL(str(found[0]))
     library.tf_placer_digest.restype = ctypes.c_char_p
-    made_of, there = library.tf_placer_digest().decode(), sources_digest(_FOLDER)
+    made_of, there = library.tf_placer_digest().decode(), compute_sources_digest(_FOLDER)
     # Bazel embeds no digest, because it rebuilds the core itself.
     if made_of and there and made_of != there:
         raise CoreError(

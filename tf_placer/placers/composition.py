@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part
 from tf_placer.placers.systems import System
@@ -71,7 +71,7 @@ def resolve(system: System, options: Mapping[str, object] | None, *, owner: str)
         if option not in owners:
             known = [*parts, *owners]
             raise ValueError(
-                f"{owner} has no option {quoted(option)}{suggest(option, known)}; its options are: "
+                f"{owner} has no option {quote(option)}{suggest(option, known)}; its options are: "
                 f"{', '.join(sorted(known))}"
             )
     # Settings of a part that the options replaced have no meaning any more.
@@ -97,7 +97,7 @@ def _parts(kind: str, name: str) -> Iterator[tuple[str, Part]]:
     if name not in _choices(kind):
         known = list(_choices(kind))
         raise ValueError(
-            f"no {kind} {quoted(name)}{suggest(name, known)}; there are: {', '.join(known)}"
+            f"no {kind} {quote(name)}{suggest(name, known)}; there are: {', '.join(known)}"
         )
     for single in name.split("+"):
         yield single, PARTS[kind][single]

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 
 __all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
 
@@ -83,7 +83,7 @@ def config_from_options(
         if name not in kinds:
             known = ", ".join(sorted(kinds)) or "none"
             raise ValueError(
-                f"{owner} has no option {quoted(name)}{suggest(name, kinds)}; its options are: "
+                f"{owner} has no option {quote(name)}{suggest(name, kinds)}; its options are: "
                 f"{known}"
             )
         try:
@@ -121,12 +121,12 @@ def _converted(value: object, kind: Any) -> object:
     if typing.get_origin(kind) is tuple:
         members = value.split(",") if isinstance(value, str) else value
         if not isinstance(members, list | tuple):
-            raise ValueError(f"must be values with commas between them, not {quoted(value)}")
+            raise ValueError(f"must be values with commas between them, not {quote(value)}")
         return tuple(_converted(member, typing.get_args(kind)[0]) for member in members if member)
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}, not {quoted(value)}")
+            raise ValueError(f"must be one of {', '.join(choices)}, not {quote(value)}")
         return value
     if isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
         return value
@@ -140,4 +140,4 @@ def _converted(value: object, kind: Any) -> object:
                 return kind(value)
             except ValueError:
                 pass
-    raise ValueError(f"must be {_KINDS[kind]}, not {quoted(value)}")
+    raise ValueError(f"must be {_KINDS[kind]}, not {quote(value)}")

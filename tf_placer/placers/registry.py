@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.placers.options import suggest
 from tf_placer.placers.systems import PUBLISHED, SYSTEMS, System
 
@@ -121,7 +121,7 @@ _HEURISTICS = (
         "stretches",
         "lines along which the graph repeats itself, cut into stretches of equal work",
         "this project",
-        "tf_placer.placers.heuristics.stretches:Stretches",
+        "tf_placer.placers.heuristics.pipeline_stages:PipelineStages",
         needs_problem=True,
         seeds_auto=_ALL,
     ),
@@ -260,7 +260,7 @@ def find_placer(name: str) -> PlacerEntry:
     """
     if name not in PLACERS:
         raise ValueError(
-            f"no placer {quoted(name)}{suggest(name, list(PLACERS))}; the placers are: "
+            f"no placer {quote(name)}{suggest(name, list(PLACERS))}; the placers are: "
             f"{', '.join(sorted(PLACERS))}"
         )
     return PLACERS[name]

@@ -12,7 +12,7 @@ from tf_placer.planning.simulated_step import check_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.auto_table import changes_table, limits_table
-from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 
 __all__ = ["PlacementExplanation", "explain"]
@@ -62,4 +62,4 @@ def explain(
         raise ValueError(f"the placement does not run: {measurement.failure.message}")
     groups = group_graph(problem)
     changes = search_changed_machines(problem, groups, placement, search_secs=max_secs, seed=seed)
-    return PlacementExplanation(limits_of(problem, placement), changes)
+    return PlacementExplanation(find_limits(problem, placement), changes)

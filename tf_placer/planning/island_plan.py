@@ -10,7 +10,7 @@ from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
-from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.ray_backend import RayBackend, connect_to_ray
 from tf_placer.search.distributed.workers import Workers
 
 __all__ = ["search_on_islands"]
@@ -29,11 +29,11 @@ def search_on_islands(
 ) -> AutoResult:
     """Connects to workers and searches on them; see `island_search`."""
     start_secs = time.monotonic()
-    with connected(workers):
+    with connect_to_ray(workers):
         # Divide the cores among workers on the same computer.
         cores = len(os.sched_getaffinity(0))
         threads = max(1, cores // (workers.count or 1)) if workers.are_here else None
-        fleet = RayFleet(workers, IslandWorker, problem, config, threads)
+        fleet = RayBackend(workers, IslandWorker, problem, config, threads)
         return island_search(
             fleet,
             fleet.count_wanted(),

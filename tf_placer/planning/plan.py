@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.errors import error_text, require_tensorflow
+from tf_placer.errors import describe_error, require_tensorflow
 from tf_placer.placers import AUTO, ORIGINAL_START, granularity_of, start_source
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.placer import Placer
 from tf_placer.planning.deadline import Deadline
 from tf_placer.planning.island_plan import search_on_islands
@@ -29,19 +29,19 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
-from tf_placer.report.limits import limits_of
+from tf_placer.report.limits import find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
-from tf_placer.scratch import scratch_directory
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.ray_controllers import ray_controllers
-from tf_placer.search.distributed.ray_fleet import connected
 from tf_placer.search.simulated_search import SIMULATED_TRIALS, SearchOutcome, search_problem
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["DEFAULT_SECS", "plan"]
 
@@ -68,7 +68,7 @@ def plan(
     """Finds a fast placement of a problem by simulating steps on all cores.
 
     The machine need not be there, and TensorFlow is needed only by placers that learn. `auto`
-    has its own search loop (`refined_search`); any other placer runs in the loop of all searches,
+    has its own search loop (`coarse_to_fine_search`); any other placer runs in the loop of all searches,
     `tf_placer.search.driver.drive`. An interrupt from the keyboard ends
     the search with the best so far.
 
@@ -129,7 +129,7 @@ def plan(
         finally:
             file.finish(result.outcome)
     except OSError as error:
-        raise UnwrittenPlanError(error_text(error), result) from error
+        raise UnwrittenPlanError(describe_error(error), result) from error
     if (excess := deadline.describe_excess()) is not None:
         say(excess)
     return result
@@ -196,7 +196,7 @@ def _plan_by_auto(
     }
     auto = AutoConfig(**config.placer_options)
     if config.wanted_workers is None:
-        result = refined_search(
+        result = coarse_to_fine_search(
             problem, groups, config=auto, seed=config.seed, report=on_progress, **budget
         )
     else:
@@ -205,7 +205,7 @@ def _plan_by_auto(
         )
     outcome = summarize(result, result.interrupted)
     report(outcome, None)
-    limits = limits_of(problem, result.best.placement) if outcome.feasible else None
+    limits = find_limits(problem, result.best.placement) if outcome.feasible else None
     changes: tuple[WhatIf, ...] = ()
     if outcome.feasible and not result.interrupted:
         # Reserve time for writing, which takes about as long as preparing.
@@ -318,14 +318,14 @@ def _start_controllers(
     """
     workers = config.wanted_workers
     assert workers is not None
-    directory = config.log_dir or stack.enter_context(scratch_directory())
+    directory = config.log_dir or stack.enter_context(temporary_directory())
     trials = stack.enter_context(
         TrialLog(os.path.join(directory, SIMULATED_TRIALS), log.header or {"seed": config.seed})
     )
     if training is not None and not trials.trials:
         training.restart()
     say(f"starting {workers.controllers} controllers")
-    stack.enter_context(connected(workers))
+    stack.enter_context(connect_to_ray(workers))
     controllers = ray_controllers(
         workers,
         setup,

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from graph_passes.util.whole_file import remove_what_is_left
-from tf_placer.errors import error_text
-from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
+from graph_passes.util.atomic_write import remove_unfinished_files
+from tf_placer.errors import describe_error
+from tf_placer.files import is_stream, make_persistent_directory, write_bytes, write_json
 from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -80,7 +80,7 @@ class PlanLog:
         if self.directory is None:
             return
         self.directory.path.mkdir(parents=True, exist_ok=True)
-        remove_what_is_left(self.directory.path)
+        remove_unfinished_files(self.directory.path)
         if not self.directory.record.exists():
             self.write()
         if not self.directory.has_problem(self._problem):
@@ -157,9 +157,9 @@ class ResultFile:
             self._write(outcome)
         except OSError as error:
             if not self._written:
-                self._written = [lasting_directory() / "result.json"]
+                self._written = [make_persistent_directory() / "result.json"]
                 write_json(self._written[0], outcome.to_json())
-            text = f"{error_text(error)}: the result is in '{self._written[0]}'"
+            text = f"{describe_error(error)}: the result is in '{self._written[0]}'"
             raise OSError(text) from error
 
     def _write(self, outcome: SearchOutcome) -> None:

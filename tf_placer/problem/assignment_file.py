@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from graph_passes.util.json_records import read_record
-from tf_placer.files import read_json, reading
+from tf_placer.files import name_file_in_errors, read_json
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["read_assignment"]
@@ -33,7 +33,7 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
         OSError: the file cannot be read.
         ValueError: the file has no such list, or the list does not fit the problem.
     """
-    with reading(path, "a placement of a problem"):
+    with name_file_in_errors(path, "a placement of a problem"):
         assignment = read_record(_File, read_json(path)).assignment
     if len(assignment) != problem.num_groups:
         raise ValueError(

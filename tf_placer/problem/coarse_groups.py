@@ -8,7 +8,7 @@ import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["clusters_of", "coarse_assignment", "coarse_problem"]
+__all__ = ["coarse_assignment", "coarse_problem", "find_clusters"]
 
 
 def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndarray]:
@@ -25,7 +25,7 @@ def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndar
     if problem.coarse_groups is None:
         return problem, np.arange(problem.num_groups, dtype=np.int32)
     coarse = dataclasses.replace(problem, groups=problem.coarse_groups, coarse_groups=None)
-    return coarse, clusters_of(problem.groups, problem.coarse_groups)
+    return coarse, find_clusters(problem.groups, problem.coarse_groups)
 
 
 def coarse_assignment(
@@ -47,7 +47,7 @@ def coarse_assignment(
     return np.asarray(counts.argmax(axis=1), np.int32)
 
 
-def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
+def find_clusters(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
     """Finds the coarse group of each group.
 
     Args:

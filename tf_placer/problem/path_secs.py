@@ -32,7 +32,7 @@ def longest_before(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
     Returns:
         float64 [num_operations], seconds, without the operation itself.
     """
-    return topological_order.longest_before(problem.order, problem.edges, secs)
+    return topological_order.compute_longest_paths(problem.order, problem.edges, secs)
 
 
 def longest_after(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
@@ -45,4 +45,6 @@ def longest_after(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
     Returns:
         float64 [num_operations], seconds, without the operation itself.
     """
-    return topological_order.longest_before(problem.order[::-1], problem.edges[:, ::-1], secs)
+    return topological_order.compute_longest_paths(
+        problem.order[::-1], problem.edges[:, ::-1], secs
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 from graph_passes.util.topological_order import find_cycle
 from tf_placer.problem.problem_columns import ProblemColumns
 from tf_placer.problem.problem_device import check_devices, check_links, check_text
@@ -82,7 +82,7 @@ def check_problem(problem: ProblemColumns) -> None:
             problem.layers,
             (problem.layers < 0) | (problem.layers > np.iinfo(np.int32).max),
             lambda i: f"operations[{i}].layer",
-            lambda i: f"operation {shown(problem.operation_names[i])}",
+            lambda i: f"operation {format_value(problem.operation_names[i])}",
             f"a number from 0 to {np.iinfo(np.int32).max}",
         )
         _check_shared("layer", problem.layers, "group", problem.groups)
@@ -144,7 +144,9 @@ def _check_operations(problem: ProblemColumns) -> None:
         secs,
         ~(secs >= 0),
         lambda i, d: f"operations[{i}].compute_secs[{d}]",
-        lambda i, d: f"operation {shown(names[i])} on {shown(problem.devices[d].name)}",
+        lambda i, d: (
+            f"operation {format_value(names[i])} on {format_value(problem.devices[d].name)}"
+        ),
         "a number of seconds, 0 or more, or null where the operation may not go",
     )
     nowhere = np.flatnonzero(np.isinf(secs).all(axis=1))
@@ -158,7 +160,7 @@ def _check_operations(problem: ProblemColumns) -> None:
             values,
             values < 0,
             lambda i, field=field: f"operations[{i}].{field}",
-            lambda i: f"operation {shown(names[i])}",
+            lambda i: f"operation {format_value(names[i])}",
             "a number of bytes, 0 or more",
         )
 
@@ -169,7 +171,7 @@ def _check_groups(problem: ProblemColumns, entry: str, groups: np.ndarray) -> No
         groups,
         (groups < 0) | (groups >= limit),
         lambda i: f"operations[{i}].{entry}",
-        lambda i: f"operation {shown(problem.operation_names[i])}",
+        lambda i: f"operation {format_value(problem.operation_names[i])}",
         f"a number from 0 to {limit - 1}",
     )
     count = int(groups.max(initial=-1)) + 1
@@ -213,7 +215,7 @@ def _check_tensors(problem: ProblemColumns) -> None:
     )
 
     def origin(tensor: int) -> str:
-        return f"made by operation {shown(problem.operation_names[producers[tensor]])}"
+        return f"made by operation {format_value(problem.operation_names[producers[tensor]])}"
 
     _refuse(
         problem.tensor_bytes,
@@ -296,11 +298,13 @@ def _refuse(
         return
     index = np.argwhere(bad)[0].tolist()
     of = f" ({about(*index)})" if about else ""
-    raise ProblemError(f"{entry(*index)} is {shown(values[tuple(index)])}{of}: it must be {wanted}")
+    raise ProblemError(
+        f"{entry(*index)} is {format_value(values[tuple(index)])}{of}: it must be {wanted}"
+    )
 
 
 def _operation(problem: ProblemColumns, index: int) -> str:
-    return f"operations[{index}] ({shown(problem.operation_names[index])})"
+    return f"operations[{index}] ({format_value(problem.operation_names[index])})"
 
 
 def _array(name: str, values: object) -> np.ndarray:

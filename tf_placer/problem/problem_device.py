@@ -8,7 +8,7 @@ import math
 import numbers
 from collections.abc import Sequence
 
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 from tf_placer.machines.machine import Link
 from tf_placer.problem.problem_error import ProblemError
 
@@ -58,19 +58,19 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
         share = device.transfer_share
         if not (_is_finite(share) and 0 <= share <= 1):
             raise ProblemError(
-                f"{entry}.transfer_share is {shown(share)} (device {shown(device.name)}): it must "
+                f"{entry}.transfer_share is {format_value(share)} (device {format_value(device.name)}): it must "
                 "be a number from 0 to 1"
             )
         overhead_secs = device.transfer_overhead_secs
         if not (_is_finite(overhead_secs) and overhead_secs >= 0):
             raise ProblemError(
-                f"{entry}.transfer_overhead_secs is {shown(overhead_secs)} (device "
-                f"{shown(device.name)}): it must be a finite number of seconds, 0 or more"
+                f"{entry}.transfer_overhead_secs is {format_value(overhead_secs)} (device "
+                f"{format_value(device.name)}): it must be a finite number of seconds, 0 or more"
             )
         _check_asynchronous(entry, device)
         if seen.setdefault(device.name, index) != index:
             raise ProblemError(
-                f"{entry}.name is {shown(device.name)}, which devices[{seen[device.name]}] is "
+                f"{entry}.name is {format_value(device.name)}, which devices[{seen[device.name]}] is "
                 "called already"
             )
 
@@ -78,20 +78,20 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
 def _check_asynchronous(entry: str, device: ProblemDevice) -> None:
     if type(device.is_asynchronous) is not bool:
         raise ProblemError(
-            f"{entry}.asynchronous is {shown(device.is_asynchronous)} (device "
-            f"{shown(device.name)}): it must be true or false"
+            f"{entry}.asynchronous is {format_value(device.is_asynchronous)} (device "
+            f"{format_value(device.name)}): it must be true or false"
         )
     if not device.is_asynchronous:
         return
     if device.slots != 1:
         raise ProblemError(
-            f"{entry}.slots is {device.slots} (device {shown(device.name)}): an asynchronous "
+            f"{entry}.slots is {device.slots} (device {format_value(device.name)}): an asynchronous "
             "device has 1"
         )
     for name in ("transfer_share", "transfer_overhead_secs"):
         if getattr(device, name):
             raise ProblemError(
-                f"{entry}.{name} is {getattr(device, name)} (device {shown(device.name)}): an "
+                f"{entry}.{name} is {getattr(device, name)} (device {format_value(device.name)}): an "
                 "asynchronous device loses nothing to transfers"
             )
 
@@ -108,22 +108,24 @@ def check_links(devices: Sequence[ProblemDevice], links: Sequence[Link]) -> None
         entry = f"links[{index}]"
         for end, name in (("source", link.source), ("destination", link.destination)):
             if name not in names:
-                raise ProblemError(f"{entry}.{end} is {shown(name)}, and no device is called so")
+                raise ProblemError(
+                    f"{entry}.{end} is {format_value(name)}, and no device is called so"
+                )
         if link.source == link.destination:
-            raise ProblemError(f"{entry} leads from {shown(link.source)} to itself")
-        pair = f"from {shown(link.source)} to {shown(link.destination)}"
+            raise ProblemError(f"{entry} leads from {format_value(link.source)} to itself")
+        pair = f"from {format_value(link.source)} to {format_value(link.destination)}"
         first = seen.setdefault((link.source, link.destination), index)
         if first != index:
             raise ProblemError(f"{entry} leads {pair}, as links[{first}] does already")
         latency_secs, bandwidth = link.latency_secs, link.bandwidth_bytes_per_sec
         if not (_is_finite(latency_secs) and latency_secs >= 0):
             raise ProblemError(
-                f"{entry}.latency_secs is {shown(latency_secs)} ({pair}): it must be a finite "
+                f"{entry}.latency_secs is {format_value(latency_secs)} ({pair}): it must be a finite "
                 "number of seconds, 0 or more"
             )
         if not (_is_finite(bandwidth) and bandwidth > 0):
             raise ProblemError(
-                f"{entry}.bandwidth_bytes_per_sec is {shown(bandwidth)} ({pair}): it must be a "
+                f"{entry}.bandwidth_bytes_per_sec is {format_value(bandwidth)} ({pair}): it must be a "
                 "finite number greater than 0"
             )
         if link.channel is not None:
@@ -133,10 +135,10 @@ def check_links(devices: Sequence[ProblemDevice], links: Sequence[Link]) -> None
     for index, name in enumerate(names):
         if lacking[name] and lacking[name] == len(names) - 1:
             raise ProblemError(
-                f"devices[{index}] ({shown(name)}) is unreachable: no link leads to it"
+                f"devices[{index}] ({format_value(name)}) is unreachable: no link leads to it"
             )
     if missing:
-        source, destination = map(shown, missing[0])
+        source, destination = map(format_value, missing[0])
         raise ProblemError(f"links has none from {source} to {destination}: every pair needs one")
 
 
@@ -147,14 +149,14 @@ def check_text(entry: str, value: object) -> None:
         ProblemError: the entry is something else.
     """
     if not isinstance(value, str):
-        raise ProblemError(f"{entry} is {shown(value)}: it must be text")
+        raise ProblemError(f"{entry} is {format_value(value)}: it must be text")
 
 
 def _check_whole(entry: str, value: object, least: int, most: int, name: str) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or not least <= value <= most:  # type: ignore[operator]
         raise ProblemError(
-            f"{entry} is {shown(value)} (device {shown(name)}): it must be a whole number from "
+            f"{entry} is {format_value(value)} (device {format_value(name)}): it must be a whole number from "
             f"{least} to {most}"
         )
 

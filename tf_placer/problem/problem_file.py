@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from graph_passes.util.json_records import (
-    WrongEntryError,
+    InvalidEntryError,
     check_entries,
     check_format,
     read_record,
     read_value,
 )
-from graph_passes.util.json_text import parse_json, shown
+from graph_passes.util.json_text import format_value, parse_json
 from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
@@ -184,7 +184,7 @@ def problem_from_json(value: object) -> PlacementProblem:
     try:
         check_format(value, _FORMAT, "the problem")
         return _problem(read_record(_File, value, "the problem", exact=True))
-    except WrongEntryError as error:
+    except InvalidEntryError as error:
         raise ProblemError(str(error)) from None
 
 
@@ -260,7 +260,7 @@ def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.
     for row, of_devices in enumerate(rows):
         if len(of_devices) != num_devices:
             raise ProblemError(
-                f"operations[{row}].compute_secs ({shown(operations[row]['name'])}) has "
+                f"operations[{row}].compute_secs ({format_value(operations[row]['name'])}) has "
                 f"{len(of_devices)} numbers for {num_devices} devices"
             )
     flat = list(itertools.chain.from_iterable(rows))
@@ -281,7 +281,7 @@ def _refuse_first(
         if not accepts(each):
             row, device = divmod(index, num_devices)
             raise ProblemError(
-                f"operations[{row}].compute_secs[{device}] is {shown(each)}: it must be {wanted}"
+                f"operations[{row}].compute_secs[{device}] is {format_value(each)}: it must be {wanted}"
             )
 
 
@@ -339,6 +339,6 @@ def _wholes(values: Sequence[Any], entry: Callable[[int], str]) -> np.ndarray:
     try:
         for value in values:
             wholes.append(read_value(int, value, ""))
-    except WrongEntryError as error:
+    except InvalidEntryError as error:
         raise error.within(entry(len(wholes))) from None
     return np.array(wholes, np.int64)

@@ -11,13 +11,13 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.util.json_records import read_record
-from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
+from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, scale_costs
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Explanation", "MeasuredCandidate", "corrected_costs", "explain"]
+__all__ = ["Explanation", "MeasuredCandidate", "explain", "fit_corrected_costs"]
 
 _MAX_FITTED_PLACEMENTS = 16
 
@@ -71,7 +71,7 @@ class Explanation:
         return read_record(cls, value, "explanation")
 
 
-def corrected_costs(
+def fit_corrected_costs(
     problem: PlacementProblem, ran: Sequence[tuple[Sequence[int], float]]
 ) -> CostFactors:
     """Fits factors that correct the profiled costs to the fastest measured steps.
@@ -115,8 +115,8 @@ def explain(
         if assignment is not None
     }
     ran = [(tuple(rows[name]), secs) for name, (_, secs) in measured.items() if name in rows]
-    factors = corrected_costs(problem, [(row, secs) for row, secs in ran if secs is not None])
-    corrected = with_factors(problem, factors.compute, factors.transfer)
+    factors = fit_corrected_costs(problem, [(row, secs) for row, secs in ran if secs is not None])
+    corrected = scale_costs(problem, factors.compute, factors.transfer)
     simulated = Simulator(corrected, memory=False).simulate(np.stack(list(rows.values())))
     predicted = {
         name: float(secs)
@@ -130,7 +130,7 @@ def explain(
             for name, (_, secs) in measured.items()
         ),
         error=factors.deviation,
-        limits=limits_of(corrected, rows[label]),
+        limits=find_limits(corrected, rows[label]),
         changes=search_changed_machines(
             corrected, groups, rows[label], search_secs=search_secs, seed=seed
         ),

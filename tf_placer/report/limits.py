@@ -11,7 +11,7 @@ from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import StepReport, step_report
 
-__all__ = ["Limit", "Limits", "limits_of"]
+__all__ = ["Limit", "Limits", "find_limits"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Limits:
         return max(self.critical_path_secs, self.work_secs, self.bound_secs)
 
 
-def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
+def find_limits(problem: PlacementProblem, placement: np.ndarray) -> Limits:
     """Simulates a step and finds its limits.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graph_passes.util.messages import plain_text
-from tf_placer.problem.coarse_groups import clusters_of
+from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["OperationKinds", "find_step_number", "operation_kinds"]
@@ -79,7 +79,7 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     names, types = problem.operation_names, problem.operation_types
     clusters = problem.groups
     if problem.coarse_groups is not None:
-        clusters = clusters_of(problem.groups, problem.coarse_groups)[problem.groups]
+        clusters = find_clusters(problem.groups, problem.coarse_groups)[problem.groups]
     layers = problem.layers
     if layers is None:
         layers = np.zeros(problem.num_operations, np.int32)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph_passes.util.json_records import check_format, read_record
-from tf_placer.files import read_json, reading, write_json
+from tf_placer.files import name_file_in_errors, read_json, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header
 from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
@@ -163,7 +163,7 @@ class PlanDirectory:
         """
         if not self.record.exists():
             return None
-        with reading(self.record, "the record of a search"):
+        with name_file_in_errors(self.record, "the record of a search"):
             value = read_json(self.record)
             check_format(value, _FORMAT)
             record = read_record(PlanRecord, value)

@@ -11,8 +11,8 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
 from tf_placer.placers.auto.auto_search import auto_search
-from tf_placer.placers.auto.cost_fit import with_factors
-from tf_placer.problem.coarse_groups import clusters_of
+from tf_placer.placers.auto.cost_fit import scale_costs
+from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
@@ -68,18 +68,18 @@ def search_changed_machines(
     each = np.ones(problem.num_devices)
     machines = []
     if problem.links:
-        machines.append((_TWICE, with_factors(problem, each, 0.5)))
-        machines.append((_NO_TRANSFERS, with_factors(problem, each, _NEGLIGIBLE_FACTOR)))
+        machines.append((_TWICE, scale_costs(problem, each, 0.5)))
+        machines.append((_NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)))
     for kind in dict.fromkeys(device.kind for device in problem.devices):
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
-        machines.append((f"every {kind} twice as fast", with_factors(problem, factors, 1.0)))
+        machines.append((f"every {kind} twice as fast", scale_costs(problem, factors, 1.0)))
     machines.append((f"one more {problem.devices[-1].kind}", add_device(problem)))
     start_secs = time.monotonic()
     now_secs = _step_secs(problem, placement)
     preparing_secs = _PREPARATION_STEPS * (time.monotonic() - start_secs)
     clusters = np.arange(problem.num_groups)
     if problem.coarse_groups is not None:
-        clusters = clusters_of(problem.groups, problem.coarse_groups)
+        clusters = find_clusters(problem.groups, problem.coarse_groups)
     results: list[WhatIf] = []
     known = [placement]
     for number, (change, machine) in enumerate(machines):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.files import reading
+from tf_placer.files import name_file_in_errors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.explanation import Explanation, explain
 from tf_placer.runs.run_directory import RunDirectory
@@ -70,5 +70,5 @@ def read_explanation(directory: RunDirectory, result: RunResult) -> Explanation 
     """
     if result.explanation is None:
         return None
-    with reading(directory.result, "the result of a search"):
+    with name_file_in_errors(directory.result, "the result of a search"):
         return Explanation.from_json(result.explanation)

@@ -16,8 +16,8 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.pipeline import GroupedGraph
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
-from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
+from tf_placer.inputs.workload import Workload
 from tf_placer.placers import granularity_of
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
@@ -119,7 +119,7 @@ def select_cost_fields(header: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def request_digest(config: SearchConfig, workload: Source) -> str:
+def request_digest(config: SearchConfig, workload: Workload) -> str:
     """Computes a digest of all inputs of a search except its budget, without grouping the graph.
 
     Args:

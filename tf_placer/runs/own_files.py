@@ -12,7 +12,7 @@ from tf_placer.files import read_json
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.search.log_header import LogError
-from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
+from tf_placer.search.own_files import check_own_files, read_log_header
 
 if TYPE_CHECKING:
     import tensorflow as tf

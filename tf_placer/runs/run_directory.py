@@ -25,7 +25,7 @@ import numpy as np
 from graph_passes.util.json_records import check_entries, read_value
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
-from tf_placer.files import lasting_directory, read_json, reading, write_bytes
+from tf_placer.files import make_persistent_directory, name_file_in_errors, read_json, write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.interpreter import format_command_line
 from tf_placer.machines.machine import Machine
@@ -34,7 +34,7 @@ from tf_placer.search.config import SearchConfig, read_settings
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
 
 if TYPE_CHECKING:
-    from tf_placer.inputs.sources import Source
+    from tf_placer.inputs.workload import Workload
 
 __all__ = ["TRIALS", "RunDirectory", "check_writable"]
 
@@ -137,7 +137,7 @@ class RunDirectory:
         """
         return self._step(self._read_settings()[1])
 
-    def write_request(self, workload: Source, config: SearchConfig) -> None:
+    def write_request(self, workload: Workload, config: SearchConfig) -> None:
         """Writes a request for a search.
 
         Args:
@@ -168,7 +168,7 @@ class RunDirectory:
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
-    def read_request(self) -> tuple[Source, SearchConfig]:
+    def read_request(self) -> tuple[Workload, SearchConfig]:
         """Reads a request, as `write_request` writes it.
 
         Raises:
@@ -179,21 +179,21 @@ class RunDirectory:
         import tensorflow as tf
 
         from graph_passes.op_graph import OpGraph
-        from tf_placer.inputs.sources import Source, read_graph
+        from tf_placer.inputs.workload import Workload, read_graph
 
         settings, others = self._read_settings()
         settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
             (self.path / _SESSION_CONFIG).read_bytes()
         )
-        with reading(self.path / _REQUEST, _ASKED):
+        with name_file_in_errors(self.path / _REQUEST, _ASKED):
             config = SearchConfig(**settings)
         step, graph_def = self._step(others), read_graph(self.graph).graph_def
-        return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
+        return Workload(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
 
     def _read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads a request: the arguments of `SearchConfig`, and the other entries by name."""
         path = self.path / _REQUEST
-        with reading(path, _ASKED):
+        with name_file_in_errors(path, _ASKED):
             value = read_json(path)
             settings = read_settings(value)
             # Requests have the machine that was found, not its name.
@@ -235,7 +235,7 @@ class RunDirectory:
                 self.path / _INITIALIZER_FEEDS, (other.path / _INITIALIZER_FEEDS).read_bytes()
             )
 
-    def move(self, workload: Source, config: SearchConfig) -> None:
+    def move(self, workload: Workload, config: SearchConfig) -> None:
         """Changes to a new temporary directory and writes the request there.
 
         Args:
@@ -245,7 +245,7 @@ class RunDirectory:
         Raises:
             OSError: the new directory cannot be written; then the directory stays the same.
         """
-        old, self.path = self.path, lasting_directory()
+        old, self.path = self.path, make_persistent_directory()
         # Leave out the restored values: they are large, and the calling process has them.
         step = dataclasses.replace(workload.step, restored={})
         try:
@@ -274,7 +274,7 @@ class RunDirectory:
         """
         if not self.result.exists():
             return None
-        with reading(self.result, "the result of a search"):
+        with name_file_in_errors(self.result, "the result of a search"):
             return RunResult.from_json(read_json(self.result))
 
 

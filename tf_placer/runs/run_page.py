@@ -13,15 +13,15 @@ import numpy as np
 
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.confirmation import Confirmation
-from tf_placer.files import check_output, read_json, reading
-from tf_placer.placers.auto.cost_fit import with_factors
+from tf_placer.files import check_output, name_file_in_errors, read_json
+from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.report.explanation import Explanation, corrected_costs
-from tf_placer.report.limits import limits_of
+from tf_placer.report.explanation import Explanation, fit_corrected_costs
+from tf_placer.report.limits import find_limits
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
-from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
+from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
@@ -118,7 +118,7 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
 def _view_run(directory: RunDirectory) -> RunView:
     state = read_search_state(directory.path)
     trials, result = state.trials, state.result
-    with reading(directory.trials, "the log of a search"):
+    with name_file_in_errors(directory.trials, "the log of a search"):
         header = read_record(_LiveFacts, state.header)
     if not trials:
         raise ValueError(f"{directory.trials} has no trials yet")
@@ -147,7 +147,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         steps=steps,
         points=tuple(_point(trial) for trial in trials),
         best=tuple(_running_best(trials)),
-        limits=None if placement is None or problem is None else limits_of(problem, placement),
+        limits=None if placement is None or problem is None else find_limits(problem, placement),
         changes=() if explanation is None else explanation.changes,
         problem=problem,
         notes=notes,
@@ -202,8 +202,8 @@ def _simulate_steps(
     ]
     notes = []
     if ran:
-        factors = corrected_costs(problem, ran)
-        problem = with_factors(problem, factors.compute, factors.transfer)
+        factors = fit_corrected_costs(problem, ran)
+        problem = scale_costs(problem, factors.compute, factors.transfer)
         notes.append(
             "Times in a step are simulated, with costs that were profiled and corrected by what "
             f"was measured; predictions of whole steps are off by {factors.deviation:.0%}."
@@ -231,13 +231,13 @@ def _list_compared(
     winner: str | None,
     found: Trial | None,
     explanation: Explanation | None,
-) -> list[Compared]:
+) -> list[ComparedPlacement]:
     """Lists the original, the finalists and the other placements that ran, the fastest first."""
     predicted = {}
     if explanation is not None:
         predicted = {each.label: each.predicted_secs for each in explanation.candidates}
     rows = [
-        Compared(
+        ComparedPlacement(
             ORIGINAL,
             (confirmation.step_secs(ORIGINAL) if confirmation else None) or original_secs,
             predicted.get(ORIGINAL),
@@ -259,7 +259,7 @@ def _list_compared(
             speedup, interval, basis = comparison.speedup, comparison.interval, "confirmation"
             secs = confirmation.step_secs(label) if confirmation else secs
         rows.append(
-            Compared(
+            ComparedPlacement(
                 label,
                 secs,
                 predicted.get(label),

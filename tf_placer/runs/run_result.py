@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph_passes.util.json_records import read_record
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.confirmation.outcome import Outcome
 
@@ -71,7 +71,7 @@ class RunResult:
             raise ValueError("'outcome' and 'winner' do not agree")
         confirmed = result.confirmation.comparisons if result.confirmation else {}
         if result.winner is not None and result.winner not in result.finalists.keys() & confirmed:
-            raise ValueError(f"'winner' is {shown(result.winner)}, which was not confirmed")
+            raise ValueError(f"'winner' is {format_value(result.winner)}, which was not confirmed")
         return result
 
     def answers(self, max_trials: int, max_secs: float, num_trials: int) -> bool:

@@ -10,7 +10,7 @@ from tf_placer.report.training_table import training_table
 from tf_placer.report.trials_table import log_table
 from tf_placer.runs.run_directory import TRIALS
 from tf_placer.runs.search_state import SearchState, read_search_state
-from tf_placer.search.distributed.tallies import workers_table
+from tf_placer.search.distributed.worker_statistics import format_workers_table
 from tf_placer.search.training_log import TRAINING, read_training_log
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import terminal_width
@@ -37,7 +37,7 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     if os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
         shown = log_table(state.header, state.trials, width=terminal_width())
-        by_worker = workers_table(state.trials)
+        by_worker = format_workers_table(state.trials)
         tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
         parts = ["\n".join([*tables, verdict_line(state)])]
         values: dict[str, Any] = {

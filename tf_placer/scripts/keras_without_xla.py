@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tf_placer.patches import wrap
-from tf_placer.scripts.after_import import run_after_import
+from tf_placer.scripts.import_hook import run_after_import
 
 __all__ = ["disable_auto_xla", "disable_keras_xla"]
 

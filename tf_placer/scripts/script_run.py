@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from graph_passes.errors import GraphError
-from graph_passes.util.messages import shortened
+from graph_passes.util.messages import shorten_text
 from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.files import read_json
@@ -23,10 +23,10 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
-from tf_placer.scratch import remove_scratch
-from tf_placer.scripts.fresh_start import ProcessRestart, Stage
+from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
+from tf_placer.scripts.process_restart import ProcessRestart, Stage
 from tf_placer.scripts.script_search import (
     is_search_wanted,
     needs_script,
@@ -34,8 +34,8 @@ from tf_placer.scripts.script_search import (
     search_for_step,
 )
 from tf_placer.scripts.script_watcher import ScriptWatcher
-from tf_placer.scripts.watched_runs import Watcher, instrument
-from tf_placer.start_up_messages import without_start_up_messages
+from tf_placer.start_up_messages import hide_start_up_messages
+from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.notes import say
 
 __all__ = ["prepare_script", "search_directory"]
@@ -87,7 +87,7 @@ def prepare_script(
         start.restart(start.stage, emulated.environment(_find_machine(machine)))
     if emulated_spec() is not None:
         disable_keras_xla()
-    remove_scratch(directory.path)
+    remove_stale_directories(directory.path)
     watcher: ScriptWatcher | None = None
     if start.stage is Stage.ORIGINAL:
         pass
@@ -103,7 +103,7 @@ def prepare_script(
         if is_wanted and needs_script(directory):
             watcher = _seek(directory, directory.read_machine(), search_secs, start)
         elif is_wanted:
-            with without_start_up_messages():
+            with hide_start_up_messages():
                 search_for_step(directory, search_secs, say)
             start.restart(Stage.SEARCHED)
         else:
@@ -123,7 +123,7 @@ def _run(
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
-            text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
+            text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
             say(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.restart(Stage.ORIGINAL)
         raise
@@ -152,7 +152,7 @@ def _seek(
         return None
 
     def make() -> Watcher:
-        from tf_placer.scripts.step_seeker import TrainingStepDetector
+        from tf_placer.scripts.training_step_detector import TrainingStepDetector
 
         return TrainingStepDetector(
             directory, machine, search_secs or _SEARCH_SECS, say=say, restart=start.restart
@@ -182,7 +182,7 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
-        from tf_placer.scripts.kept_step import read_cached_step
+        from tf_placer.scripts.step_cache import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
         return StepPlacer(read_cached_step(path), read_placement(file), found, say=say)

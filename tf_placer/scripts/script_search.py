@@ -11,7 +11,7 @@ from collections.abc import Callable
 from graph_passes.errors import GraphError
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.errors import SearchError, error_text
+from tf_placer.errors import SearchError, describe_error
 from tf_placer.files import read_json, write_json
 from tf_placer.runs.own_files import REFUSAL
 from tf_placer.runs.run_directory import RunDirectory
@@ -83,7 +83,7 @@ def search_for_step(
     """
     from tf_placer.live.entry_points import optimize
     from tf_placer.live.process import SearchKilledError
-    from tf_placer.scripts.kept_step import read_cached_workload
+    from tf_placer.scripts.step_cache import read_cached_workload
     from tf_placer.search.config import SearchConfig
 
     refusal = directory.path / REFUSAL
@@ -102,7 +102,7 @@ def search_for_step(
         )
         result = optimize(source, config=asked)
     except Exception as error:
-        reason = error_text(error)
+        reason = describe_error(error)
         if not isinstance(error, ImportError | OSError | RuntimeError | ValueError):
             reason = f"{type(error).__name__}: {reason}"
         reason = " ".join(reason.split())

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph_passes.util.messages import shortened
-from tf_placer.scripts.watched_runs import Watcher
+from graph_passes.util.messages import shorten_text
+from tf_placer.scripts.instrumentation import Watcher
 
 __all__ = ["ScriptWatcher"]
 
@@ -87,6 +87,6 @@ class ScriptWatcher:
             return tell(self._watcher)
         except Exception as error:
             self._has_failed = True
-            text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
+            text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
             self._say(f"the script continues unchanged, because it could not be watched: {text}")
             return None

@@ -12,18 +12,17 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
-from graph_passes.renaming import names_in, renamed_placement
+from graph_passes.renaming import map_names, rename_placement
 from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import check_training, has_train_step
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import TracedStep, trace_step
+from tf_placer.functions.traced_call import TracedCall, trace_call
 from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.first_batches import check_train_function
-from tf_placer.scripts.kept_step import CachedStep
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
@@ -31,7 +30,12 @@ from tf_placer.scripts.sent_graphs import (
     is_session_of,
     move_session,
 )
-from tf_placer.scripts.step_seeker import build_variables, extract_caller_fetches, order_arguments
+from tf_placer.scripts.step_cache import CachedStep
+from tf_placer.scripts.training_step_detector import (
+    build_variables,
+    extract_caller_fetches,
+    order_arguments,
+)
 from tf_placer.scripts.training_steps import is_training_function, is_training_step
 
 __all__ = ["StepPlacer"]
@@ -217,7 +221,7 @@ class StepPlacer:
         try:
             if not is_training_function(function.get_concrete_function(*args, **kwargs).graph):
                 return None
-            traced = trace_step(function, order_arguments(function, args, kwargs))
+            traced = trace_call(function, order_arguments(function, args, kwargs))
             placed = self._build_placed_step(traced)
             if placed is not None:
                 self._functions[function] = self._record_runs(placed.function)
@@ -265,7 +269,7 @@ class StepPlacer:
         self._is_busy = True
         try:
             build_variables(model, batch)
-            placed = self._build_placed_step(trace_step(model, batch))
+            placed = self._build_placed_step(trace_call(model, batch))
             if placed is not None:
                 placed.apply(model)
                 self._models[model] = True
@@ -275,14 +279,14 @@ class StepPlacer:
         finally:
             self._is_busy = False
 
-    def _build_placed_step(self, traced: TracedStep) -> PlacedStep | None:
+    def _build_placed_step(self, traced: TracedCall) -> PlacedStep | None:
         """Combines a traced step with the placement; None if it is another step."""
         graph_def, placement = traced.source.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
             # Keras numbers its names, so a second model of the same architecture has others.
             if self._step.graph_def is not None:
-                names = names_in(self._step.graph_def, graph_def)
+                names = map_names(self._step.graph_def, graph_def)
             if names is None:
                 if not self.has_met_step:
                     self._report_change()
@@ -290,7 +294,7 @@ class StepPlacer:
         self.has_met_step = True
         check_runs_elsewhere(graph_def, self._machine)
         if names is not None:
-            placement = renamed_placement(placement, names)
+            placement = rename_placement(placement, names)
         return PlacedStep(traced, self._step.machine or self._machine, placement)
 
     def _report_placed(self, placed: PlacedStep) -> None:

@@ -88,7 +88,7 @@ def _returns_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -
     if not calls:  # Avoids converting the graph, which takes time.
         return False
     library = FunctionLibrary(likely[0].graph.as_graph_def())
-    called = {name for call in calls for name in library.run_by(call)}
+    called = {name for call in calls for name in library.find_all_callees(call)}
     return any(_GRADIENTS.match(node.name) for name in called for node in library.body(name))
 
 

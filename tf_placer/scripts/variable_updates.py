@@ -178,7 +178,9 @@ class _Updates:
         library, functions = self._library
         origin = node.origin
         node_def = origin.node_def if isinstance(origin, tf.Operation) else origin
-        kinds = {each.op for name in library.run_by(node_def) for each in library.body(name)}
+        kinds = {
+            each.op for name in library.find_all_callees(node_def) for each in library.body(name)
+        }
         if any(_OPTIMIZERS.match(kind) for kind in kinds):
             return True
         reads_data = any(_DATA.match(kind) for kind in kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.search.trial_log import Trial
 
 __all__ = ["Budget", "Progress"]
@@ -24,7 +24,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.max_trials < 1:
-            raise ValueError(f"max_trials must be at least 1, not {quoted(self.max_trials)}")
+            raise ValueError(f"max_trials must be at least 1, not {quote(self.max_trials)}")
         if not self.max_secs > 0:
             raise ValueError(f"max_secs must be positive, not {self.max_secs}")
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from graph_passes.util.json_records import check_entries, read_value
-from graph_passes.util.json_text import shown
-from graph_passes.util.paths import check_path
+from graph_passes.util.json_text import format_value
+from graph_passes.util.path_validation import check_path
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import AUTO, check_options, is_learned, start_of
@@ -232,15 +232,19 @@ def check_machine(machine: object) -> None:
         )
     devices = machine.devices
     if machine.kind not in get_args(Kind):
-        raise MachineError(f"machine {shown(machine.spec)} is of no kind that there is")
+        raise MachineError(f"machine {format_value(machine.spec)} is of no kind that there is")
     if not isinstance(devices, tuple) or not all(isinstance(each, Device) for each in devices):
-        raise MachineError(f"machine {shown(machine.spec)}: devices is not a tuple of Device")
+        raise MachineError(
+            f"machine {format_value(machine.spec)}: devices is not a tuple of Device"
+        )
     names = [device.name for device in devices]
     for name in names:
         if names.count(name) > 1:
-            raise MachineError(f"machine {shown(machine.spec)} has the device {shown(name)} twice")
+            raise MachineError(
+                f"machine {format_value(machine.spec)} has the device {format_value(name)} twice"
+            )
     if not devices:
-        raise MachineError(f"machine {shown(machine.spec)} has no devices")
+        raise MachineError(f"machine {format_value(machine.spec)} has no devices")
 
 
 def _convert_options(placer: object, options: object) -> dict[str, Any]:
@@ -289,7 +293,7 @@ def check_seed(seed: object) -> int:
     number = int(seed)
     if not 0 <= number < _SEED_LIMIT:
         wrong = "negative" if number < 0 else "2**63 or more"
-        raise ValueError(f"seed must not be {wrong}, but is {shown(number)}")
+        raise ValueError(f"seed must not be {wrong}, but is {format_value(number)}")
     return number
 
 

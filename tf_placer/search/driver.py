@@ -25,7 +25,7 @@ from tf_placer.search.runner import UNLIMITED, Runner
 from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
 from tf_placer.search.trial_recorder import StageTrials, TrialRecorder
 
-__all__ = ["GraphDoesNotRunError", "Stage", "drive"]
+__all__ = ["GraphDoesNotRunError", "SearchStage", "drive"]
 
 # These failures mean that the graph itself is broken; another placement may cure all others.
 _FATAL = (FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
@@ -40,7 +40,7 @@ class GraphDoesNotRunError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
+class SearchStage:
     """A part of a search, whose placer is made when the stage begins.
 
     Attributes:
@@ -52,13 +52,13 @@ class Stage:
     make: Callable[[], Placer | ConcurrentPlacer | None]
 
     @classmethod
-    def of(cls, placer: Placer | ConcurrentPlacer) -> Stage:
+    def of(cls, placer: Placer | ConcurrentPlacer) -> SearchStage:
         """Makes a stage from an existing placer."""
         return cls(placer.name, lambda: placer)
 
 
 def drive(
-    stages: Sequence[Stage],
+    stages: Sequence[SearchStage],
     runner: Runner,
     log: TrialLog | None,
     budget: Budget,

@@ -17,7 +17,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.search.budget import Budget
 from tf_placer.search.concurrent import ConcurrentPlacer
-from tf_placer.search.driver import Stage, drive
+from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.proposals import propose_checked
 from tf_placer.search.runner import SimulatedRunner
 from tf_placer.search.trial_log import TrialLog
@@ -128,7 +128,7 @@ def search_problem(
 
     try:
         drive(
-            [Stage.of(placer)],
+            [SearchStage.of(placer)],
             search.runner,
             log,
             budget,

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from tf_placer.errors import error_text
+from tf_placer.errors import describe_error
 from tf_placer.placers.placer import Placer
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.training_log import TrainingLog
@@ -73,7 +73,7 @@ class TrainingRecorder:
 
     def _give_up(self, error: OSError) -> None:
         self._can_write = False
-        self._say(f"{error_text(error)}: further updates of the placer will not be saved")
+        self._say(f"{describe_error(error)}: further updates of the placer will not be saved")
 
     def _save(self, placer: Placer | ConcurrentPlacer) -> None:
         try:

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_placer.native.library import core, owned, pointer_to
+from tf_placer.native.library import core, make_owner, pointer_to
 from tf_placer.simulation.step_tables import StepTables
 
 __all__ = ["RawTrace", "StepSpace"]
@@ -71,7 +71,7 @@ class StepSpace:
         self._step = core().tf_placer_make_step(ctypes.byref(tables))
         if not self._step:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
-        self._owner = owned(self._step, core().tf_placer_free_step)
+        self._owner = make_owner(self._step, core().tf_placer_free_step)
 
     def simulate(
         self,

@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 from benchmarks.models import catalog
 from benchmarks.problems import experts
 from graph_passes.pipeline import group_operations
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 
 GPUS = 4
 
@@ -20,9 +20,9 @@ GPUS = 4
 def group_model(name: str):
     """Names and groups of the operations of a small model."""
     model = catalog.build_model(name, small=True)
-    source = read_source(model.graph, [model.train_op, model.loss])
+    source = read_workload(model.graph, [model.train_op, model.loss])
     grouped = group_operations(source.op_graph)
-    return source.op_graph.names, grouped.grouping.of_operations(grouped.colocation)
+    return source.op_graph.names, grouped.grouping.expand_to_operations(grouped.colocation)
 
 
 def expert_devices(name: str, rule: str, num_gpus: int = GPUS) -> dict[str, int]:

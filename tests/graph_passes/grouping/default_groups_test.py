@@ -20,7 +20,7 @@ class Default:
         self.graph = models.op_graph_of(made)
         self.colocation = find_colocation_groups(self.graph)
         self.grouping = default_groups(self.graph, self.colocation)
-        of_operation = self.grouping.of_operations(self.colocation)
+        of_operation = self.grouping.expand_to_operations(self.colocation)
         self.group = dict(zip(self.graph.names, of_operation.tolist(), strict=True))
 
     def are_together(self, *names: str) -> bool:

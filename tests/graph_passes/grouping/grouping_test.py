@@ -55,7 +55,7 @@ class GroupingTest(tf.test.TestCase, parameterized.TestCase):
         colocation = colocation_of([0, 1, 0, 2])
         grouping = grouping_of([1, 0, -1])
         self.assertEqual(grouping.num_groups, 2)
-        self.assertAllEqual(grouping.of_operations(colocation), [1, 0, 1, -1])
+        self.assertAllEqual(grouping.expand_to_operations(colocation), [1, 0, 1, -1])
 
     def test_group_is_legal_where_all_members_are(self):
         colocation = colocation_of(
@@ -110,7 +110,7 @@ class MergeGroupsTest(tf.test.TestCase):
         self.assertFalse(new.sealed.any())
 
     def test_groups_are_numbered_by_needed_operations(self):
-        graph = chain(4).restricted(["n3"])
+        graph = chain(4).restrict(["n3"])
         needed = np.array([False, True, True, True])
         with self.subTest("all"):
             self.assertAllEqual(

@@ -10,7 +10,7 @@ from absl.testing import parameterized
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.grouping import PINNED
-from graph_passes.grouping.model_rules import seal_blocks
+from graph_passes.grouping.model_rules import seal_model_groups
 from graph_passes.work import estimate_work
 from tests import graph_parts as parts
 from tests import graphs
@@ -290,8 +290,8 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
         made = graphs.two_branches(n=32, depth=4)
         graph = models.op_graph_of(made)
         colocation = find_colocation_groups(graph)
-        grouping = seal_blocks(graph, colocation, default_groups(graph, colocation), share)
-        of_operation = grouping.of_operations(colocation)
+        grouping = seal_model_groups(graph, colocation, default_groups(graph, colocation), share)
+        of_operation = grouping.expand_to_operations(colocation)
         found = [
             int(of_operation[graph.index[name]])
             for name in ("chain_0/MatMul", *(f"chain_0/MatMul_{i}" for i in (1, 2, 3)))
@@ -307,7 +307,7 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
         colocation = find_colocation_groups(graph)
         grouping = default_groups(graph, colocation)
         with self.assertRaisesRegex(ValueError, "max_branch_work_share"):
-            seal_blocks(graph, colocation, grouping, share)
+            seal_model_groups(graph, colocation, grouping, share)
 
 
 class ParametersTest(tf.test.TestCase):
@@ -334,7 +334,7 @@ class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
         graph = models.op_graph_of(graphs.shared(name))
         colocation = find_colocation_groups(graph)
         before = default_groups(graph, colocation)
-        after = seal_blocks(graph, colocation, before)
+        after = seal_model_groups(graph, colocation, before)
         placed = before.group >= 0
         self.assertAllEqual(after.group >= 0, placed)
         types_before = before.legal_types(colocation)
@@ -352,7 +352,7 @@ class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = models.op_graph_of(graphs.TestGraph(graph, ("end:0",)))
         colocation = find_colocation_groups(op_graph)
         grouping = default_groups(op_graph, colocation)
-        self.assertIs(seal_blocks(op_graph, colocation, grouping), grouping)
+        self.assertIs(seal_model_groups(op_graph, colocation, grouping), grouping)
 
 
 if __name__ == "__main__":

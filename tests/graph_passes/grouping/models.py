@@ -36,7 +36,7 @@ class Groups:
         self.grouped: GroupedGraph = group_operations(op_graph_of(made))
         graph: OpGraph = self.grouped.op_graph
         grouping: Grouping = self.grouped.grouping
-        of_operation = grouping.of_operations(self.grouped.colocation)
+        of_operation = grouping.expand_to_operations(self.grouped.colocation)
         self.graph = graph
         self.group = {
             name: int(group)

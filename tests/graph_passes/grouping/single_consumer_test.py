@@ -59,7 +59,9 @@ def merge(grouped: Grouped, max_work_share: float = 1) -> Sets:
     grouping = grouped.merge(max_work_share)
     sets: dict[int, set[int]] = {}
     for name, group in zip(
-        grouped.op_graph.names, grouping.of_operations(grouped.colocation).tolist(), strict=True
+        grouped.op_graph.names,
+        grouping.expand_to_operations(grouped.colocation).tolist(),
+        strict=True,
     ):
         sets.setdefault(group, set()).add(int(name[1:]))
     assert len(sets) == grouping.num_groups
@@ -188,7 +190,7 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
         return Grouped(op_graph, colocation, grouping)
 
     def product_groups(self, grouped: Grouped, share: float, count: int) -> list[list[int]]:
-        of_operation = grouped.merge(share).of_operations(grouped.colocation)
+        of_operation = grouped.merge(share).expand_to_operations(grouped.colocation)
         found: dict[int, list[int]] = {}
         for number in range(count):
             group = int(of_operation[grouped.op_graph.index[f"n{number}"]])
@@ -218,7 +220,7 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
         for made in (graphs.lstm(), graphs.residual_convnet(), models.attention_decoder("luong")):
             grouped = models.Groups(made).grouped
             work = np.where(grouped.op_graph.needed, estimate_work(grouped.op_graph), 0)
-            of_operation = grouped.grouping.of_operations(grouped.colocation)
+            of_operation = grouped.grouping.expand_to_operations(grouped.colocation)
             total = np.bincount(
                 of_operation[of_operation >= 0],
                 work[of_operation >= 0],

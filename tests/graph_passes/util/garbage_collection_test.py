@@ -4,7 +4,7 @@ import gc
 
 from absl.testing import absltest
 
-from graph_passes.util.garbage_collection import paused_garbage_collection
+from graph_passes.util.garbage_collection import pause_garbage_collection
 
 
 class PausedGarbageCollectionTest(absltest.TestCase):
@@ -14,30 +14,30 @@ class PausedGarbageCollectionTest(absltest.TestCase):
         self.addCleanup(gc.enable)
 
     def test_pauses_and_resumes(self):
-        with paused_garbage_collection():
+        with pause_garbage_collection():
             self.assertFalse(gc.isenabled())
         self.assertTrue(gc.isenabled())
 
     def test_resumes_after_an_error(self):
-        with self.assertRaisesRegex(ValueError, "the culprit"), paused_garbage_collection():
+        with self.assertRaisesRegex(ValueError, "the culprit"), pause_garbage_collection():
             raise ValueError("the culprit")
         self.assertTrue(gc.isenabled())
 
     def test_nested_pause_ends_with_the_outer_one(self):
-        with paused_garbage_collection():
-            with paused_garbage_collection():
+        with pause_garbage_collection():
+            with pause_garbage_collection():
                 self.assertFalse(gc.isenabled())
             self.assertFalse(gc.isenabled())
         self.assertTrue(gc.isenabled())
 
     def test_stays_disabled_if_the_caller_had_disabled_it(self):
         gc.disable()
-        with paused_garbage_collection():
+        with pause_garbage_collection():
             self.assertFalse(gc.isenabled())
         self.assertFalse(gc.isenabled())
 
     def test_decorated_function_pauses_in_every_call(self):
-        @paused_garbage_collection()
+        @pause_garbage_collection()
         def is_enabled() -> bool:
             return gc.isenabled()
 

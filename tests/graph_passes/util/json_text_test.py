@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from graph_passes.util.json_text import parse_json, shown
+from graph_passes.util.json_text import format_value, parse_json
 
 
 class ParseTest(parameterized.TestCase):
@@ -46,11 +46,11 @@ class FormatValueTest(parameterized.TestCase):
         ({}, "an object"),
     )
     def test_formats_values_as_json(self, value, text):
-        self.assertEqual(shown(value), text)
+        self.assertEqual(format_value(value), text)
 
     def test_cuts_long_values(self):
         for value in ("x" * 10**7, 10**400, 10**5000, "\ud800" * 1000):
-            self.assertLessEqual(len(shown(value)), 60)
+            self.assertLessEqual(len(format_value(value)), 60)
 
 
 if __name__ == "__main__":

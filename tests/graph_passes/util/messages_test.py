@@ -5,21 +5,21 @@ from __future__ import annotations
 from absl.testing import absltest
 
 from graph_passes.errors import GraphError
-from graph_passes.util.messages import plain_text, quoted, shortened
+from graph_passes.util.messages import plain_text, quote, shorten_text
 
 
 class MessagesTest(absltest.TestCase):
     def test_short_text_is_unchanged(self):
-        self.assertEqual(shortened("the graph is empty"), "the graph is empty")
+        self.assertEqual(shorten_text("the graph is empty"), "the graph is empty")
         for value in ("a", "a'b", b"a", 3, None, ["a"], float("nan")):
-            self.assertEqual(quoted(value), repr(value))
+            self.assertEqual(quote(value), repr(value))
 
     def test_long_text_is_cut(self):
         text = f"begin{'-' * 10**6}end"
-        self.assertRegex(shortened(text), r"^begin-+ … -+end$")
-        self.assertRegex(quoted(text), r"^'begin-+'…$")
+        self.assertRegex(shorten_text(text), r"^begin-+ … -+end$")
+        self.assertRegex(quote(text), r"^'begin-+'…$")
         for value in (text, text.encode(), [text], 10**5000):
-            self.assertLess(len(quoted(value)), 130)
+            self.assertLess(len(quote(value)), 130)
         self.assertLess(len(str(GraphError(text))), 1300)
 
     def test_control_and_invisible_characters_are_escaped(self):

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from graph_passes.util.topological_order import find_cycle, longest_before, topological_order
+from graph_passes.util.topological_order import compute_longest_paths, find_cycle, topological_order
 
 
 def make_edges(*pairs: tuple[int, int]) -> np.ndarray:
@@ -99,10 +99,10 @@ class LongestBeforeTest(absltest.TestCase):
     def test_adds_times_of_nodes_and_edges(self):
         edges = make_edges((0, 2), (1, 2), (2, 3))
         secs = np.array([1.0, 3.0, 10.0, 100.0])
-        self.assertEqual(longest_before(np.arange(4), edges, secs).tolist(), [0, 0, 3, 13])
+        self.assertEqual(compute_longest_paths(np.arange(4), edges, secs).tolist(), [0, 0, 3, 13])
         between = np.array([5.0, 0.0, 0.5])
         self.assertEqual(
-            longest_before(np.arange(4), edges, secs, between).tolist(), [0, 0, 6, 16.5]
+            compute_longest_paths(np.arange(4), edges, secs, between).tolist(), [0, 0, 6, 16.5]
         )
 
     def test_agrees_with_all_paths_of_random_graphs(self):
@@ -122,7 +122,7 @@ class LongestBeforeTest(absltest.TestCase):
                         total = secs[list(chain[:-1])].sum() + sum(gaps[pair] for pair in pairs)
                         longest[chain[-1]] = max(longest[chain[-1]], total)
             order = topological_order(count, edges)
-            np.testing.assert_allclose(longest_before(order, edges, secs, between), longest)
+            np.testing.assert_allclose(compute_longest_paths(order, edges, secs, between), longest)
 
 
 if __name__ == "__main__":

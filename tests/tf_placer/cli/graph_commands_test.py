@@ -20,7 +20,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.saved_model_files import read_saved_model
-from tf_placer.inputs.sources import read_graph
+from tf_placer.inputs.workload import read_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.runs.run_directory import RunDirectory

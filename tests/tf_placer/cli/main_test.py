@@ -20,7 +20,7 @@ from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tests.tf_placer.small_problem import small_problem
 from tf_placer.cli import main as cli_main
 from tf_placer.cli.main import COMMANDS
-from tf_placer.private_network import why_open
+from tf_placer.private_network import find_open_reason
 from tf_placer.problem.problem_file import write_problem
 
 tf1 = tf.compat.v1
@@ -250,7 +250,7 @@ class CommandLineTest(tf.test.TestCase):
         _, errors = process.communicate("go on\n", timeout=60)
         self.assertEqual(process.returncode, 7, errors)
         self.assertEqual("listen without a password" in errors, is_open, errors)
-        self.assertEqual(is_open, why_open() is not None)
+        self.assertEqual(is_open, find_open_reason() is not None)
         self.assertEqual(wait_until_gone(started), [])
 
     def test_a_served_command_ends_with_a_server_that_is_killed(self):

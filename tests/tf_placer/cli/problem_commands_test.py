@@ -22,7 +22,12 @@ from absl.testing import absltest
 
 from tests.tf_placer import doubles
 from tests.tf_placer.simulation.traces import make_problem
-from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
+from tests.tf_placer.small_problem import (
+    BEST,
+    LOWER_BOUND_SECS,
+    build_layered_problem,
+    small_problem,
+)
 from tf_placer.cli import main as cli
 from tf_placer.files import write_json
 from tf_placer.planning import deadline, plan_files
@@ -207,7 +212,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual(printed[8], f"result: {self.path('r.json')}")
 
     def test_a_seed_decides_the_result(self):
-        write_problem(layered_problem(20, 4), self.problem)
+        write_problem(build_layered_problem(20, 4), self.problem)
         results = []
         for seed in (1, 1, 2):
             self.search("--max_trials=100", f"--seed={seed}")
@@ -269,7 +274,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
     def test_tells_a_killed_search_from_foreign_files(self):
         log = self.directory / "log"
-        killed = mock.patch.object(planning, "refined_search", side_effect=KeyboardInterrupt)
+        killed = mock.patch.object(planning, "coarse_to_fine_search", side_effect=KeyboardInterrupt)
         budget = ("--max_trials=20", "--max_secs=2", f"--log_dir={log}", "--placer=auto")
         arguments = ("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         with killed, self.assertRaises(SystemExit):
@@ -319,7 +324,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
     def test_writes_improvements_at_most_once_a_second(self):
         clock, written = FakeClock(), []
-        write_problem(layered_problem(30, 4), self.problem)
+        write_problem(build_layered_problem(30, 4), self.problem)
         steps = []
         search_problem = planning.search_problem
 
@@ -379,17 +384,17 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual((given_secs, said), ([35.0], ""))
 
     def test_auto_reserves_time_for_other_machines(self):
-        refined_search = planning.refined_search
+        coarse_to_fine_search = planning.coarse_to_fine_search
         given_secs = []
 
         def search(*args, max_secs, max_simulated, **kwargs):
             given_secs.append(max_secs)
-            return refined_search(*args, **kwargs, max_secs=60.0, max_simulated=100)
+            return coarse_to_fine_search(*args, **kwargs, max_secs=60.0, max_simulated=100)
 
         said, _ = self.search_after_reading(
             25.0,
             "--placer=auto",
-            refined_search=search,
+            coarse_to_fine_search=search,
             search_changed_machines=lambda *_, **__: (),
         )
         self.assertEqual(given_secs, [29.0])
@@ -663,7 +668,7 @@ class ProcessTest(ProblemCommandsTestCase):
 
     def start_search(self) -> subprocess.Popen[str]:
         """Starts a long search, and waits for its first result."""
-        write_problem(layered_problem(30, 4), self.problem)
+        write_problem(build_layered_problem(30, 4), self.problem)
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tf_placer", "search", f"--problem={self.problem}"),

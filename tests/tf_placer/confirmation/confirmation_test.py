@@ -13,7 +13,7 @@ from tests.tf_placer import doubles
 from tf_placer.confirmation.confirmation import Confirmation, confirm, survey
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, estimate
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.interrupts import TimeIsOver
+from tf_placer.interrupts import TimeLimitReached
 
 
 def make_candidates(**speeds):
@@ -366,7 +366,7 @@ class ConfirmTest(parameterized.TestCase):
         class Timed(Undecided):
             def run_steps(self, label, count):
                 if self.round > 2:
-                    raise TimeIsOver
+                    raise TimeLimitReached
                 return super().run_steps(label, count)
 
         result = run_confirmation(Timed(0), make_candidates(o=1, a=1.5))
@@ -378,9 +378,9 @@ class ConfirmTest(parameterized.TestCase):
     def test_raises_if_the_time_is_over_before_the_end_of_the_first_round(self):
         class Timed(Undecided):
             def run_steps(self, label, count):
-                raise TimeIsOver
+                raise TimeLimitReached
 
-        with self.assertRaises(TimeIsOver):
+        with self.assertRaises(TimeLimitReached):
             run_confirmation(Timed(0), make_candidates(o=1, a=1.5))
 
     def test_raises_if_interrupted_before_a_verdict_is_possible(self):

@@ -18,7 +18,7 @@ from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs.given_placement import asked_devices, nearest_assignment
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Link, Machine
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -35,7 +35,7 @@ _PAIR = Machine(
 class EmulatedTest(tf.test.TestCase):
     def test_where_only_shapes_are_computed_the_costs_are_those_of_the_description(self):
         made = graphs.shared("matmul_chain")
-        source = read_source(made.graph, made.fetches, made.feeds)
+        source = read_workload(made.graph, made.fetches, made.feeds)
         described = find_machine("2xK80")
         expected = analytic_costs(source.op_graph, described)
         costed = cost_graph(source, find_machine("emulated:2xK80,slowdown=2"), steps=3)
@@ -51,7 +51,7 @@ class LinksTest(tf.test.TestCase):
 
     def cost(self, calibrate_links, machine=_PAIR, **settings) -> Machine:
         graph = graphs.two_branches()
-        source = read_source(graph.graph, graph.fetches)
+        source = read_workload(graph.graph, graph.fetches)
         self.lines: list[str] = []
         with (
             mock.patch.object(costed_graph, "profile_graph", mock.Mock()),
@@ -131,7 +131,7 @@ class CostedGraphTest(tf.test.TestCase):
     def costed(
         self, graph: tf.Graph, fetches, machine: Machine | None = None, *, soft: bool = False
     ) -> CostedGraph:
-        source = read_source(graph, fetches)
+        source = read_workload(graph, fetches)
         config = tf.compat.v1.ConfigProto(allow_soft_placement=soft)
         machine = machine or find_machine(_MACHINE)
         return cost_graph(source, machine, steps=1, session_config=config)
@@ -152,7 +152,7 @@ class CostedGraphTest(tf.test.TestCase):
                     name=f"until_{limit}",
                 )
                 tf.identity(graph.get_tensor_by_name(f"until_{limit}/Exit:0"), name="y")
-            source = read_source(graph, ["y"])
+            source = read_workload(graph, ["y"])
             cost_graph(source, find_machine(_MACHINE), steps=1, report=said.append)
         [note] = [line for line in said if "loops run" in line]
         self.assertStartsWith(note, "constants and shapes do not tell how often these loops")
@@ -196,7 +196,7 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_colocation_groups_of_a_step_can_be_the_groups(self):
         graph = graphs.lstm()
-        source = read_source(graph.graph, graph.fetches)
+        source = read_workload(graph.graph, graph.fetches)
         machine = find_machine(_MACHINE)
         costed = cost_graph(source, machine, steps=1, granularity="fine")
         problem, (wanted, _) = costed.problem(), costed.placed(None)

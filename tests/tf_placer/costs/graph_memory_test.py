@@ -341,7 +341,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
         graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         grouped = group_operations(op_graph)
-        counted = _count(op_graph, grouped.grouping.of_operations(grouped.colocation))
+        counted = _count(op_graph, grouped.grouping.expand_to_operations(grouped.colocation))
         total = sum(_buffers(op_graph, counted.places).values())
         self.assertBetween(counted.total(), total, 1.6 * total)
 

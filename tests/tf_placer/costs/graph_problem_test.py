@@ -131,7 +131,7 @@ class GraphProblemTest(tf.test.TestCase):
         grouped = group_operations(op_graph)
         problem = _problem(
             op_graph,
-            grouped.grouping.of_operations(grouped.colocation),
+            grouped.grouping.expand_to_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, _NAMES),
         )
         w = problem.operation_names.index("w")
@@ -223,7 +223,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
             graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
         )
         grouped = group_operations(op_graph)
-        groups = grouped.grouping.of_operations(grouped.colocation)
+        groups = grouped.grouping.expand_to_operations(grouped.colocation)
         legal = grouped.grouping.legal_devices(grouped.colocation, _NAMES)
         problem = _problem(op_graph, groups, legal)
         self.check_edges(problem, op_graph)

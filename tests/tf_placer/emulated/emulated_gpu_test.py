@@ -22,7 +22,7 @@ from tests.tf_placer.emulated import emulated_steps
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.library_build import LibraryError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.processes import environment_without_gpus
@@ -65,12 +65,12 @@ class ValuesTest(absltest.TestCase):
 class TimesTest(absltest.TestCase):
     def test_kernels_take_what_the_analytic_model_says(self):
         made = graphs.shared("small_convnet")
-        graph = read_source(made.graph, made.fetches, made.feeds).op_graph
+        graph = read_workload(made.graph, made.fetches, made.feeds).op_graph
         expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
         traced = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["kernels"]
         grouped = group_operations(graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, emulated_steps.DEVICES)
-        on_gpu = legal[grouped.grouping.of_operations(grouped.colocation), 1] & graph.needed
+        on_gpu = legal[grouped.grouping.expand_to_operations(grouped.colocation), 1] & graph.needed
         for i in np.flatnonzero(on_gpu & (expected > 0)).tolist():
             # Traces tell whole microseconds.
             with self.subTest(graph.names[i], type=graph.type_of(i)):

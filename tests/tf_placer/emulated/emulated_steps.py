@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from graph_passes.pipeline import group_operations
 from tests import graphs
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 
 tf1 = tf.compat.v1
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -36,7 +36,7 @@ def compare_values() -> dict[str, list[bool]]:
     equal = {}
     for name in VALUES_OF:
         made = graphs.shared(name)
-        source = read_source(made.graph, made.fetches, made.feeds)
+        source = read_workload(made.graph, made.fetches, made.feeds)
         grouped = group_operations(source.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
         expected = _steps(source, {})
@@ -51,7 +51,7 @@ def compare_values() -> dict[str, list[bool]]:
 def optimize_convolutions() -> list[list[float]]:
     """Runs convolutions on a GPU as TensorFlow optimizes them, and on the CPU as they are."""
     made = graphs.shared("small_convnet")
-    source = read_source(made.graph, made.fetches, made.feeds)
+    source = read_workload(made.graph, made.fetches, made.feeds)
     grouped = group_operations(source.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     on_gpu = np.where(legal[:, 1], 1, 0).astype(np.int32)
@@ -82,7 +82,7 @@ def _steps(
 def trace_step() -> dict[str, Any]:
     """Traces a step of a convolutional network: what kernels and copies took, in microseconds."""
     made = graphs.shared("small_convnet")
-    source = read_source(made.graph, made.fetches, made.feeds)
+    source = read_workload(made.graph, made.fetches, made.feeds)
     graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
     grouped = group_operations(source.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)

@@ -22,7 +22,7 @@ from tf_placer.inputs.python_functions import (
     check_no_python_functions,
     check_python_functions_are_here,
 )
-from tf_placer.inputs.sources import Source, read_source
+from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.machines.machine import Machine
 
 tf1 = tf.compat.v1
@@ -34,7 +34,7 @@ _WORDS_BY_LINE = (
 )
 
 
-def loaded(source: Source, kind=LoadedGraph, target="", **settings):
+def loaded(source: Workload, kind=LoadedGraph, target="", **settings):
     """What a worker makes of a step."""
     step = source.step
     config = tf1.ConfigProto(device_count={"CPU": 2}, **settings.pop("config", {}))
@@ -53,12 +53,12 @@ def loaded(source: Source, kind=LoadedGraph, target="", **settings):
 
 
 class AcceptedStepsTest(tf.test.TestCase):
-    def run_steps(self, source: Source, count: int = 1, **settings) -> list[list]:
+    def run_steps(self, source: Workload, count: int = 1, **settings) -> list[list]:
         """Fetches what steps compute in a session of their own."""
         with loaded(source, **settings).open({}, 20.0, lambda stage: None) as opened:
             return [opened.step()[1] for _ in range(count)]
 
-    def failure(self, source: Source, count: int = 1) -> str:
+    def failure(self, source: Workload, count: int = 1) -> str:
         with self.assertRaises(SessionFailed) as caught:
             self.run_steps(source, count)
         error = caught.exception
@@ -84,7 +84,7 @@ class FeedsTest(AcceptedStepsTest):
             expected = [session.run(result, {scale: 3.0}) for _ in range(4)]
         for form in (graph, graph.as_graph_def()):
             named = {key.name: value for key, value in feeds.items()}
-            source = read_source(form, result, named)
+            source = read_workload(form, result, named)
             self.assertSameElements(source.step.initializer_feeds, ["start:0", "rows:0", "scale:0"])
             self.assertSameElements(source.step.feeds, ["scale:0"])
             self.assertAllEqual([[each] for each in expected], self.run_steps(source, 4))
@@ -101,16 +101,16 @@ class FeedsTest(AcceptedStepsTest):
             ).get_next()
             results = [variable.read_value(), unknown.read_value(), file]
         graph.clear_collection(tf1.GraphKeys.GLOBAL_VARIABLES)
-        source = read_source(graph, results[0])
+        source = read_workload(graph, results[0])
         self.assertAllEqual([source.step.initializer_feeds["start:0"]], self.run_steps(source)[0])
         self.assertEmpty(source.step.feeds)
         with self.assertRaisesRegex(GraphError, "'unknown:0' has the shape .*pass one in feeds"):
-            read_source(graph, results[1])
+            read_workload(graph, results[1])
         with self.assertRaisesRegex(GraphError, "need the placeholder 'file', and its strings"):
-            read_source(graph, results[2])
+            read_workload(graph, results[2])
         path = self.create_tempfile(content="a\nb\n").full_path
         self.assertEqual(
-            self.run_steps(read_source(graph, file, {"file": path}), 2), [[b"a"], [b"b"]]
+            self.run_steps(read_workload(graph, file, {"file": path}), 2), [[b"a"], [b"b"]]
         )
 
     def test_composite_feeds_and_nested_fetches_are_those_of_a_session(self):
@@ -136,10 +136,10 @@ class FeedsTest(AcceptedStepsTest):
                 (x, y): (1.0, 2.0),
             }
             graph.finalize()
-            source = read_source(graph, fetches, feeds)
+            source = read_workload(graph, fetches, feeds)
             with tf1.Session(graph=graph) as session:
                 values = session.run(fetches, feeds)
-            plain = read_source(
+            plain = read_workload(
                 graph, fetches, feeds | {sparse: ([[0, 1], [2, 3]], [1, 2], [3, 4])}
             )
         expected = [
@@ -168,7 +168,7 @@ class FeedsTest(AcceptedStepsTest):
                 ({("x", "y"): (1,)}, "has 2 parts, its value 1"),
             ):
                 with self.assertRaisesRegex(GraphError, message):
-                    read_source(graph, "y:0", feeds)
+                    read_workload(graph, "y:0", feeds)
 
 
 class QueuesTest(AcceptedStepsTest):
@@ -195,31 +195,31 @@ class QueuesTest(AcceptedStepsTest):
             exported = tf1.train.export_meta_graph(graph=graph)
         before = graph.as_graph_def()
         for form in (graph, exported):
-            source = read_source(form, "y:0")
+            source = read_workload(form, "y:0")
             self.assertLen(source.step.queue_runners, 3)
             # So many that no number stays behind: shuffled, 20 of them wait their turn.
             batches = self.run_steps(source, 50)
             self.assertEqual({int(n) for [batch] in batches for n in batch}, set(range(6)))
         self.assertEqual(graph.as_graph_def(), before)
         self.assertNotIn("QueueRunner", " ".join(each.name for each in threading.enumerate()))
-        self.assertEmpty(read_source(graph, "weight:0").step.queue_runners)
+        self.assertEmpty(read_workload(graph, "weight:0").step.queue_runners)
 
     def test_an_input_that_ends_begins_again_in_a_new_session(self):
-        source = read_source(self.pipeline(self.files(2), num_epochs=1), "y:0")
+        source = read_workload(self.pipeline(self.files(2), num_epochs=1), "y:0")
         self.assertIn("input_producer/limit_epochs/epochs/Assign", source.step.initializers)
         [*first, third] = self.run_steps(source, 3)
         self.assertEqual(sorted(int(n) for [batch] in first for n in batch), [0, 1, 2, 3])
         self.assertLen(third[0], 2)
 
     def test_an_error_of_a_thread_is_the_reason(self):
-        source = read_source(self.pipeline(["/no/such/file"]), "y:0")
+        source = read_workload(self.pipeline(["/no/such/file"]), "y:0")
         self.assertRegex(self.failure(source), "in filling the queues: NotFoundError: .*such/file")
         path = self.create_tempfile("words", "1\n2\n3\n4\n5\n6\n7\n8\nnine\n" * 3).full_path
-        source = read_source(self.pipeline([path]), "y:0")
+        source = read_workload(self.pipeline([path]), "y:0")
         self.assertRegex(self.failure(source, 30), "in filling the queues: InvalidArg.*nine")
 
     def test_a_full_queue_waits_for_longer_than_a_run_may_take(self):
-        source = read_source(self.pipeline(self.files(2)), "y:0")
+        source = read_workload(self.pipeline(self.files(2)), "y:0")
         graph = loaded(source, config={"operation_timeout_in_ms": 300})
         with graph.open({}, 20.0, lambda stage: None) as opened:
             opened.step()
@@ -228,7 +228,7 @@ class QueuesTest(AcceptedStepsTest):
                 opened.step()
 
     def test_values_are_the_same_however_many_threads_fill_a_queue(self):
-        source = read_source(self.pipeline(self.files(4), threads=3), "y:0")
+        source = read_workload(self.pipeline(self.files(4), threads=3), "y:0")
         probed = loaded(source, ProbedGraph)
         path = os.path.join(self.create_tempdir().full_path, "values")
         values = []
@@ -244,7 +244,7 @@ class QueuesTest(AcceptedStepsTest):
             slow = tf.reduce_sum(tf.random.uniform([2_000_000]))
             first = tf1.train.batch([slow], 1, capacity=2)
             tf1.train.batch([first], 2, capacity=5, name="y")
-        graph = loaded(read_source(graph, "y:0"))
+        graph = loaded(read_workload(graph, "y:0"))
         with graph.open({}, 20.0, lambda stage: None) as opened:
             sizes = [f"{name}/fifo_queue_Size:0" for name in ("batch", "y")]
             for _ in range(3):
@@ -262,13 +262,13 @@ class QueuesTest(AcceptedStepsTest):
             ends = [tf.queue.FIFOQueue(2, [tf.int32], [[]], shared_name="one") for _ in range(2)]
             tf1.train.add_queue_runner(tf1.train.QueueRunner(ends[0], [ends[0].enqueue(7)]))
             tf.identity(ends[1].dequeue(), name="other_end")
-        source = read_source(graph, "line:0")
+        source = read_workload(graph, "line:0")
         self.assertEqual([each.queue for each in source.step.queue_runners], ["input_producer"])
         self.assertEqual(self.run_steps(source, 3), [[b"0"], [b"1"], [b"0"]])
-        self.assertEqual(self.run_steps(read_source(graph, "other_end:0"), 2), [[7], [7]])
+        self.assertEqual(self.run_steps(read_workload(graph, "other_end:0"), 2), [[7], [7]])
 
     def test_sessions_take_turns(self):
-        graph = loaded(read_source(self.pipeline(self.files(2)), "y:0"))
+        graph = loaded(read_workload(self.pipeline(self.files(2)), "y:0"))
         for label in "ab":
             graph.open_session(label, {}, 1, 20.0, lambda stage: None)
         for _ in range(5):
@@ -283,7 +283,7 @@ class QueuesTest(AcceptedStepsTest):
                 waits = tf1.placeholder(tf.bool, [], name="waits")
                 tf.cond(waits, queue.dequeue, lambda: 1.0, name="y")
                 tf.identity(graph.get_operations()[-1].outputs[0], name="result")
-            self.assertEqual(self.run_steps(read_source(graph, "result:0")), [[1.0]])
+            self.assertEqual(self.run_steps(read_workload(graph, "result:0")), [[1.0]])
 
     def test_a_queue_that_nothing_fills_is_refused(self):
         with new_graph() as graph:
@@ -296,16 +296,18 @@ class QueuesTest(AcceptedStepsTest):
         message = "'queue_Dequeue' waits for the queue 'queue', which nothing fills in the step"
         for form in (graph, graph.as_graph_def()):
             with self.assertRaisesRegex(GraphError, message):
-                read_source(form, "y")
-            self.assertEqual(read_source(form, "no_queue").step.fetches, ("no_queue",))
-            self.assertEqual(self.run_steps(read_source(form, "both:0")), [[1.0]])
-            self.assertEqual(self.run_steps(read_source(form, "y:0", initializers="put")), [[1.0]])
-            self.assertEqual(self.run_steps(read_source(form, "y:0", {"y": 2.0})), [[2.0]])
+                read_workload(form, "y")
+            self.assertEqual(read_workload(form, "no_queue").step.fetches, ("no_queue",))
+            self.assertEqual(self.run_steps(read_workload(form, "both:0")), [[1.0]])
+            self.assertEqual(
+                self.run_steps(read_workload(form, "y:0", initializers="put")), [[1.0]]
+            )
+            self.assertEqual(self.run_steps(read_workload(form, "y:0", {"y": 2.0})), [[2.0]])
         with graph.as_default():
             tf1.train.add_queue_runner(tf1.train.QueueRunner(queue, [put]))
-        self.assertEqual(self.run_steps(read_source(graph, "y:0"), 9), [[1.0]] * 9)
+        self.assertEqual(self.run_steps(read_workload(graph, "y:0"), 9), [[1.0]] * 9)
         with self.assertRaisesRegex(GraphError, message):
-            read_source(graph.as_graph_def(), "y:0")
+            read_workload(graph.as_graph_def(), "y:0")
 
 
 def training() -> tf.Graph:
@@ -345,7 +347,7 @@ class RestoringTest(AcceptedStepsTest):
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
         return prefix, losses
 
-    def assert_goes_on(self, source: Source, losses: list[float], **settings):
+    def assert_goes_on(self, source: Workload, losses: list[float], **settings):
         actual = [loss for _, loss in self.run_steps(source, 3, **settings)]
         self.assertAllClose(losses, actual, rtol=1e-5)
 
@@ -353,7 +355,7 @@ class RestoringTest(AcceptedStepsTest):
         prefix, losses = self.trained()
         before = self.graph.as_graph_def()
         for restore_from in (prefix, self.directory, pathlib.Path(prefix + ".index")):
-            source = read_source(self.graph, ["train", "loss:0"], restore_from=restore_from)
+            source = read_workload(self.graph, ["train", "loss:0"], restore_from=restore_from)
             self.assert_goes_on(source, losses)
         self.assertEqual(self.graph.as_graph_def(), before)
         self.assertEqual(
@@ -372,7 +374,7 @@ class RestoringTest(AcceptedStepsTest):
             checkpoint = tf1.train.Checkpoint(layer=first, other=second)
             prefix = checkpoint.save(os.path.join(self.directory, "objects"), session)
             expected = session.run("loss:0")
-        source = read_source(self.graph, "loss:0", restore_from=prefix)
+        source = read_workload(self.graph, "loss:0", restore_from=prefix)
         self.assertSameElements(source.step.restored, ["first", "scope/second"])
         self.assertAllClose(self.run_steps(source), [[expected]], rtol=1e-5)
 
@@ -381,19 +383,19 @@ class RestoringTest(AcceptedStepsTest):
             with self.graph.as_default():
                 session.run(tf1.global_variables_initializer())
                 local = tf1.local_variables_initializer()
-            source = read_source(self.graph, "loss:0", restore_from=session)
+            source = read_workload(self.graph, "loss:0", restore_from=session)
             self.assertSameElements(source.step.restored, ["first", "scope/second"])
             session.run(local)
             for _ in range(3):
                 session.run("train")
             before = self.graph.as_graph_def()
-            source = read_source(self.graph, ["train", "loss:0"], restore_from=session)
+            source = read_workload(self.graph, ["train", "loss:0"], restore_from=session)
             self.assertEqual(self.graph.as_graph_def(), before)
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
         self.assert_goes_on(source, losses)
         self.assertIn("calls", source.step.restored)
         with self.graph.as_default(), tf1.train.MonitoredTrainingSession() as session:
-            source = read_source(
+            source = read_workload(
                 self.graph.as_graph_def(), ["train", "loss:0"], restore_from=session
             )
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
@@ -403,7 +405,7 @@ class RestoringTest(AcceptedStepsTest):
         prefix, losses = self.trained()
         config = tf1.ConfigProto(device_count={"CPU": 2})
         target = tf1.train.Server.create_local_server(config=config).target
-        source = read_source(self.graph, ["loss:0"], restore_from=prefix)
+        source = read_workload(self.graph, ["loss:0"], restore_from=prefix)
         graph = loaded(source, target=target, share_variables=True)
         self.assertTrue(graph._shares_variables)
         names = [*source.step.restored, "calls"]
@@ -433,7 +435,7 @@ class RestoringTest(AcceptedStepsTest):
             for partitions in (1, 2, 3):
                 graph = build(partitions, use_resource)
                 for form in (graph, graph.as_graph_def()):
-                    source = read_source(form, "y:0", restore_from=prefix)
+                    source = read_workload(form, "y:0", restore_from=prefix)
                     self.assertLen(source.step.restored, partitions)
                     self.assertAllEqual(self.run_steps(source)[0][0], whole)
 
@@ -460,13 +462,13 @@ class RestoringTest(AcceptedStepsTest):
             (other, 3, "is a checkpoint, the directory of one or a session, not int"),
         ):
             with self.assertRaisesRegex(GraphError, message) as raised:
-                read_source(graph, "y:0", restore_from=restore_from)
+                read_workload(graph, "y:0", restore_from=restore_from)
             self.assertNotIn("\n", str(raised.exception))
         with (
             tf1.Session(graph=other) as session,
             self.assertRaisesRegex(GraphError, "for none of the variables: 'another'"),
         ):
-            read_source(other, "y:0", restore_from=session)
+            read_workload(other, "y:0", restore_from=session)
 
 
 class PythonFunctionsTest(AcceptedStepsTest):
@@ -500,14 +502,14 @@ class PythonFunctionsTest(AcceptedStepsTest):
             ("of_start:0", "start"),
             ("queued:0", "put"),
         ):
-            source = read_source(graph, fetch, initializers=self.initializers(fetch, generator))
+            source = read_workload(graph, fetch, initializers=self.initializers(fetch, generator))
             message = f"'{name}' calls a Python function .*: feed what the function makes"
             with self.assertRaisesRegex(GraphError, message):
                 check_no_python_functions(source.op_graph, source.step)
-        fed = read_source(graph, "direct:0", {"direct:0": [3.0, 4.0]}, [])
+        fed = read_workload(graph, "direct:0", {"direct:0": [3.0, 4.0]}, [])
         check_no_python_functions(fed.op_graph, fed.step)
         self.assertAllEqual(self.run_steps(fed)[0][0], [3.0, 4.0])
-        plain = read_source(graph, "plain:0", initializers=[])
+        plain = read_workload(graph, "plain:0", initializers=[])
         check_no_python_functions(plain.op_graph, plain.step)
 
     def test_they_can_be_called_in_the_process_that_has_them(self):
@@ -523,12 +525,12 @@ class PythonFunctionsTest(AcceptedStepsTest):
             tf.identity(x, name="plain")
         attached, local = (Machine(f"the {kind} one", kind, ()) for kind in ("attached", "local"))
         for fetch, name in (("direct:0", "direct"), ("once:0", "OneShotIterator")):
-            live = read_source(graph, fetch)
+            live = read_workload(graph, fetch)
             self.assertEqual(check_python_functions_are_here(live, attached), name)
-            read = read_source(graph.as_graph_def(), fetch, initializers=[])
+            read = read_workload(graph.as_graph_def(), fetch, initializers=[])
             with new_graph() as imported:
                 tf.import_graph_def(read.graph_def, name="")
-            again = read_source(imported, fetch)
+            again = read_workload(imported, fetch)
             self.assertEqual(check_python_functions_are_here(again, attached), name)
             calls = f"^'{name}' calls a Python function .*, which exists only in the process that "
             for source, machine, message in (
@@ -543,7 +545,7 @@ class PythonFunctionsTest(AcceptedStepsTest):
                 self.assertRaisesRegex(GraphError, calls + ".*'pyfunc_.*' is not registered in"),
             ):
                 check_python_functions_are_here(again, attached)
-        plain = read_source(graph.as_graph_def(), "plain:0", initializers=[])
+        plain = read_workload(graph.as_graph_def(), "plain:0", initializers=[])
         self.assertIsNone(check_python_functions_are_here(plain, local))
 
     def initializers(self, fetch: str, generator) -> list:
@@ -568,7 +570,7 @@ class CapturedStateTest(AcceptedStepsTest):
             )
             tf.identity(iterator.get_next(), name="y")
         for form in (graph, graph.as_graph_def()):
-            source = read_source(form, "y:0")
+            source = read_workload(form, "y:0")
             self.assertEqual(self.run_steps(source, 4), [[11], [12], [9], [11]])
 
     def test_the_handle_of_an_iterator_is_that_of_the_session(self):
@@ -589,7 +591,7 @@ class CapturedStateTest(AcceptedStepsTest):
         server = tf1.train.Server.create_local_server()
         for name, start in (("first", 0), ("shared", 10), ("once", 20)):
             for form in (graph, graph.as_graph_def()):
-                source = read_source(form, "y:0", {"handle": values[name]})
+                source = read_workload(form, "y:0", {"handle": values[name]})
                 for target in ("", server.target):
                     steps = self.run_steps(source, 3, target=target)
                     self.assertEqual(steps, [[start], [start + 1], [start + 2]])
@@ -599,9 +601,9 @@ class CapturedStateTest(AcceptedStepsTest):
     def test_a_device_that_is_not_there_is_named(self):
         with new_graph() as graph, tf.device("/gpu:7"):
             tf.square(tf.random.uniform([2]), name="y")
-        message = self.failure(read_source(graph, "y:0"))
+        message = self.failure(read_workload(graph, "y:0"))
         self.assertRegex(message, "Cannot assign a device for operation .*GPU:7")
-        source = read_source(graph, "y:0")
+        source = read_workload(graph, "y:0")
         self.assertLen(self.run_steps(source, config={"allow_soft_placement": True}), 1)
 
 
@@ -634,14 +636,14 @@ class ScaffoldTest(AcceptedStepsTest):
             ),
         ):
             if expected is None:
-                source = read_source(graph, both, {start: 7.0}, given)
+                source = read_workload(graph, both, {start: 7.0}, given)
                 expected = [7.0, 1.0]
             else:
-                source = read_source(graph, both, initializers=given)
+                source = read_workload(graph, both, initializers=given)
             self.assertAllEqual(self.run_steps(source)[0][0], expected)
         self.assertEqual(graph.as_graph_def(), before)
         self.assertEqual(
-            read_source(graph, both, {start: 1.0}, scaffold()).step.initializers,
+            read_workload(graph, both, {start: 1.0}, scaffold()).step.initializers,
             ("v/Assign", "l/Assign"),
         )
 
@@ -656,9 +658,9 @@ class ScaffoldTest(AcceptedStepsTest):
         with self.assertRaisesRegex(
             GraphError, "init_fn of the Scaffold fails: OSError: no weights"
         ):
-            read_source(graph, "y:0", initializers=scaffold)
+            read_workload(graph, "y:0", initializers=scaffold)
         with self.assertRaisesRegex(GraphError, "init_fn, which needs the graph as a tf.Graph"):
-            read_source(graph.as_graph_def(), "y:0", initializers=scaffold)
+            read_workload(graph.as_graph_def(), "y:0", initializers=scaffold)
 
 
 if __name__ == "__main__":

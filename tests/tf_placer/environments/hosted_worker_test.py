@@ -86,7 +86,7 @@ class HostedWorkerTest(tf.test.TestCase):
         environment = self.environment(graph, Step(tuple(names), {}, tuple(initializers)))
         default = tf1.get_default_graph()
         for assignment in ({}, {"w": _CPUS[1], "w/Read/ReadVariableOp": _CPUS[1]}):
-            values = environment.fetched_values(assignment)
+            values = environment.fetch_values(assignment)
             self.assertAllEqual([values["y:0@1"], values["y:0@2"]], expected)
             self.assertEqual(values["w"], expected_w)
         self.assertIs(tf1.get_default_graph(), default)

@@ -15,9 +15,9 @@ from absl.testing import absltest
 from tf_placer import processes
 from tf_placer.environments import live_processes
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
+from tf_placer.fork_server import ForkServer
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.machines.lookup import find_machine
-from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildDied, ChildProcess, await_message
 
 # A process that ends as the next line of a file says, or obeys where there is none.
@@ -103,7 +103,7 @@ class LiveProcessesTest(absltest.TestCase):
 
     def test_a_start_that_others_end_is_tried_twice_more_with_the_template(self):
         self.ends(["SIGKILL", "SIGSTOP"])
-        with mock.patch.object(live_processes, "ProcessTemplate", wraps=ProcessTemplate) as made:
+        with mock.patch.object(live_processes, "ForkServer", wraps=ForkServer) as made:
             self.processes.start(_LOAD)
         self.assertTrue(self.processes.are_running())
         made.assert_called_once()

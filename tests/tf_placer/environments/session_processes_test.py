@@ -23,11 +23,11 @@ from tf_placer.environments.session import (
     SessionEnvironment,
     WorkerStartError,
 )
-from tf_placer.inputs.sources import read_source
 from tf_placer.inputs.step import Step
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
-from tf_placer.private_network import OPEN_VARIABLE, why_open
+from tf_placer.private_network import OPEN_VARIABLE, find_open_reason
 
 v1 = tf.compat.v1
 _LOCAL = find_machine("local:2")
@@ -161,7 +161,7 @@ class ClosedDoorsTest(tf.test.TestCase):
         return networks, answers
 
     def test_servers_and_sessions_are_among_themselves(self):
-        if (reason := why_open()) is not None:
+        if (reason := find_open_reason()) is not None:
             self.skipTest(reason)
         networks, answers = self.networks_and_answers()
         self.assertLen(networks, 1)
@@ -256,7 +256,7 @@ class OrphanTest(tf.test.TestCase):
         self.assertEqual(list(work_dir.iterdir()), [])
         for use in (
             environment.measure_assignment,
-            environment.fetched_values,
+            environment.fetch_values,
             environment.time_each,
         ):
             with self.assertRaisesRegex(RuntimeError, "closed"):
@@ -321,14 +321,14 @@ class RicherStepTest(tf.test.TestCase):
             queue = v1.FIFOQueue(3, [tf.float32], [[]], name="queue")
             v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(100.0)]))
             y = queue.dequeue() + 10.0 * fed + restored
-        source = read_source(graph, y, {start: 2.0})
+        source = read_workload(graph, y, {start: 2.0})
         step = dataclasses.replace(source.step, restored={"restored": np.float32(3.0)})
         path = pathlib.Path(self.create_tempfile("graph.pb").full_path)
         path.write_bytes(source.graph_def.SerializeToString())
         with SessionEnvironment(path, step, _LOCAL, lambda row: {}) as environment:
             measurement = environment.measure_assignment({})
             self.assertIsNone(measurement.failure)
-            values = environment.fetched_values({"restored": _TASKS[1]})
+            values = environment.fetch_values({"restored": _TASKS[1]})
         self.assertEqual([values[f"{y.name}@{k}"] for k in (1, 2)], [123.0, 123.0])
 
 

@@ -144,13 +144,13 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertEqual(self.environment.process_ids(), before)
 
     def test_every_placement_fetches_the_same_values(self):
-        original = self.environment.fetched_values({})
+        original = self.environment.fetch_values({})
         self.assertContainsSubset(["loss:0@1", "loss:0@2", "w"], list(original))
         for x in _TASKS:
             for y in _TASKS:
-                placed = self.environment.fetched_values({"x": x, "y": y})
+                placed = self.environment.fetch_values({"x": x, "y": y})
                 self.assertAllClose(placed, original)
-        failure = self.environment.fetched_values({"x": "/job:nobody"})
+        failure = self.environment.fetch_values({"x": "/job:nobody"})
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
 
     def test_steps_are_traced_under_the_given_devices(self):
@@ -235,7 +235,7 @@ class LocalSessionTest(tf.test.TestCase):
         )
         placed = self.environment.measure_assignment({"x": _TASKS[0], "y": _TASKS[1]})
         self.assertIsNone(placed.failure)
-        self.assertIsInstance(self.environment.fetched_values({}, steps=1), dict)
+        self.assertIsInstance(self.environment.fetch_values({}, steps=1), dict)
         self.environment.stop()
         self.assertEqual(self.environment.process_ids(), {})
         self.assertFalse(any(map(is_running, after.values())))
@@ -281,7 +281,7 @@ class LocalSessionTest(tf.test.TestCase):
         failure = self.environment.measure_assignment({"x": "/job:nobody"}).failure
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
         self.environment.trace({}, COLOCRL)
-        self.environment.fetched_values({}, steps=1)
+        self.environment.fetch_values({}, steps=1)
         self.assert_steps("b", 1)
         self.environment.close_session("b")
         self.assertFalse(self.environment.has_session("b"))

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from unittest import mock
 
 from tf_placer.environments import live_processes
-from tf_placer.process_template import ProcessTemplate
+from tf_placer.fork_server import ForkServer
 
 __all__ = ["share_template", "shared_template"]
 
 
-class _SharedTemplate(ProcessTemplate):
+class _SharedTemplate(ForkServer):
     def close(self) -> None:
         """Does nothing: others make processes of it, and it ends with this process."""
 
@@ -27,7 +27,7 @@ def _new_template(modules: tuple[str, ...]) -> _SharedTemplate:
     return _SharedTemplate(modules, os.devnull)
 
 
-def shared_template() -> ProcessTemplate:
+def shared_template() -> ForkServer:
     """The template, which is started at the first call."""
     template = _new_template(live_processes._TEMPLATE_MODULES)
     if not template.is_fit():
@@ -39,10 +39,10 @@ def shared_template() -> ProcessTemplate:
 def share_template() -> None:
     """Lets all environments of a module share the template; a `setUpModule`."""
 
-    def make(modules: Sequence[str], log_path: str | os.PathLike[str]) -> ProcessTemplate:
+    def make(modules: Sequence[str], log_path: str | os.PathLike[str]) -> ForkServer:
         del modules, log_path
         return shared_template()
 
-    patch = mock.patch.object(live_processes, "ProcessTemplate", make)
+    patch = mock.patch.object(live_processes, "ForkServer", make)
     patch.start()
     unittest.addModuleCleanup(patch.stop)

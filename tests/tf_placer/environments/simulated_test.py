@@ -11,7 +11,7 @@ from tests.tf_placer.small_problem import (
     ILLEGAL,
     PEAKS,
     STEPS,
-    layered_problem,
+    build_layered_problem,
     small_problem,
 )
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
@@ -31,7 +31,7 @@ class SimulatedEnvironmentTest(absltest.TestCase):
         )
 
     def test_measures_what_a_plain_simulator_does(self):
-        problem = layered_problem(10, 3)
+        problem = build_layered_problem(10, 3)
         rows = np.random.default_rng(1).integers(3, size=(50, 10), dtype=np.int32)
         measured = SimulatedEnvironment(problem).measure(rows)
         for row, measurement in zip(rows, measured, strict=True):
@@ -85,7 +85,7 @@ class SimulatedEnvironmentTest(absltest.TestCase):
         self.assertEqual(environment.measure(np.zeros([0, 3], np.int32)), [])
 
     def test_equal_placements_measure_equally_whatever_the_batch_and_the_threads(self):
-        problem = layered_problem(10, 3)
+        problem = build_layered_problem(10, 3)
         rows = np.random.default_rng(1).integers(3, size=(40, 10), dtype=np.int32)
         expected = SimulatedEnvironment(problem, threads=1).measure(rows)
         environment = SimulatedEnvironment(problem, threads=3)

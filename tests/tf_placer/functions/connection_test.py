@@ -166,9 +166,9 @@ import tensorflow as tf
 from tf_placer.functions.connection import connect
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
-from tf_placer.process_template import ProcessTemplate
+from tf_placer.fork_server import ForkServer
 
-template = ProcessTemplate(["tensorflow"], os.devnull)
+template = ForkServer(["tensorflow"], os.devnull)
 cluster = LocalCluster(find_machine("local:2"), template=template)
 cluster.wait_until_ready()
 machine = find_machine("grpc://" + ",".join(t.removeprefix("grpc://") for t in cluster.targets))

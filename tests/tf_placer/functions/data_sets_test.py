@@ -8,7 +8,7 @@ from graph_passes.placement import Placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tf_placer.functions.data_sets import check_before_connection, check_before_move
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 from tf_placer.machines.machine import MachineError
 
 X = np.ones(2, np.float32)
@@ -27,7 +27,7 @@ class DataSetsTest(tf.test.TestCase):
 
     def place(self, device: str) -> PlacedStep:
         function = tf.function(lambda x: self.weight.assign_add(x[0]), autograph=False)
-        step = trace_step(function, X)
+        step = trace_call(function, X)
         assignment = dict.fromkeys(step.source.op_graph.names, device)
         return PlacedStep(step, MACHINE, Placement("", DEVICES, assignment))
 

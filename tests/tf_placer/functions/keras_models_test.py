@@ -11,7 +11,7 @@ from graph_passes.errors import GraphError
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.functions.keras_models import has_train_step, is_keras_model
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(24, 6)).astype(np.float32)
@@ -52,7 +52,7 @@ def losses(model: Any) -> list[float]:
 
 
 def place(model: Any) -> Any:
-    traced = trace_step(model, BATCH)
+    traced = trace_call(model, BATCH)
     [placement] = random_placements(traced.source, 1)
     PlacedStep(traced, MACHINE, placement).apply(model)
     return traced
@@ -86,7 +86,7 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_no_operation_passes_all_gradients_through(self):
         types = {
-            node.op for node in trace_step(two_towers(recurrent=True), BATCH).source.graph_def.node
+            node.op for node in trace_call(two_towers(recurrent=True), BATCH).source.graph_def.node
         }
         self.assertNotIn("IdentityN", types)
         reduced = tf.distribute.get_replica_context().all_reduce("sum", tf.constant(2.0))
@@ -120,7 +120,7 @@ class KerasModelTest(tf.test.TestCase):
         self.assertEqual(saved["placed"], saved["original"])
 
     def test_places_another_model_of_the_same_architecture(self):
-        traced = trace_step(two_towers(), BATCH)
+        traced = trace_call(two_towers(), BATCH)
         [placement] = random_placements(traced.source, 1)
         step = PlacedStep(traced, MACHINE, placement)
         for _ in range(9):  # The name with 10 sorts before the one with 9.
@@ -128,7 +128,7 @@ class KerasModelTest(tf.test.TestCase):
         model = two_towers()
         step.apply(model)
         self.assertAllClose(losses(model), losses(two_towers()), rtol=1e-6)
-        variables = trace_step(model, BATCH).variables.values()
+        variables = trace_call(model, BATCH).variables.values()
         self.assertLen({each.device for each in variables}, 2)
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(two_towers(optimizer="sgd"))
@@ -156,11 +156,11 @@ class KerasModelTest(tf.test.TestCase):
         ):
             Model.__module__ = module
             if is_converted:
-                graph_def = trace_step(Model(), tf.ones([2])).source.graph_def
+                graph_def = trace_call(Model(), tf.ones([2])).source.graph_def
                 self.assertIn("If", {node.op.removeprefix("Stateless") for node in graph_def.node})
             else:
                 with self.assertRaisesRegex(GraphError, "symbolic"):
-                    trace_step(Model(), tf.ones([2]))
+                    trace_call(Model(), tf.ones([2]))
 
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Dense(2)])
@@ -176,7 +176,7 @@ class KerasModelTest(tf.test.TestCase):
             (distributed, "under a distribution strategy"),
         ):
             with self.assertRaisesRegex(GraphError, message):
-                trace_step(model, BATCH)
+                trace_call(model, BATCH)
         self.assertTrue(is_keras_model(built))
         self.assertFalse(is_keras_model(keras.layers.Dense(2)))
 

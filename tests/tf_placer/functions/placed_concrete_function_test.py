@@ -10,7 +10,7 @@ from graph_passes.placement import Placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tf_placer.functions.moved_variables import move_variables
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 
 X = tf.constant([[0.1, 0.2, 0.3], [0.4, -0.5, 0.6]])
 
@@ -49,7 +49,7 @@ class Network(tf.Module):
 
 def on_second_device(concrete: Any) -> Any:
     """Places a function, and with it its variables, on the device where they are not."""
-    traced = trace_step(concrete, (X,))
+    traced = trace_call(concrete, (X,))
     assignment = dict.fromkeys(traced.source.op_graph.names, DEVICES[1])
     return PlacedStep(traced, MACHINE, Placement("", DEVICES, assignment)).function
 

@@ -14,12 +14,12 @@ from tensorflow.python.eager import context
 from graph_passes.placement import Placement
 from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
+from tf_placer.fork_server import ForkServer
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.inputs.saved_model_files import read_saved_model
-from tf_placer.inputs.sources import read_graph, read_source
+from tf_placer.inputs.workload import read_graph, read_workload
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
-from tf_placer.process_template import ProcessTemplate
 
 tf1 = tf.compat.v1
 WITH_DEVICES = tf.saved_model.LoadOptions(
@@ -31,7 +31,7 @@ _NOT_COMPARED = ("_Arg", "Const", "Identity", "NoOp", "StatelessWhile")
 
 def place(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[PlacedSignature]:
     given = read_graph(path, name)
-    source = read_source(given, feeds=feeds)
+    source = read_workload(given, feeds=feeds)
     return [
         PlacedSignature(given.signature, MACHINE, placement)
         for placement in random_placements(source, count)
@@ -169,7 +169,7 @@ class PlacedSignatureTest(tf.test.TestCase):
         placement = Placement("", tuple(names), assignment)
         PlacedSignature(given.signature, machine, placement).save(self.new)
         # The servers import TensorFlow once.
-        template = ProcessTemplate(["tensorflow"], self.create_tempfile().full_path)
+        template = ForkServer(["tensorflow"], self.create_tempfile().full_path)
         self.addCleanup(template.close)
         with LocalCluster(machine, template=template) as cluster:
             values, found = serve(self.new, "serving_default", {"x": REQUEST}, cluster.target)

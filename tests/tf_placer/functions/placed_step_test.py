@@ -10,7 +10,7 @@ from tensorflow.python.eager import context
 from graph_passes.placement import Placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 
 X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 
@@ -78,10 +78,10 @@ class PlacedFunctionTest(tf.test.TestCase):
         original = Training()
         expected = three_steps(original.train)
         untouched = Training()
-        traced = trace_step(untouched.train, X)
+        traced = trace_call(untouched.train, X)
         for placement in random_placements(traced.source, 6):
             training = Training()
-            step = PlacedStep(trace_step(training.train, X), MACHINE, placement)
+            step = PlacedStep(trace_call(training.train, X), MACHINE, placement)
             found = self.check_devices(lambda step=step: three_steps(step.function), placement)
             tf.nest.map_structure(self.assertAllEqual, found, expected)
             self.assertAllEqual(training.right, original.right)
@@ -92,7 +92,7 @@ class PlacedFunctionTest(tf.test.TestCase):
 
     def test_other_arguments_are_placed_alike(self):
         training = Training()
-        traced = trace_step(training.train, X)
+        traced = trace_call(training.train, X)
         [placement] = random_placements(traced.source, 1)
         function = PlacedStep(traced, MACHINE, placement).function
         more = np.concatenate([X, X])
@@ -111,7 +111,7 @@ class PlacedFunctionTest(tf.test.TestCase):
         function, start = tf.function(train_image), tf.eye(3) * 0.5
         original, moved = tf.Variable(start), tf.Variable(start)
         expected = [function(original, 2.0)["loss"] for _ in range(3)]
-        step = trace_step(function, (moved, 2.0))
+        step = trace_call(function, (moved, 2.0))
         for placement in random_placements(step.source, 3):
             moved.assign(start)
             placed = PlacedStep(step, MACHINE, placement).function
@@ -130,7 +130,7 @@ class PlacedFunctionTest(tf.test.TestCase):
             return {"y": x * variable, "z": -x}
 
         concrete = scale.get_concrete_function(tf.TensorSpec([None], tf.float32))
-        traced = trace_step(concrete, np.ones(2, np.float32))
+        traced = trace_call(concrete, np.ones(2, np.float32))
         placement = Placement("", DEVICES, {"mul": DEVICES[1], "Neg": DEVICES[0]})
         placed = PlacedStep(traced, MACHINE, placement).function
         x = tf.constant([1.0, 2.0, 3.0])
@@ -154,7 +154,7 @@ class PlacedFunctionTest(tf.test.TestCase):
             return weights * 2.0
 
         x = tf.constant(["b", "c"])
-        traced = trace_step(step, x)
+        traced = trace_call(step, x)
         expected = [step(x), step(x)]
         weights.assign(tf.ones([3]))
         for placement in random_placements(traced.source, 4):
@@ -174,7 +174,7 @@ class PlacedFunctionTest(tf.test.TestCase):
                 tf.summary.write("sum", tf.reduce_sum(x), step=step_number)
             return tf.reduce_sum(x) * 2.0
 
-        traced = trace_step(step, X)
+        traced = trace_call(step, X)
         for placement in random_placements(traced.source, 2):
             placed = PlacedStep(traced, MACHINE, placement).function
             for _ in range(2):
@@ -191,7 +191,7 @@ class PlacedFunctionTest(tf.test.TestCase):
 
     def test_without_a_placement_it_is_the_function_itself(self):
         training = Training()
-        step = PlacedStep(trace_step(training.train, X), MACHINE)
+        step = PlacedStep(trace_call(training.train, X), MACHINE)
         self.assertIs(step.function, step.traced.target)
 
 

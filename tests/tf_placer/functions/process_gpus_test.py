@@ -8,7 +8,7 @@ from unittest import mock
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
+from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
 
 _GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{k}", "GPU") for k in range(3)]
 
@@ -40,11 +40,11 @@ class ProcessGpusTest(tf.test.TestCase):
 
     def test_sessions_of_a_program_that_has_set_up_nothing_are_the_default(self):
         self.set_up(growing=[1])
-        self.assertEqual(session_config_of_process(), tf.compat.v1.ConfigProto())
+        self.assertEqual(build_session_config(), tf.compat.v1.ConfigProto())
 
     def test_gpus_that_the_program_has_hidden_are_hidden_from_sessions(self):
         self.set_up(visible=[2, 0])
-        config = session_config_of_process()
+        config = build_session_config()
         self.assertEqual(config.gpu_options.visible_device_list, "2,0")
         self.assertEqual(config.device_count["GPU"], 2)
 
@@ -54,15 +54,15 @@ class ProcessGpusTest(tf.test.TestCase):
             mock.patch.object(context.context(), "_physical_devices", None),
             mock.patch.object(tf.config, "list_physical_devices", side_effect=AssertionError),
         ):
-            self.assertEqual(session_config_of_process(), tf.compat.v1.ConfigProto())
+            self.assertEqual(build_session_config(), tf.compat.v1.ConfigProto())
 
     def test_without_any_gpu_sessions_have_none(self):
         self.set_up(visible=[])
-        self.assertEqual(session_config_of_process().device_count["GPU"], 0)
+        self.assertEqual(build_session_config().device_count["GPU"], 0)
 
     def test_parts_of_gpus_are_those_of_sessions(self):
         self.set_up(limits={1: [1024, 2048]})
-        parts = session_config_of_process().gpu_options.experimental.virtual_devices
+        parts = build_session_config().gpu_options.experimental.virtual_devices
         self.assertEqual([list(each.memory_limit_mb) for each in parts], [[], [1024, 2048], []])
 
     def test_memory_is_taken_when_tensorflow_has_run_unless_it_grows(self):

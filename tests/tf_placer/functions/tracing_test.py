@@ -10,7 +10,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
 from tests.tf_placer.functions import two_devices
-from tf_placer.functions.traced_step import trace_step
+from tf_placer.functions.traced_call import trace_call
 
 X = tf.ones([2])
 # Nobody waits longer where something is wrong.
@@ -62,7 +62,7 @@ class TracingTest(tf.test.TestCase):
         found = []
 
         def read(function):
-            graph_def = trace_step(tf.function(function, autograph=False), X).source.graph_def
+            graph_def = trace_call(tf.function(function, autograph=False), X).source.graph_def
             found.append({node.op for node in graph_def.node})
 
         thread = threading.Thread(target=read, args=(second,))
@@ -92,7 +92,7 @@ class TracingTest(tf.test.TestCase):
             return add(x)
 
         calls, names, sums = [], [], []
-        traced = trace_step(tf.function(step, autograph=False), X)
+        traced = trace_call(tf.function(step, autograph=False), X)
         self.assertEqual(calls, [1, 1])
         self.assertFalse([name for name in names if name.startswith("captured")])
         self.assertEqual(sums, [2.0, 2.0])
@@ -108,7 +108,7 @@ class TracingTest(tf.test.TestCase):
 
         traces = []
         with self.assertRaisesRegex(GraphError, "cannot be traced with this example: it fails"):
-            trace_step(tf.function(fails, autograph=False), X)
+            trace_call(tf.function(fails, autograph=False), X)
         self.check_methods()
 
     def test_keeps_methods_that_other_code_replaced(self):
@@ -124,7 +124,7 @@ class TracingTest(tf.test.TestCase):
 
         calls = []
         self.addCleanup(setattr, Function, "__call__", original)
-        trace_step(tf.function(step, autograph=False), X)
+        trace_call(tf.function(step, autograph=False), X)
         self.assertIs(Function.__call__, count_call)
         tf.function(lambda x: x)(X)
         self.assertNotEmpty(calls)
@@ -132,7 +132,7 @@ class TracingTest(tf.test.TestCase):
     def test_arguments_of_functions_may_have_any_name(self):
         named = tf.function(lambda call, function: tf.atan2(call, function))
         step = tf.function(lambda x: named(call=x, function=x), autograph=False)
-        graph_def = trace_step(step, X).source.graph_def
+        graph_def = trace_call(step, X).source.graph_def
         self.assertIn("Atan2", [node.op for node in graph_def.node])
 
     def test_loops_and_branches_are_traced_alike(self):
@@ -146,7 +146,7 @@ class TracingTest(tf.test.TestCase):
 
         bodies = []
         for _ in range(2):
-            graph_def = trace_step(tf.function(step, autograph=False), X).source.graph_def
+            graph_def = trace_call(tf.function(step, autograph=False), X).source.graph_def
             library = graph_def.library.function
             self.assertFalse(
                 [n for f in library for n in f.node_def if n.op.endswith("PartitionedCall")]

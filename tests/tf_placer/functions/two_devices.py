@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement
-from tf_placer.inputs.sources import Source
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.machine import Device, Machine
 
 DEVICES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
@@ -22,7 +22,7 @@ tf.config.set_logical_device_configuration(
 tf.config.set_soft_device_placement(False)
 
 
-def random_placements(source: Source, count: int) -> Iterator[Placement]:
+def random_placements(source: Workload, count: int) -> Iterator[Placement]:
     """Makes legal placements of a step, every colocation group on its own."""
     grouped = group_operations(source.op_graph, "fine")
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)

@@ -14,7 +14,7 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.kernel_work import kernel_work
 from tests import graph_parts
 from tf_placer.inputs.graph_files import write_graph
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 
 tf1 = tf.compat.v1
 _DAMAGES = 60
@@ -42,7 +42,7 @@ class DamagedGraphsTest(tf.test.TestCase, parameterized.TestCase):
             del damaged[start : rng.choice([start, start + rng.randrange(40), len(whole)])]
             path.write_bytes(damaged)
             try:
-                source = read_source(path, ["y"], {"x": np.ones([4, 4], np.float32)})
+                source = read_workload(path, ["y"], {"x": np.ones([4, 4], np.float32)})
                 graph_fingerprint(source.graph_def)
                 kernel_work(source.op_graph)
                 num_read += 1

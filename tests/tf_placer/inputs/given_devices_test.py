@@ -6,8 +6,8 @@ from absl.testing import parameterized
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts
-from tf_placer.inputs.given_devices import check_given_devices, given_devices_note
-from tf_placer.inputs.sources import read_graph, read_source, without_devices
+from tf_placer.inputs.given_devices import check_given_devices, describe_given_devices
+from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
 from tf_placer.machines.catalog import described_machine
 
 tf1 = tf.compat.v1
@@ -46,14 +46,14 @@ class CheckGivenDevicesTest(tf.test.TestCase):
 class GivenDevicesNoteTest(tf.test.TestCase):
     def test_it_counts_what_the_step_keeps_on_devices_and_says_how_to_clear_them(self):
         self.assertEqual(
-            given_devices_note(graph_on("/device:GPU:0")),
+            describe_given_devices(graph_on("/device:GPU:0")),
             "1 operation of the step keeps the device that the graph came with, such as "
             "'/device:GPU:0': to have it chosen, build the graph without tf.device, or clear its "
             "devices (--clear_devices)",
         )
 
     def test_devices_that_no_step_needs_do_not_count(self):
-        self.assertIsNone(given_devices_note(graph_on("")))
+        self.assertIsNone(describe_given_devices(graph_on("")))
 
 
 def on_missing_device(x: tf.Tensor) -> tf.Tensor:
@@ -83,7 +83,7 @@ class DevicesInFunctionsTest(tf.test.TestCase, parameterized.TestCase):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
             tf.identity(build(tf1.placeholder(tf.float32, [], name="x")), name="y")
         given = read_graph(graph.as_graph_def())
-        source = read_source(without_devices(given) if clear else given, ["y"])
+        source = read_workload(remove_devices(given) if clear else given, ["y"])
         machine = described_machine("2xK80")
         check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
 

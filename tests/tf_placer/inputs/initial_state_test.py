@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.graph_parts import control_flow, new_graph
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 
 tf1 = tf.compat.v1
 
@@ -41,7 +41,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
         self, graph: tf.Graph | tf1.MetaGraphDef, fetch: str, **arguments
     ) -> np.ndarray:
         """Initializes as a search does, and runs the step."""
-        source = read_source(graph, [fetch], **arguments)
+        source = read_workload(graph, [fetch], **arguments)
         with tf.Graph().as_default() as copy:
             tf.graph_util.import_graph_def(source.graph_def, name="")
         with tf1.Session(graph=copy) as session:
@@ -115,7 +115,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             scaffold = tf1.train.Scaffold(init_op=both, local_init_op=tf.no_op())
         for initializers in (both, [both.name], scaffold):
             self.assertEqual(self.run_first_step(graph, y, initializers=initializers), 7.0)
-        given = read_source(graph, [y], initializers=both).step.initializers
+        given = read_workload(graph, [y], initializers=both).step.initializers
         imported = [op.name for op in graph.get_operations() if "TableImport" in op.type]
         self.assertEqual(given, ("v/Assign", *imported))
 
@@ -130,7 +130,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
             else:
                 tf1.assign(v, 4.0, name="v/Assign")
                 tf.identity(same, name="y")
-        self.assertEqual(read_source(graph, ["y:0"]).step.initializers, ("v/Assign",))
+        self.assertEqual(read_workload(graph, ["y:0"]).step.initializers, ("v/Assign",))
         self.assertEqual(self.run_first_step(graph, "y:0"), 4.0)
 
 

@@ -13,12 +13,12 @@ from graph_passes.errors import GraphError
 from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.saved_signature import read_signature
-from tf_placer.inputs.sources import Source, read_graph, read_source, without_devices
+from tf_placer.inputs.workload import Workload, read_graph, read_workload, remove_devices
 
 tf1 = tf.compat.v1
 
 
-def run(source: Source) -> list[np.ndarray]:
+def run(source: Workload) -> list[np.ndarray]:
     """Runs a step in a session, from its initial state."""
     step = source.step
     with tf.Graph().as_default() as graph, tf1.Session() as session:
@@ -50,7 +50,7 @@ class SavedSignatureTest(tf.test.TestCase):
         loaded = tf.saved_model.load(self.functions)
         expected = loaded.signatures["serving_default"](x=tf.constant(REQUEST))
         given = read_graph(self.functions)
-        source = read_source(given, feeds={"x": REQUEST})
+        source = read_workload(given, feeds={"x": REQUEST})
         self.assertEqual(given.signature.saved_model, read_saved_model(self.functions))
         self.assertAllClose(run(source), [expected["requests"], expected["sum"]])
         self.assertLen(source.step.restored, 3)
@@ -63,7 +63,7 @@ class SavedSignatureTest(tf.test.TestCase):
     def test_tables_are_filled_from_the_files_that_came_with_it(self):
         words, numbers = WORDS
         for path in (self.functions, self.graphs[False]):
-            source = read_source(read_graph(path, "words"), feeds={"words": words})
+            source = read_workload(read_graph(path, "words"), feeds={"words": words})
             self.assertAllEqual(run(source), [numbers])
 
     def test_graphs_of_tensorflow_1(self):
@@ -71,7 +71,7 @@ class SavedSignatureTest(tf.test.TestCase):
             expected = np.tanh(REQUEST @ np.full([3, 3], 0.5)) + np.tanh(
                 REQUEST @ np.full([3, 3], -0.25)
             )
-            source = read_source(read_graph(path, "sum"), feeds={"x": REQUEST})
+            source = read_workload(read_graph(path, "sum"), feeds={"x": REQUEST})
             self.assertAllClose(run(source), [expected])
             self.assertEqual(source.step.restored.keys(), {"left", "right"})
 
@@ -107,9 +107,9 @@ class SavedSignatureTest(tf.test.TestCase):
         with self.assertRaisesRegex(
             GraphError, r"'x' of the signature 'serving_default' has the shape \(None, 3\), so no"
         ):
-            read_source(self.functions)
+            read_workload(self.functions)
         with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
-            read_source(self.functions, fetches="y", feeds={"x": REQUEST})
+            read_workload(self.functions, fetches="y", feeds={"x": REQUEST})
         with self.assertRaisesRegex(GraphError, "only a SavedModel directory has a signature"):
             read_graph("graph.pb", "serving_default")
 
@@ -126,7 +126,7 @@ class SavedSignatureTest(tf.test.TestCase):
             "x/dense_shape": whole.dense_shape,
         }
         values, indices, shape = run(
-            read_source(path, feeds={key: value.numpy() for key, value in feeds.items()})
+            read_workload(path, feeds={key: value.numpy() for key, value in feeds.items()})
         )
         self.assertAllEqual(values, 2 * whole.values)
         self.assertAllEqual(indices, whole.indices)
@@ -148,7 +148,7 @@ class SavedSignatureTest(tf.test.TestCase):
         specs = (tf.TensorSpec([2], name="x"), tf.TensorSpec([2], name="y"))
         path = self.create_tempdir().full_path
         tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
-        self.assertLen(read_source(path).step.feeds, 2)
+        self.assertLen(read_workload(path).step.feeds, 2)
         with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
             read_signature(path).bind_example(np.ones(2))
 
@@ -157,7 +157,7 @@ class SavedSignatureTest(tf.test.TestCase):
         shutil.copytree(self.functions, path)
         shutil.rmtree(os.path.join(path, "variables"))
         with self.assertRaisesRegex(GraphError, "cannot read the variables of the SavedModel"):
-            read_source(path, feeds={"x": REQUEST})
+            read_workload(path, feeds={"x": REQUEST})
 
     def test_devices_can_be_cleared(self):
         given = read_graph(self.functions)
@@ -167,7 +167,7 @@ class SavedSignatureTest(tf.test.TestCase):
         pathlib.Path(path, "saved_model.pb").write_bytes(placed.SerializeToString())
         again = read_graph(path)
         self.assertIn("/device:CPU:1", {node.device for node in again.graph_def.node})
-        cleared = without_devices(again)
+        cleared = remove_devices(again)
         self.assertEqual({node.device for node in cleared.graph_def.node}, {""})
         whole = str(cleared.signature.build_placed_model({}))
         self.assertNotIn("CPU:1", whole)
@@ -190,7 +190,7 @@ class DamagedTest(tf.test.TestCase, parameterized.TestCase):
 
     def assert_refused(self, message: str) -> None:
         with self.assertRaisesRegex(GraphError, message) as raised:
-            read_source(read_graph(self.directory, "serving_default"), feeds={"x": REQUEST})
+            read_workload(read_graph(self.directory, "serving_default"), feeds={"x": REQUEST})
         self.assertIn(str(self.directory), str(raised.exception))
         self.assertNotIn("\n", str(raised.exception))
 

@@ -16,14 +16,14 @@ import tensorflow as tf
 
 from graph_passes.pipeline import group_operations
 from tests import graphs
-from tests.tf_placer.left_behind import killed_in_scratch
+from tests.tf_placer.left_behind import leave_stale_directory
 from tests.tf_placer.scripted import Script, request_directory, uses_two_devices
 from tf_placer import placers
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
-from tf_placer.inputs.sources import Source, read_source
+from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.live import own_processes
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
@@ -74,7 +74,7 @@ class Profiler:
 
     def __call__(
         self,
-        source: Source,
+        source: Workload,
         machine: Machine,
         *,
         steps,
@@ -128,7 +128,7 @@ class LiveCostsTest(tf.test.TestCase):
             self.addCleanup(patch.stop)
 
     def run_search(self, graph: tf.Graph | None = None, **changes) -> Outcome:
-        source = read_source(graph or graphs.two_branches().graph, ["result:0"])
+        source = read_workload(graph or graphs.two_branches().graph, ["result:0"])
         changes = {"placer": "cheapest", **changes}
         asked = request_directory(self.create_tempdir().full_path, source, **changes)
         self.lines.clear()
@@ -347,7 +347,7 @@ class LiveCostsTest(tf.test.TestCase):
 
     def test_what_a_killed_search_left_is_gone_when_the_graph_is_profiled(self):
         self.directory.path.mkdir(exist_ok=True)
-        left = killed_in_scratch(self.directory.path)
+        left = leave_stale_directory(self.directory.path)
         self.run_search()
         [there] = self.profiler.work_dirs
         self.assertNotIn(left.name, there)

@@ -21,17 +21,17 @@ from tests.tf_placer.scripted import (
     request_directory,
     uses_two_devices,
 )
-from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
-from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tests.tf_placer.search.distributed.fake_backend import FakeBackend
+from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.live import run as live_run
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import workers
+from tf_placer.search.distributed.actor_backend import WorkerInfo, WorkerLostError
 from tf_placer.search.distributed.controllers import Controllers
-from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.worker_events import read_worker_log
 from tf_placer.search.training_log import read_training_log
@@ -44,7 +44,7 @@ def split_is_faster(assignment: Mapping[str, str]) -> float:
     return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
 
 
-class ScriptedFleet(FakeFleet):
+class ScriptedFleet(FakeBackend):
     """Workers that measure what a script says, in no time.
 
     Attributes:
@@ -68,7 +68,7 @@ class ScriptedFleet(FakeFleet):
         if worker.dead_secs <= self.now_secs:
             raise WorkerLostError("its process died")
         if call.method == "begin":
-            return Greeting("host", worker.number, {}, measurement(ORIGINAL_SECS))
+            return WorkerInfo("host", worker.number, {}, measurement(ORIGINAL_SECS))
         if call.method == "measure":
             assignment = call.args[0]
             self.script.measured.append(assignment)
@@ -99,8 +99,8 @@ class WorkerGroupTest(tf.test.TestCase):
         # It is not installed everywhere, and starts nothing here.
         self.enter_context(mock.patch.object(workers, "require_ray"))
 
-    def run_search(self, fleet: FakeFleet, **changes) -> Outcome:
-        source = read_source(self.graph_def, graphs.two_branches().fetches)
+    def run_search(self, fleet: FakeBackend, **changes) -> Outcome:
+        source = read_workload(self.graph_def, graphs.two_branches().fetches)
         changes = {"workers": "ray", **changes}
         if changes["workers"] is not None:
             changes["num_workers"] = fleet.size
@@ -127,8 +127,8 @@ class WorkerGroupTest(tf.test.TestCase):
         rng = random.Random(3)
         yield Controllers(
             setup.name,
-            ProcessFleet(lambda: Controller(setup), rng, self.deaths),
-            ProcessFleet(lambda: ParameterServer(setup), rng, self.deaths),
+            InProcessBackend(lambda: Controller(setup), rng, self.deaths),
+            InProcessBackend(lambda: ParameterServer(setup), rng, self.deaths),
             workers.controllers,
             **options,
         )
@@ -245,7 +245,7 @@ class WorkerGroupTest(tf.test.TestCase):
                     return value
                 failure = Failure(FailureKind.RUNTIME_ERROR, "no kernel")
                 original = Measurement(failure=failure)
-                return Greeting("host", 0, {}, original)
+                return WorkerInfo("host", 0, {}, original)
 
         with self.assertRaisesRegex(Exception, "the original graph does not run.*no kernel"):
             self.run_search(Broken(2, Script(split_is_faster)))

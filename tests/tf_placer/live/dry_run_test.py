@@ -14,7 +14,7 @@ from tests import graphs
 from tests.tf_placer.scripted import trial
 from tf_placer.live import dry_run
 from tf_placer.live.dry_run import SearchPlan, plan_search
-from tf_placer.live.given_step import read_step
+from tf_placer.live.optimization_target import read_target
 from tf_placer.live.preparation import prepare
 from tf_placer.machines.machine import MachineError
 from tf_placer.runs.header import live_header
@@ -39,7 +39,7 @@ class DryRunTest(tf.test.TestCase):
             "max_secs": 90.0,
             "seed": 0,
         }
-        step = read_step(graph or self.given.graph, self.given.fetches)
+        step = read_target(graph or self.given.graph, self.given.fetches)
         return plan_search(step, SearchConfig(**settings | changes, log_dir=log_dir))
 
     def test_it_counts_what_is_placed_where(self):
@@ -68,7 +68,7 @@ class DryRunTest(tf.test.TestCase):
 
     def test_a_search_that_has_begun_would_go_on(self):
         log_dir = str(self.directory / "run")
-        step = read_step(self.given.graph, self.given.fetches)
+        step = read_target(self.given.graph, self.given.fetches)
         grouped = dry_run.group_operations(step.source.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, tuple(TASKS))
         config = prepare(step, SearchConfig("local:2", "random"))

@@ -75,7 +75,7 @@ class EntryPointsTest(absltest.TestCase):
 
     def test_what_a_graph_begins_with_is_in_the_configuration(self):
         with (
-            mock.patch.object(entry_points, "read_step") as read,
+            mock.patch.object(entry_points, "read_target") as read,
             self.assertWarnsRegex(DeprecationWarning, "no restore_from="),
         ):
             self.asked(restore_from="weights")

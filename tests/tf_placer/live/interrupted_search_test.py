@@ -20,7 +20,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, u
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.inputs.graph_files import write_graph
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import run as live_run
 from tf_placer.placers import make_placer
@@ -54,7 +54,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = graphs.two_branches()
-        source = read_source(given.graph, given.fetches)
+        source = read_workload(given.graph, given.fetches)
         values = {"max_trials": 20, "max_secs": 600.0, **changes}
         return live_run.run(
             request_directory(self.create_tempdir().full_path, source, **values),

@@ -25,7 +25,7 @@ from tf_placer.confirmation import confirmation as live_confirmation
 from tf_placer.confirmation import round_statistics
 from tf_placer.errors import SearchError
 from tf_placer.inputs.graph_files import write_graph
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.live import conclusion, optimization, own_processes, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import optimize
@@ -211,7 +211,7 @@ class LiveSearchTest(tf.test.TestCase):
 
     def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
         """A directory with what a search is to do."""
-        source = read_source(graph, seed=_SETTINGS["seed"])
+        source = read_workload(graph, seed=_SETTINGS["seed"])
         values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
         return request_directory(self.create_tempdir().full_path, source, **values)
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests import graphs
 from tf_placer.live import preparation
-from tf_placer.live.given_step import read_step
+from tf_placer.live.optimization_target import read_target
 from tf_placer.live.preparation import note_on_gpus, prepare
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
@@ -39,12 +39,10 @@ class PreparationTest(tf.test.TestCase):
         )
         self.of_process = tf1.ConfigProto(device_count={"GPU": 1})
         self.enter_context(
-            mock.patch.object(
-                preparation, "session_config_of_process", return_value=self.of_process
-            )
+            mock.patch.object(preparation, "build_session_config", return_value=self.of_process)
         )
         given = graphs.two_branches()
-        self.step = read_step(given.graph, given.fetches)
+        self.step = read_target(given.graph, given.fetches)
 
     def prepare(
         self,
@@ -95,7 +93,7 @@ class PreparationTest(tf.test.TestCase):
         emulated = find_machine("emulated:2xK80")
         self.assertIsNone(self.note(emulated), "a graph runs in any session")
         function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
-        self.step = read_step(function, example=(tf.ones([2, 2]),))
+        self.step = read_target(function, example=(tf.ones([2, 2]),))
         self.assertRegex(self.note(emulated), "no GPUs .* emulate 2xK80 -- python")
         with mock.patch.dict("os.environ", _EMULATED):
             self.assertIsNone(self.note(emulated))

@@ -17,17 +17,17 @@ import tensorflow as tf
 from graph_passes import placement
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, read_placement, write_placement
-from graph_passes.util.whole_file import write_whole
+from graph_passes.util.atomic_write import write_atomically
 from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
-from tests.tf_placer.left_behind import killed_in_scratch
+from tests.tf_placer.left_behind import leave_stale_directory
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.errors import SearchError
-from tf_placer.inputs.sources import read_source
-from tf_placer.interrupts import TimeIsOver
+from tf_placer.inputs.workload import read_workload
+from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live import job_search, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
@@ -74,7 +74,7 @@ class RunTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = given or graphs.two_branches()
-        source = read_source(graph_def or given.graph, given.fetches)
+        source = read_workload(graph_def or given.graph, given.fetches)
         return live_run.run(
             request_directory(self.create_tempdir().full_path, source, config=config, **changes),
             self.directory,
@@ -209,7 +209,7 @@ class RunTest(tf.test.TestCase):
 
     def end_time(self) -> None:
         self.now_secs += 301.0
-        raise TimeIsOver
+        raise TimeLimitReached
 
     def test_an_original_that_takes_all_of_the_time_is_broken_off(self):
         def secs(_):
@@ -236,7 +236,7 @@ class RunTest(tf.test.TestCase):
             if len(script.measured) == 6 and not script.confirmed:
                 # As much as is left for the search.
                 self.now_secs += 280.0
-                raise TimeIsOver
+                raise TimeLimitReached
             return split_is_faster(assignment)
 
         script.secs = secs
@@ -599,12 +599,12 @@ class RunTest(tf.test.TestCase):
                 def write(path, data, name=name, full=full):
                     if pathlib.Path(path) == full / name:
                         raise OSError(28, "No space left on device", str(path))
-                    write_whole(path, data)
+                    write_atomically(path, data)
 
                 with (
                     mock.patch.object(tempfile, "tempdir", self.create_tempdir().full_path),
                     mock.patch.object(run_directory, "write_bytes", write),
-                    mock.patch.object(placement, "write_whole", write),
+                    mock.patch.object(placement, "write_atomically", write),
                 ):
                     outcome = self.run_search(Script(secs=split_is_faster))
                 self.assertEqual(outcome, Outcome.FASTER)
@@ -625,7 +625,7 @@ class RunTest(tf.test.TestCase):
 
     def test_what_a_killed_search_left_goes_and_what_somebody_has_there_stays(self):
         os.makedirs(self.directory.path)
-        left = killed_in_scratch(self.directory.path)
+        left = leave_stale_directory(self.directory.path)
         self.assertTrue(left.exists())
         theirs = [self.directory.path / name for name in ("work/thesis.txt", ".mine.tmp", "a.txt")]
         theirs[0].parent.mkdir()
@@ -691,7 +691,7 @@ class RunTest(tf.test.TestCase):
     def test_baselines_place_whole_groups_where_the_placer_refines_them(self):
         given = graphs.lstm()
         self.run_search(Script(), given, max_trials=6, **_OF_COLOCATION_GROUPS)
-        op_graph = read_source(given.graph, given.fetches).op_graph
+        op_graph = read_workload(given.graph, given.fetches).op_graph
         clusters = group_operations(op_graph, "fine").clusters
         _, trials = read_log(self.directory.trials)
         baselines = [t for t in trials if t.placer in ("single_device", "expert")]

@@ -13,10 +13,10 @@ import unittest
 import tensorflow as tf
 from absl.testing import absltest
 
+from tf_placer.fork_server import ForkServer
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
-from tf_placer.process_template import ProcessTemplate
 
 _MACHINE = find_machine("local:2")
 
@@ -25,7 +25,7 @@ def setUpModule():
     """Starts what all servers are made of: each would import TensorFlow otherwise."""
     global template
     with tempfile.NamedTemporaryFile() as log:
-        template = ProcessTemplate(["tensorflow"], log.name)
+        template = ForkServer(["tensorflow"], log.name)
     unittest.addModuleCleanup(template.close)
 
 

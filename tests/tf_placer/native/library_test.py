@@ -8,14 +8,14 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tf_placer.native import library
-from tf_placer.native.digest import sources_digest
+from tf_placer.native.digest import compute_sources_digest
 from tf_placer.native.library import (
     CoreError,
     Struct,
     array_of,
     core,
     int64,
-    owned,
+    make_owner,
     pointer_to,
     random_struct,
 )
@@ -57,7 +57,7 @@ class OwnedTest(absltest.TestCase):
 
     def make_owner(self, number: signal.Signals, handler):
         self.addCleanup(signal.signal, number, signal.signal(number, handler))
-        return owned(int(number), getattr(ctypes.CDLL(None), "raise"))
+        return make_owner(int(number), getattr(ctypes.CDLL(None), "raise"))
 
     def test_frees_with_the_last_reference(self):
         freed: list[int] = []
@@ -119,11 +119,11 @@ class CoreTest(absltest.TestCase):
 class DigestTest(absltest.TestCase):
     def test_digests_depend_on_the_cpp_sources_alone(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        self.assertEqual(sources_digest(folder), "")
+        self.assertEqual(compute_sources_digest(folder), "")
         digests = {""}
         for name, text in (("a.cc", "1"), ("a.cc", "2"), ("b.h", "2"), ("c.py", "3")):
             (folder / name).write_text(text)
-            digests.add(sources_digest(folder))
+            digests.add(compute_sources_digest(folder))
         self.assertLen(digests, 4)
 
 

@@ -4,20 +4,20 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
-from tf_placer.problem.coarse_groups import clusters_of, coarse_assignment, coarse_problem
+from tf_placer.problem.coarse_groups import coarse_assignment, coarse_problem, find_clusters
 from tf_placer.simulation.simulator import Simulator
 
 
 class FindClustersTest(absltest.TestCase):
     def test_finds_the_coarse_group_of_each_group(self):
         groups, coarse_groups = np.array([2, 0, 1, 2, 3, 0]), np.array([1, 0, 1, 1, 0, 0])
-        clusters = clusters_of(groups, coarse_groups)
+        clusters = find_clusters(groups, coarse_groups)
         self.assertEqual(clusters.tolist(), [0, 1, 1, 0])
         self.assertEqual(clusters.dtype, np.int32)
         np.testing.assert_array_equal(clusters[groups], coarse_groups)
 
     def test_a_group_without_operations_gets_the_coarse_group_of_operation_0(self):
-        clusters = clusters_of(np.array([0, 0, 2, 2]), np.array([1, 1, 1, 1]))
+        clusters = find_clusters(np.array([0, 0, 2, 2]), np.array([1, 1, 1, 1]))
         self.assertEqual(clusters.tolist(), [1, 1, 1])
 
 

@@ -10,7 +10,7 @@ from absl.testing import absltest
 from benchmarks.problems.small import SMALL_PROBLEMS
 from benchmarks.problems.synthetic import unroll_lstm
 from tf_placer.problem.problem_groups import legal_devices
-from tf_placer.report.limits import limits_of
+from tf_placer.report.limits import find_limits
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
@@ -28,14 +28,14 @@ class LimitsTest(absltest.TestCase):
     def test_step_and_bounds_are_those_of_the_simulator(self):
         problem = unroll_lstm(3, 3)
         placement = everything_on(problem, 1)
-        limits = limits_of(problem, placement)
+        limits = find_limits(problem, placement)
         [secs] = Simulator(problem).simulate(placement[None]).step_secs
         self.assertAlmostEqual(limits.step_secs, secs)
         self.assertAlmostEqual(limits.lower_bound_secs, lower_bounds(problem).step_secs)
 
     def test_one_device_alone_is_busy_all_the_time_and_no_link_is(self):
         problem = SMALL_PROBLEMS["fork and join"]
-        limits = limits_of(problem, everything_on(problem, 0))
+        limits = find_limits(problem, everything_on(problem, 0))
         compute = shares(limits, "compute")
         self.assertAlmostEqual(compute[problem.devices[0].name], 1.0)
         self.assertEqual(compute[problem.devices[1].name], 0.0)
@@ -49,13 +49,13 @@ class LimitsTest(absltest.TestCase):
         placement = np.where(
             legal[np.arange(len(legal)), placement], placement, legal.argmax(axis=1)
         ).astype(np.int32)
-        limits = limits_of(problem, placement)
+        limits = find_limits(problem, placement)
         path = shares(limits, "critical path")[""] + shares(limits, "transfers on it")[""]
         self.assertAlmostEqual(path, 1.0)
         self.assertLen(shares(limits, "link"), 1)
 
     def test_memory_is_the_peak_relative_to_the_limit(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         placement = everything_on(problem, 1)
         [peaks] = Simulator(problem).simulate(placement[None]).peak_bytes
         tight = dataclasses.replace(
@@ -65,7 +65,7 @@ class LimitsTest(absltest.TestCase):
                 for device, peak in zip(problem.devices, peaks, strict=True)
             ),
         )
-        memory = shares(limits_of(tight, placement), "memory")
+        memory = shares(find_limits(tight, placement), "memory")
         self.assertAlmostEqual(memory[problem.devices[1].name], 0.5)
 
 

@@ -17,7 +17,7 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.report.colors import DEVICE_COLORS, TRANSPARENT, device_colors, device_marks
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
-from tf_placer.report.page.run_view import Compared, view_step
+from tf_placer.report.page.run_view import ComparedPlacement, view_step
 from tf_placer.report.pictures.drawing import compute_shares, picture_text
 from tf_placer.report.pictures.part_graph import lay_out_part_graph
 from tf_placer.report.pictures.placement_picture import placement_bytes
@@ -157,7 +157,9 @@ class TextTest(absltest.TestCase):
     def test_charts_of_a_page_show_names_as_they_are_in_the_color_of_its_text(self):
         kinds = operation_kinds(self.problem)
         step = view_step("$\\t{$\x1b", self.problem, np.arange(len(self.names)) % 2)
-        compared = [Compared(step.label, 1.0, speedup=1.2, interval=(1.1, 1.3), is_found=True)]
+        compared = [
+            ComparedPlacement(step.label, 1.0, speedup=1.2, interval=(1.1, 1.3), is_found=True)
+        ]
         charts = [comparison_svg(compared), device_svg([step], kinds)]
         for svg in charts:
             ElementTree.fromstring(svg)
@@ -166,7 +168,7 @@ class TextTest(absltest.TestCase):
         for reference in re.findall(r'(?:href="|url\()#([^")]+)', "".join(charts)):
             self.assertIn(f'id="{reference}"', "".join(charts))
         self.assertEqual(copy_svg([step]), "")
-        self.assertEqual(comparison_svg([Compared("failed", None)]), "")
+        self.assertEqual(comparison_svg([ComparedPlacement("failed", None)]), "")
 
     def test_pictures_of_a_step_show_names_as_they_are(self):
         simulator = SimulatedEnvironment(self.problem, threads=1).simulator

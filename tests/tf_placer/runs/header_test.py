@@ -14,8 +14,8 @@ from tests import graphs
 from tests.tf_placer.scripted import search_config
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
-from tf_placer.inputs.sources import Source, read_source
 from tf_placer.inputs.step import QueueRunner, Step
+from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import granularity_of
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest, select_cost_fields
@@ -40,7 +40,7 @@ class HeaderTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         given = graphs.resource_variables()
-        self.source = read_source(given.graph, given.fetches, given.feeds)
+        self.source = read_workload(given.graph, given.fetches, given.feeds)
 
     def header(
         self,
@@ -61,7 +61,7 @@ class HeaderTest(tf.test.TestCase):
     ) -> str:
         step = step or self.source.step
         op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
-        return request_digest(make_config(**changes), Source(op_graph, step))
+        return request_digest(make_config(**changes), Workload(op_graph, step))
 
     def build_placed_graph(self) -> tf1.GraphDef:
         """Returns the graph with an original device."""

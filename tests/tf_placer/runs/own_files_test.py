@@ -9,7 +9,7 @@ from absl.testing import absltest
 
 from tests import graphs
 from tests.tf_placer.scripted import Script, request_directory
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import optimize
 from tf_placer.machines.lookup import find_machine
@@ -32,7 +32,7 @@ class OwnFilesTest(tf.test.TestCase):
         self.run_directory = RunDirectory(self.directory / "run")
 
     def search(self) -> None:
-        source = read_source(graphs.two_branches().graph.as_graph_def(), "result")
+        source = read_workload(graphs.two_branches().graph.as_graph_def(), "result")
         given = request_directory(self.create_tempdir().full_path, source)
         live_run.run(given, self.run_directory, Callback(), Script().environment)
 

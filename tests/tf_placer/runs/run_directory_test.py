@@ -14,8 +14,8 @@ from absl.testing import absltest
 from graph_passes.op_graph import OpGraph
 from tests.tf_placer.scripted import confirmation, run_result, search_config
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import QueueRunner, Step
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.search.config import SearchConfig
@@ -29,7 +29,7 @@ _CONFIG = search_config(
 )
 
 
-def workload(step: Step | None = None) -> Source:
+def workload(step: Step | None = None) -> Workload:
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [2, 3], "x")
         tf.compat.v1.placeholder(tf.string, [1], "s")
@@ -39,7 +39,7 @@ def workload(step: Step | None = None) -> Source:
     feeds = {"x:0": np.arange(6, dtype=np.float32).reshape(2, 3), "s:0": np.array([b"a"], object)}
     step = step or Step(("train", "loss:0"), feeds, ("init",))
     graph_def = graph.as_graph_def()
-    return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step)
+    return Workload(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step)
 
 
 def richer_step() -> Step:

@@ -20,7 +20,7 @@ from tests.browser import Browser, find_chromium
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import write_json
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
@@ -86,7 +86,7 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
 def build_problem(name: str) -> PlacementProblem:
     """Builds the problem of a small catalog model on four described K80."""
     model = build_model(name, small=True)
-    source = read_source(model.graph, [model.train_op, model.loss])
+    source = read_workload(model.graph, [model.train_op, model.loss])
     return cost_graph(source, find_machine("4xK80"), steps=1).problem()
 
 

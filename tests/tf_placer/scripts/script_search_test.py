@@ -13,7 +13,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.live import entry_points
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
-from tf_placer.scripts import kept_step
+from tf_placer.scripts import step_cache
 from tf_placer.scripts.script_search import (
     is_search_wanted,
     needs_script,
@@ -60,7 +60,7 @@ class ScriptSearchTest(absltest.TestCase):
         kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=session_config)
         kept.found_machine.spec = "attached"
         with (
-            mock.patch.object(kept_step, "read_cached_workload", return_value=(source, kept)),
+            mock.patch.object(step_cache, "read_cached_workload", return_value=(source, kept)),
             mock.patch.object(entry_points, "optimize", side_effect=OSError("full")) as optimize,
         ):
             search_for_step(self.directory, None, self.said.append)

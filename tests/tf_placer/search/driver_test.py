@@ -16,7 +16,7 @@ from tests.tf_placer import doubles
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.search import trial_recorder
 from tf_placer.search.budget import Budget
-from tf_placer.search.driver import GraphDoesNotRunError, Stage, drive
+from tf_placer.search.driver import GraphDoesNotRunError, SearchStage, drive
 from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import ORIGINAL, LogError, TrialLog, read_log
 
@@ -307,7 +307,7 @@ class SearchTest(SearchTestCase):
     def test_without_a_log_everything_is_measured_and_there_is_no_trial_0(self):
         placer = doubles.ScriptedPlacer("p", [[row(1), row(2), row(1)], [row(2)]])
         runner = SequentialRunner(self.environment)
-        drive([Stage.of(placer)], runner, None, Budget(30, 3600.0))
+        drive([SearchStage.of(placer)], runner, None, Budget(30, 3600.0))
         self.assertEqual(self.environment.asked, [tuple(row(i)) for i in (1, 2, 1, 2)])
         self.assertEqual(
             [rows for rows, _ in placer.observed], [[row(1), row(2), row(1)], [row(2)]]

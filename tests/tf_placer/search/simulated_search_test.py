@@ -16,7 +16,7 @@ from tests.tf_placer.small_problem import (
     LOWER_BOUND_SECS,
     PEAKS,
     STEPS,
-    layered_problem,
+    build_layered_problem,
     small_problem,
     without_memory,
 )
@@ -85,7 +85,7 @@ class BestPlacementTest(parameterized.TestCase):
 
     def test_finds_the_best_of_all_placements_if_all_are_proposed(self):
         for seed in range(5):
-            problem = layered_problem(4, 3, seed)
+            problem = build_layered_problem(4, 3, seed)
             everything = np.array(list(itertools.product(range(3), repeat=4)), np.int32)
             measured = SimulatedEnvironment(problem).measure(everything)
             expected = min(range(81), key=lambda i, m=measured: m[i].median_secs)
@@ -183,7 +183,7 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertEqual(outcome.trials, 2)
 
     def test_no_batch_starts_after_the_seconds_are_over(self):
-        problem, clock = layered_problem(6, 3), FakeClock()
+        problem, clock = build_layered_problem(6, 3), FakeClock()
 
         class Slow(doubles.AdaptivePlacer):
             def propose(self, count):
@@ -200,7 +200,7 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertEqual(outcome.trials, 64)
 
     def test_the_same_seed_gives_the_same_outcome(self):
-        problem = layered_problem(30, 4)
+        problem = build_layered_problem(30, 4)
 
         def run_seed(seed):
             outcome = search(problem, build_placer(problem, seed=seed), max_trials=150)
@@ -210,12 +210,12 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertNotEqual(run_seed(3)[0], run_seed(4)[0])
 
     def test_more_trials_of_a_seed_are_never_worse(self):
-        problem = layered_problem(30, 4)
+        problem = build_layered_problem(30, 4)
         steps = [search(problem, build_placer(problem), n).step_secs for n in (10, 70, 300, 1000)]
         self.assertEqual(steps, sorted(steps, reverse=True))
 
     def test_reports_the_outcome_so_far_and_the_eta_after_each_batch(self):
-        problem, clock, reports = layered_problem(6, 3), FakeClock(), []
+        problem, clock, reports = build_layered_problem(6, 3), FakeClock(), []
 
         class Slow(doubles.AdaptivePlacer):
             def propose(self, count):
@@ -277,13 +277,13 @@ class SearchLoopTest(parameterized.TestCase):
             search(problem, Greedy(problem))
 
     def test_without_memory_no_placement_is_feasible(self):
-        problem = without_memory(layered_problem(6, 3))
+        problem = without_memory(build_layered_problem(6, 3))
         outcome = search(problem, build_placer(problem), max_trials=10)
         self.assertFalse(outcome.feasible)
         self.assertGreater(outcome.step_secs, 0)
 
     def test_a_search_resumes_from_its_log(self):
-        problem = layered_problem(30, 4)
+        problem = build_layered_problem(30, 4)
         directory = self.create_tempdir().full_path
 
         def run_search(name, max_trials):

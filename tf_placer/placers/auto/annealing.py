@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.chain import Chain, ChainParameters
-from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.levels import Level
 from tf_placer.placers.auto.moves import make_drawn_move, make_move_tables
 from tf_placer.placers.auto.repair import MemoryRepair
@@ -39,7 +39,7 @@ class Annealer:
         simulator: Simulator,
         legal: np.ndarray,
         levels: tuple[Level, ...],
-        start: Found,
+        start: Candidate,
         *,
         seed: int,
         follows_critical_path: bool = True,
@@ -73,7 +73,7 @@ class Annealer:
         self.restart(start)
 
     @property
-    def best(self) -> Found:
+    def best(self) -> Candidate:
         """The best placement so far."""
         return self._chain.best
 
@@ -87,7 +87,7 @@ class Annealer:
         """The number of placements simulated."""
         return self._chain.num_simulated
 
-    def restart(self, start: Found) -> None:
+    def restart(self, start: Candidate) -> None:
         """Continues from another placement."""
         self._chain.restart(np.ascontiguousarray(start.placement, np.int32))
 

@@ -12,9 +12,9 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoResult
-from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
-from tf_placer.placers.auto.found import Found
-from tf_placer.placers.auto.refined_search import COARSE_START, refined_search
+from tf_placer.placers.auto.candidate import Candidate
+from tf_placer.placers.auto.coarse_to_fine_search import COARSE_START, coarse_to_fine_search
+from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, scale_costs
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
@@ -138,9 +138,9 @@ class AutoPlacer(Placer):
             return []
         problem, factors = self._problem, self.factors
         if factors is not None:
-            problem = with_factors(problem, factors.compute, factors.transfer)
+            problem = scale_costs(problem, factors.compute, factors.transfer)
         known = [(row, secs) for row, secs in self._measured.values() if secs is not None]
-        result = refined_search(
+        result = coarse_to_fine_search(
             problem,
             self.groups,
             max_secs=max_secs,
@@ -172,7 +172,7 @@ class AutoPlacer(Placer):
         chosen: list[np.ndarray] = []
         seen = [row for row, _ in self._measured.values()]
 
-        def is_new(found: Found) -> bool:
+        def is_new(found: Candidate) -> bool:
             known = [*seen, *chosen]
             if found in first:
                 return not any(np.array_equal(found.placement, row) for row in known)

@@ -23,14 +23,14 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
 from tf_placer.placers.auto.annealing import Annealer
+from tf_placer.placers.auto.annealing_schedule import AnnealingSchedule
 from tf_placer.placers.auto.auto_config import AutoConfig
-from tf_placer.placers.auto.chain_plans import AnnealingSchedule
+from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.exhaustive import ExhaustiveSearch
-from tf_placer.placers.auto.found import Found, simulate_candidates
 from tf_placer.placers.auto.levels import Level, make_levels
 from tf_placer.placers.auto.simulated_starts import SimulatedStarts
 from tf_placer.placers.auto.starts import propose_starts
-from tf_placer.placers.heuristics.parallel_lines import find_linear_clusters
+from tf_placer.placers.heuristics.linear_clusters import find_linear_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -85,7 +85,7 @@ class AutoProgress:
         elapsed_secs: time so far.
     """
 
-    best: Found
+    best: Candidate
     share: float
     num_simulated: int
     elapsed_secs: float
@@ -108,9 +108,9 @@ class AutoResult:
         interrupted: whether it was ended from the keyboard.
     """
 
-    best: Found
-    finalists: tuple[Found, ...]
-    starts: tuple[tuple[str, Found], ...]
+    best: Candidate
+    finalists: tuple[Candidate, ...]
+    starts: tuple[tuple[str, Candidate], ...]
     lower_bound_secs: float
     num_simulated: int
     elapsed_secs: float
@@ -198,7 +198,7 @@ class _Search:
         self._starts = SimulatedStarts(
             self._simulate, self._progress, self._count_left, config.starts_share
         )
-        self._tried: list[Found] = []
+        self._tried: list[Candidate] = []
         self._all_tried = self._is_near_bound = False
         self._exhaustive: ExhaustiveSearch | None = None
 
@@ -247,7 +247,7 @@ class _Search:
                 self._problem, self._legal, count=self._threads * 2, seed=self._seed
             )
 
-    def _simulate(self, placements: np.ndarray) -> list[Found]:
+    def _simulate(self, placements: np.ndarray) -> list[Candidate]:
         start_secs = time.monotonic()
         found = simulate_candidates(self._problem, self._simulator, placements)
         self._simulating_secs += time.monotonic() - start_secs
@@ -361,7 +361,7 @@ class _Search:
                 if self._report is not None:
                     self._report(self._state())
 
-    def _first_placements(self) -> list[Found]:
+    def _first_placements(self) -> list[Candidate]:
         """Lists the first placements of the chains, at least one for each thread.
 
         The best start does not always lead to the best placement, so the chains of several
@@ -391,7 +391,7 @@ class _Search:
         by_time = left_secs / each_secs if each_secs > 0 else math.inf
         return min(by_time, self._count_left())
 
-    def _make_chain(self, levels: tuple[Level, ...], start: Found, number: int) -> Annealer:
+    def _make_chain(self, levels: tuple[Level, ...], start: Candidate, number: int) -> Annealer:
         return Annealer(
             self._problem,
             self._simulator,
@@ -406,7 +406,7 @@ class _Search:
         """Tells whether no better placement can exist."""
         return not self._num_movable or self._is_at_bound(self._state().best)
 
-    def _is_at_bound(self, found: Found, tolerance: float = _ROUNDING) -> bool:
+    def _is_at_bound(self, found: Candidate, tolerance: float = _ROUNDING) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)
 
     def _state(self) -> AutoProgress:
@@ -422,7 +422,7 @@ class _Search:
         chains = [*self._chains, *self._dropped]
         return self._num_simulated + sum(chain.num_simulated for chain in chains)
 
-    def _list_chain_bests(self) -> list[Found]:
+    def _list_chain_bests(self) -> list[Candidate]:
         return [chain.best for chain in [*self._chains, *self._dropped]]
 
     def _count_left(self) -> float:

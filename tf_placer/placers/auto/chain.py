@@ -7,8 +7,16 @@ import dataclasses
 
 import numpy as np
 
-from tf_placer.native.library import Struct, array_of, core, int64, owned, pointer_to, random_struct
-from tf_placer.placers.auto.found import Found
+from tf_placer.native.library import (
+    Struct,
+    array_of,
+    core,
+    int64,
+    make_owner,
+    pointer_to,
+    random_struct,
+)
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.moves import DrawnMove, MoveTables
 from tf_placer.simulation.step_tables import StepTables
 
@@ -122,7 +130,7 @@ class Chain:
         )
         if not self._chain:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
-        self._owner = owned(self._chain, core().tf_placer_free_chain)
+        self._owner = make_owner(self._chain, core().tf_placer_free_chain)
 
     @property
     def placement(self) -> np.ndarray:
@@ -154,10 +162,10 @@ class Chain:
         return int(self._state["record"]["num_simulated"][0])
 
     @property
-    def best(self) -> Found:
+    def best(self) -> Candidate:
         """The best placement so far."""
         record = self._state["record"][0]
-        return Found(
+        return Candidate(
             self._state["best_placement"].copy(),
             float(record["best_secs"]),
             self._state["best_peak_bytes"].copy(),

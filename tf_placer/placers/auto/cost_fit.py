@@ -10,7 +10,7 @@ import numpy as np
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["CostFactors", "fit_factors", "with_factors"]
+__all__ = ["CostFactors", "fit_factors", "scale_costs"]
 
 # Step sizes and deviations are on the logarithmic scale.
 _FIRST_STEP, _LAST_STEP = 0.4, 0.02
@@ -34,7 +34,7 @@ class CostFactors:
     deviation: float
 
 
-def with_factors(
+def scale_costs(
     problem: PlacementProblem, compute: np.ndarray, transfer: float
 ) -> PlacementProblem:
     """Copies the problem with its costs multiplied by factors.
@@ -85,7 +85,7 @@ def fit_factors(
 
     def compute_errors(logs: np.ndarray) -> np.ndarray:
         factors = np.exp(logs)
-        corrected = with_factors(problem, factors[:-1], float(factors[-1]))
+        corrected = scale_costs(problem, factors[:-1], float(factors[-1]))
         simulated = Simulator(corrected, memory=False, threads=1).simulate(placements).step_secs
         # A step that takes no time by the costs carries no information about them.
         return np.where(simulated > 0, np.log(measured_secs / np.maximum(simulated, 1e-300)), 0.0)

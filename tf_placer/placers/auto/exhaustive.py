@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tf_placer.placers.auto.all_placements import AllPlacements
-from tf_placer.placers.auto.found import Found
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
@@ -52,7 +52,7 @@ class ExhaustiveSearch:
         each_secs = min(self._time(part[:_MAX_TIMED_PLACEMENTS], limit_secs) for part in parts)
         return count, each_secs * count + _SECS_PER_REJECTED_PLACEMENT * self._placements.size
 
-    def run(self, limit_secs: float) -> Iterator[tuple[Found | None, int]]:
+    def run(self, limit_secs: float) -> Iterator[tuple[Candidate | None, int]]:
         """Simulates all placements that may be faster than a limit.
 
         Args:
@@ -74,7 +74,7 @@ class ExhaustiveSearch:
             found = None
             if step_secs[at] < best_secs:
                 best_secs = float(step_secs[at])
-                found = Found(placements[at], best_secs, batch.peak_bytes[at], 0)
+                found = Candidate(placements[at], best_secs, batch.peak_bytes[at], 0)
             yield found, len(placements)
 
     def _time(self, placements: np.ndarray, limit_secs: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from tf_placer.placers.auto.found import Found
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.packing import Packer
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -27,7 +27,7 @@ class SimulatedStarts:
 
     def __init__(
         self,
-        simulate: Callable[[np.ndarray], list[Found]],
+        simulate: Callable[[np.ndarray], list[Candidate]],
         progress: Callable[[], float],
         left: Callable[[], float],
         max_share: float,
@@ -45,7 +45,7 @@ class SimulatedStarts:
         self._count_left = left
         self._max_share = max_share
         self._known: set[bytes] = set()
-        self.found: list[tuple[Found, str]] = []
+        self.found: list[tuple[Candidate, str]] = []
 
     def add(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
         """Simulates all starts that there is time for; the first one in any case.
@@ -100,9 +100,9 @@ class SimulatedStarts:
                 found = self._add_one(name, placement)
         self._sort()
 
-    def best(self) -> tuple[tuple[str, Found], ...]:
+    def best(self) -> tuple[tuple[str, Candidate], ...]:
         """Lists the best start of each name, best first."""
-        best: dict[str, Found] = {}
+        best: dict[str, Candidate] = {}
         for found, name in sorted(self.found, key=lambda pair: pair[0].rank):
             best.setdefault(name, found)
         return tuple(best.items())
@@ -110,7 +110,7 @@ class SimulatedStarts:
     def _sort(self) -> None:
         self.found.sort(key=lambda pair: pair[0].rank)
 
-    def _add_one(self, name: str, placement: np.ndarray) -> Found:
+    def _add_one(self, name: str, placement: np.ndarray) -> Candidate:
         [found] = self._simulate(placement[None])
         self.found.append((found, name))
         return found

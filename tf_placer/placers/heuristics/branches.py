@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.heuristics.candidate_list import CandidateList
-from tf_placer.placers.heuristics.parallel_lines import (
+from tf_placer.placers.heuristics.linear_clusters import (
     find_bands,
     find_chains,
     find_linear_clusters,
@@ -46,7 +46,7 @@ class Branches(CandidateList):
     def __init__(
         self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, problem: PlacementProblem
     ) -> None:
-        """Prepares the proposals; see `Stretches`."""
+        """Prepares the proposals; see `PipelineStages`."""
         check_legal(groups, legal)
         super().__init__(groups, legal, seed=seed, candidates=_generate_candidates(groups, problem))
 

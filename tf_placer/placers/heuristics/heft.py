@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.util.topological_order import longest_before
+from graph_passes.util.topological_order import compute_longest_paths
 from tf_placer.placers.heuristics.group_binding import GroupBinding
 from tf_placer.placers.heuristics.group_memory import estimate_group_memories
 from tf_placer.placers.heuristics.list_scheduler import (
@@ -80,7 +80,7 @@ def compute_upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[floa
     latency, per_byte = average_link(costs, allowed)
     inputs = [(i, before) for i, sent in enumerate(costs.inputs) for before, _ in sent]
     sizes = np.array([size for sent in costs.inputs for _, size in sent], np.float64)
-    after_secs = longest_before(
+    after_secs = compute_longest_paths(
         np.array(costs.order[::-1]),
         np.array(inputs, np.int64).reshape(-1, 2),
         own_secs,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.heuristics.fill_in_order import fill_devices
+from tf_placer.placers.heuristics.fill_devices import fill_devices
 from tf_placer.placers.heuristics.group_binding import GroupBinding
 from tf_placer.placers.heuristics.group_memory import GroupMemory, estimate_group_memories
 from tf_placer.placers.heuristics.list_scheduler import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.grouping.undirected import undirected_graph
+from graph_passes.grouping.undirected import build_undirected_graph
 
 __all__ = ["Neighborhood"]
 
@@ -42,7 +42,7 @@ class Neighborhood:
         self._choices = [np.flatnonzero(row) for row in legal]
         self._movable = np.flatnonzero(legal.sum(axis=1) > 1)
         self.num_single_moves = int((legal.sum(axis=1) - 1).sum())
-        graph = undirected_graph(groups)
+        graph = build_undirected_graph(groups)
         self._neighbors = np.split(graph.neighbors, graph.start[1:-1])
         by_layer = np.argsort(groups.layers, kind="stable")
         _, firsts, layers = np.unique(

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.grouping.undirected import undirected_graph
+from graph_passes.grouping.undirected import build_undirected_graph
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs
 
@@ -98,7 +98,7 @@ def build_weighted_graph(
 
     node_of = np.full(groups.num_groups, -1)
     node_of[members] = np.arange(len(members))
-    graph = undirected_graph(groups)
+    graph = build_undirected_graph(groups)
     sources = node_of[np.repeat(np.arange(groups.num_groups), np.diff(graph.start))]
     targets = node_of[graph.neighbors]
     # The edges stay sorted by node, because nodes are numbered in the order of groups.

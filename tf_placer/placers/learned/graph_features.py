@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.util.topological_order import longest_before, topological_order
+from graph_passes.util.topological_order import compute_longest_paths, topological_order
 
 __all__ = [
     "NUM_DEVICE_FEATURES",
@@ -183,8 +183,8 @@ def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.n
     """
     edges = edges[edges[:, 0] < edges[:, 1]]
     order = np.arange(len(secs))
-    before = longest_before(order, edges, secs)
-    return before, secs + longest_before(order[::-1], edges[:, ::-1], secs)
+    before = compute_longest_paths(order, edges, secs)
+    return before, secs + compute_longest_paths(order[::-1], edges[:, ::-1], secs)
 
 
 def shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["most_bytes", "write_weights"]
 
@@ -39,7 +39,7 @@ def write_weights(
     target = os.path.realpath(path)
     try:
         # Beside the file: a rename is atomic within one file system only.
-        with scratch_directory(os.path.dirname(target)) as directory:
+        with temporary_directory(os.path.dirname(target)) as directory:
             _check_room(os.path.join(directory, "room"), size_bytes)
             # Keras looks at the end of the name.
             new = os.path.join(directory, "new.weights.h5")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_placer.report.colors import DEVICE_COLORS, GRAY
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.page.run_view import Compared, StepView
+from tf_placer.report.page.run_view import ComparedPlacement, StepView
 from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.page_svg import page_svg
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars
@@ -18,7 +18,7 @@ __all__ = ["comparison_svg", "copy_svg", "device_svg"]
 _WIDTH_INCHES = 4.2
 
 
-def comparison_svg(compared: Sequence[Compared]) -> str:
+def comparison_svg(compared: Sequence[ComparedPlacement]) -> str:
     """Draws the speed-up of each placement, with its interval; empty if there are none."""
     rows = [each for each in compared if each.speedup is not None]
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from graph_passes.util.json_records import read_record
-from graph_passes.util.json_text import shown
+from graph_passes.util.json_text import format_value
 from tf_placer.files import read_json
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.auto_table import describe_bound
-from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.page.run_view import (
-    Compared,
+    ComparedPlacement,
     Point,
     RunView,
     StepView,
@@ -66,8 +66,8 @@ def view_plan(
         )
     reference, compared = _baselines(problem)
     fits = found.report.fits
-    limits = limits_of(problem, placement)
-    chosen = Compared(
+    limits = find_limits(problem, placement)
+    chosen = ComparedPlacement(
         "found",
         found.trace.step_secs,
         speedup=None
@@ -78,7 +78,7 @@ def view_plan(
     )
     candidates = () if record is None else record.candidates
     others = [
-        Compared(
+        ComparedPlacement(
             f"{each.label} (search)",
             each.step_secs,
             speedup=reference.trace.step_secs / each.step_secs
@@ -110,7 +110,7 @@ def view_plan(
     )
 
 
-def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compared]]:
+def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[ComparedPlacement]]:
     """Chooses the baseline that stands in for the original, and compares all baselines."""
     labels, placements = zip(*baseline_placements(problem), strict=True)
     batch = Simulator(problem).simulate(np.stack(placements))
@@ -133,7 +133,7 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
         secs = float(batch.step_secs[i])
         fits = bool(batch.feasible[i])
         compared.append(
-            Compared(
+            ComparedPlacement(
                 label,
                 secs if fits else None,
                 speedup=reference.trace.step_secs / max(secs, 1e-300)
@@ -213,8 +213,8 @@ def _facts(
 ) -> tuple[tuple[str, str], ...]:
     facts = [
         ("problem", os.fspath(problem_path)),
-        ("placer", shown(result.get("placer", "unknown")).strip('"')),
-        ("seed", shown(result.get("seed", "unknown")).strip('"')),
+        ("placer", format_value(result.get("placer", "unknown")).strip('"')),
+        ("seed", format_value(result.get("seed", "unknown")).strip('"')),
     ]
     if isinstance(result.get("trials"), int):
         facts.append(("placements simulated", f"{result['trials']:,}"))

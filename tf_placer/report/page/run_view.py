@@ -14,7 +14,7 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
-__all__ = ["Compared", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
+__all__ = ["ComparedPlacement", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
 
 # An upper bound of the number of baselines.
 _MAX_BASELINES = 1000
@@ -38,7 +38,7 @@ class StepView:
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
+class ComparedPlacement:
     """A placement in the comparison.
 
     Attributes:
@@ -105,7 +105,7 @@ class RunView:
     verdict: str
     is_better: bool
     is_measured: bool
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedPlacement, ...]
     steps: tuple[StepView, ...] = ()
     points: tuple[Point, ...] = ()
     best: tuple[Point, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 from graph_passes.util.messages import plain_text
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.page.run_view import Compared, RunView, StepView
+from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
@@ -18,7 +18,7 @@ __all__ = ["make_comparison_rows", "make_device_rows", "make_operation_columns"]
 
 
 def make_comparison_rows(
-    compared: Sequence[Compared], bound_secs: float | None
+    compared: Sequence[ComparedPlacement], bound_secs: float | None
 ) -> list[dict[str, Any]]:
     """Makes the rows of compared placements."""
     rows = []

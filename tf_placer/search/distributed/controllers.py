@@ -25,13 +25,13 @@ from tf_placer.placers.learned.training_values import Learned
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.batches import SampledBatch
 from tf_placer.search.concurrent import ConcurrentPlacer
-from tf_placer.search.distributed.fleet import Fleet
-from tf_placer.search.distributed.kept_weights import (
+from tf_placer.search.distributed.actor_backend import ActorBackend
+from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
+from tf_placer.search.distributed.training_checkpoint import (
     PendingBatch,
     TrainingCheckpoint,
     TrainingCheckpointer,
 )
-from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["Controllers"]
 
@@ -87,13 +87,13 @@ class Controllers(ConcurrentPlacer):
     def __init__(
         self,
         name: str,
-        controllers: Fleet,
-        server: Fleet,
+        controllers: ActorBackend,
+        server: ActorBackend,
         count: int,
         *,
         directory: str | os.PathLike[str] | None,
         updates: Sequence[UpdateRecord] = (),
-        lift: Callable[[np.ndarray], np.ndarray] = lambda placements: placements,
+        expand: Callable[[np.ndarray], np.ndarray] = lambda placements: placements,
         say: Callable[[str], None] = lambda line: None,
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -108,7 +108,7 @@ class Controllers(ConcurrentPlacer):
             count: the number of controllers.
             directory: directory of the run for the checkpoint; None to write none.
             updates: the updates in the training log of a resumed search.
-            lift: converts placements of controllers to placements to measure.
+            expand: converts placements of controllers to placements to measure.
             say: called with a message for people when a process is lost.
             timeouts: limits on waiting.
             clock: returns the time in seconds.
@@ -118,7 +118,7 @@ class Controllers(ConcurrentPlacer):
         self._backends = controllers, server
         self._checkpointer = TrainingCheckpointer(directory, say, clock)
         self._records = list(updates)
-        self._lift = lift
+        self._expand = expand
         self._say = say
         self._num_samples = 0
         self._has_changed = False
@@ -279,7 +279,7 @@ class Controllers(ConcurrentPlacer):
     def _add_sampled(self, controller: _Slot, pending: PendingBatch) -> None:
         controller.pending = pending
         controller.batch = SampledBatch(
-            controller.number, pending.number, pending.version, self._lift(pending.placements)
+            controller.number, pending.number, pending.version, self._expand(pending.placements)
         )
         self._sampled.append(controller.batch)
         self._has_changed = True

@@ -13,11 +13,11 @@ import numpy as np
 from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
-from tf_placer.placers.auto.found import Found
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.auto.candidate import Candidate
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
-from tf_placer.search.distributed.fleet import Fleet
+from tf_placer.search.distributed.actor_backend import ActorBackend
 from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["IslandWorker", "island_search"]
@@ -50,8 +50,8 @@ class IslandWorker:
     def search(
         self, seed: int, starts: Sequence[np.ndarray], max_secs: float, max_simulated: float
     ) -> AutoResult:
-        """Searches for the fastest placement; see `refined_search`."""
-        return refined_search(
+        """Searches for the fastest placement; see `coarse_to_fine_search`."""
+        return coarse_to_fine_search(
             self._problem,
             self._groups,
             max_secs=max_secs,
@@ -64,7 +64,7 @@ class IslandWorker:
 
 
 def island_search(
-    backend: Fleet,
+    backend: ActorBackend,
     count: int,
     *,
     max_secs: float,
@@ -94,7 +94,7 @@ def island_search(
         clock: returns the time in seconds.
 
     Returns:
-        The merged results of `refined_search` of all workers.
+        The merged results of `coarse_to_fine_search` of all workers.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed before any worker had finished its first round.
@@ -120,7 +120,7 @@ class _Island:
 
     number: int
     worker: SupervisedActor
-    best: Found | None = None
+    best: Candidate | None = None
 
 
 class _Islands:
@@ -128,7 +128,7 @@ class _Islands:
 
     def __init__(
         self,
-        backend: Fleet,
+        backend: ActorBackend,
         workers: Sequence[SupervisedActor],
         max_secs: float,
         max_simulated: float,
@@ -206,7 +206,7 @@ class _Islands:
             self._report(AutoProgress(self._best, share, num_simulated, self._measure_elapsed()))
 
     @property
-    def _best(self) -> Found:
+    def _best(self) -> Candidate:
         # Ties go to the lowest island number, so that the order of arrival does not matter.
         found = [each.best for each in self._islands if each.best is not None]
         return min(found, key=lambda each: each.rank)

@@ -20,8 +20,8 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.learned_placer import WEIGHTS_FILE, LearnedPlacer
 from tf_placer.placers.learned.training import Training
 from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
-from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["Controller", "ParameterServer"]
 
@@ -91,6 +91,6 @@ class ParameterServer(_Learner):
     def policy(self, parameters: Parameters) -> Mapping[str, bytes]:
         """Makes the files of `Placer.save`, by name."""
         self._training.restore(parameters)
-        with scratch_directory() as directory:
+        with temporary_directory() as directory:
             self._training.save(directory)
             return {WEIGHTS_FILE: pathlib.Path(directory, WEIGHTS_FILE).read_bytes()}

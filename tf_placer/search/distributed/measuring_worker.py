@@ -19,16 +19,16 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
+from tf_placer.inputs.workload import Workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.fleet import Greeting
+from tf_placer.search.distributed.actor_backend import WorkerInfo
 from tf_placer.search.log_header import package_versions
+from tf_placer.temporary_directory import temporary_directory
 
-__all__ = ["MeasuringWorker", "Setup"]
+__all__ = ["MeasuringSetup", "MeasuringWorker"]
 
 # A placement that is measured alone does not show how slow the machine is, so measure the original
 # graph again from time to time.
@@ -36,7 +36,7 @@ _ALONE_TRIALS_PER_REFERENCE = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup:
+class MeasuringSetup:
     """The arguments that all workers of a search share.
 
     Attributes:
@@ -59,7 +59,7 @@ class MeasuringWorker:
     end with this one, however it ends.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: MeasuringSetup) -> None:
         """Starts no process yet.
 
         Args:
@@ -69,7 +69,7 @@ class MeasuringWorker:
         # A worker is killed without cleaning up. Its files are removed with Ray's directory, or at
         # the next start.
         self._files = contextlib.ExitStack()
-        self._directory = self._files.enter_context(scratch_directory())
+        self._directory = self._files.enter_context(temporary_directory())
         self._graph = pathlib.Path(self._directory, "graph.pb")
         self._graph.write_bytes(setup.graph)
         self._config = tf.compat.v1.ConfigProto.FromString(setup.session_config)
@@ -83,7 +83,7 @@ class MeasuringWorker:
         """Returns true, even while another method runs."""
         return True
 
-    def begin(self, timeout_secs: float) -> Greeting:
+    def begin(self, timeout_secs: float) -> WorkerInfo:
         """Starts the processes and measures the original graph.
 
         Args:
@@ -98,7 +98,7 @@ class MeasuringWorker:
         self._paired = PairedEnvironment(self._sessions, dict, best_secs=lambda: self._best_secs)
         self._best_secs: float | None = None
         original = self._paired.measure_original()
-        return Greeting(socket.gethostname(), os.getpid(), package_versions(), original)
+        return WorkerInfo(socket.gethostname(), os.getpid(), package_versions(), original)
 
     def measure(
         self, assignment: Mapping[str, str], best_secs: float | None, timeout_secs: float
@@ -167,7 +167,7 @@ class MeasuringWorker:
         op_graph = OpGraph.from_graph_def(graph_def, step.fetches, step.feeds)
         assert self._machine is not None
         return cost_graph(
-            Source(op_graph, step),
+            Workload(op_graph, step),
             self._machine,
             steps=steps,
             granularity=granularity,

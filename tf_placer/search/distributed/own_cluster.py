@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from graph_passes.util.json_records import read_record
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory, read_json
-from tf_placer.interpreter import build_python_environment, find_interpreter
+from tf_placer.interpreter import find_interpreter
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,

@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.placer_setup import PlacerSetup
-from tf_placer.search.distributed.ray_fleet import RayFleet
+from tf_placer.search.distributed.ray_backend import RayBackend
 from tf_placer.search.distributed.workers import Workers
 
 __all__ = ["ray_controllers"]
@@ -28,8 +28,8 @@ def ray_controllers(workers: Workers, setup: PlacerSetup, **options: Any) -> Ite
     learners = importlib.import_module("tf_placer.search.distributed.learners")
     controllers = Controllers(
         setup.name,
-        RayFleet(workers, learners.Controller, setup, is_local=True),
-        RayFleet(workers, learners.ParameterServer, setup, is_local=True),
+        RayBackend(workers, learners.Controller, setup, is_local=True),
+        RayBackend(workers, learners.ParameterServer, setup, is_local=True),
         workers.controllers,
         **options,
     )

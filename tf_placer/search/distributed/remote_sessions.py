@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.worker_pool import WorkerPool
 
 __all__ = ["RemoteSessions"]
@@ -54,12 +54,12 @@ class RemoteSessions:
         steps: tuple[float, ...] | Failure = self._do("run_steps", label, count)
         return steps
 
-    def fetched_values(
+    def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches the values of a few steps; see `SessionEnvironment.fetched_values`."""
+        """Fetches the values of a few steps; see `SessionEnvironment.fetch_values`."""
         values: dict[str, np.ndarray] | Failure = self._do(
-            "fetched_values", assignment, tensors=tensors
+            "fetch_values", assignment, tensors=tensors
         )
         return values
 

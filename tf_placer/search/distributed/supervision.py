@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tf_placer.errors import SearchError
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.actor_backend import ActorBackend, WorkerLostError
 
 __all__ = ["Heartbeat", "PauseAwareClock", "SupervisedActor", "Timeouts"]
 
@@ -79,7 +79,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        backend: Fleet,
+        backend: ActorBackend,
         handle: Any,
         clock: PauseAwareClock,
         timeouts: Timeouts,
@@ -89,7 +89,7 @@ class Heartbeat:
 
         Args:
             backend: calls the actor.
-            handle: handle of the actor, from `Fleet.start`.
+            handle: handle of the actor, from `ActorBackend.start`.
             clock: returns the time in seconds.
             timeouts: limits on waiting.
             start_secs: limit on waiting for the first answer.
@@ -156,7 +156,7 @@ class SupervisedActor:
 
     def __init__(
         self,
-        backend: Fleet,
+        backend: ActorBackend,
         name: str,
         say: Callable[[str], None],
         timeouts: Timeouts | None = None,

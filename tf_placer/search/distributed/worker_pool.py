@@ -13,11 +13,11 @@ import numpy as np
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.actor_backend import ActorBackend, WorkerLostError
 from tf_placer.search.distributed.straggler_detection import find_straggler
 from tf_placer.search.distributed.supervision import Heartbeat, PauseAwareClock, Timeouts
-from tf_placer.search.distributed.tallies import Tally
 from tf_placer.search.distributed.worker_state import Task, WorkerState
+from tf_placer.search.distributed.worker_statistics import WorkerStatistics
 from tf_placer.search.runner import CompletedTrial
 
 __all__ = ["WorkerPool"]
@@ -50,7 +50,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        backend: Fleet,
+        backend: ActorBackend,
         assign: Callable[[np.ndarray], Mapping[str, str]],
         *,
         timeout_secs: Callable[[], float],
@@ -89,7 +89,7 @@ class WorkerPool:
         self._pause_aware_clock = PauseAwareClock(clock)
         self._workers: list[WorkerState] = []
         self._num_started = num_before
-        self._lost: list[Tally] = []
+        self._lost: list[WorkerStatistics] = []
         self._waiting: collections.deque[Task] = collections.deque()
         self._completed: list[CompletedTrial] = []
         self._failed_starts = 0
@@ -149,7 +149,7 @@ class WorkerPool:
         completed, self._completed = self._completed, []
         return completed
 
-    def list_statistics(self) -> list[Tally]:
+    def list_statistics(self) -> list[WorkerStatistics]:
         """Lists the statistics of all workers, those that were lost first."""
         for worker in self._workers:
             worker.statistics.state = worker.state
@@ -252,7 +252,7 @@ class WorkerPool:
             self._num_started += 1
             handle = self._backend.start()
             heartbeat = Heartbeat(self._backend, handle, self._pause_aware_clock, self._timeouts)
-            statistics = Tally(f"worker {self._num_started}")
+            statistics = WorkerStatistics(f"worker {self._num_started}")
             self._workers.append(WorkerState(handle, statistics, heartbeat))
 
     def _dispatch(self) -> None:

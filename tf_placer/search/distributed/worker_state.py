@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_placer.search.distributed.straggler_detection import RelativeStepTime
 from tf_placer.search.distributed.supervision import Heartbeat
-from tf_placer.search.distributed.tallies import Tally
+from tf_placer.search.distributed.worker_statistics import WorkerStatistics
 
 __all__ = ["Task", "WorkerState"]
 
@@ -50,7 +50,7 @@ class WorkerState:
     """
 
     handle: Any
-    statistics: Tally
+    statistics: WorkerStatistics
     heartbeat: Heartbeat
     doing: str = ""
     call: Any = None

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graph_passes.util.messages import quoted
+from graph_passes.util.messages import quote
 from tf_placer.errors import SearchError
 from tf_placer.machines.backends import BACKENDS, Kind
 from tf_placer.placers import BEST_START, is_learned, start_of
-from tf_placer.scratch import scratch_directory
+from tf_placer.temporary_directory import temporary_directory
 
 __all__ = [
     "LOOPBACK",
@@ -103,12 +103,12 @@ def find_workers(address: object, count: object, controllers: object = None) -> 
             raise ValueError("controllers is for searches with workers: workers='ray' starts some")
         return None
     if not isinstance(address, str):
-        raise ValueError(f"workers is an address such as 'ray', not {quoted(address)}")
+        raise ValueError(f"workers is an address such as 'ray', not {quote(address)}")
     number = _check_positive("num_workers", count)
     num_controllers = _check_positive("controllers", controllers)
     if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
         raise ValueError(
-            f"there are no workers {quoted(address)}: 'ray' starts some on this computer, 'auto' "
+            f"there are no workers {quote(address)}: 'ray' starts some on this computer, 'auto' "
             "and 'ray://HOST:PORT' are those of a Ray cluster"
         )
     require_ray()
@@ -120,7 +120,7 @@ def _check_positive(name: str, count: object) -> int | None:
     if count is None:
         return None
     if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
-        raise ValueError(f"{name} is a whole number, 1 at least, not {quoted(count)}")
+        raise ValueError(f"{name} is a whole number, 1 at least, not {quote(count)}")
     return int(count)
 
 
@@ -137,7 +137,7 @@ def ray_directories() -> Iterator[tuple[str, str]]:
     Raises:
         OSError: a directory cannot be made.
     """
-    with scratch_directory(prefix=SHORT_PREFIX) as private:
+    with temporary_directory(prefix=SHORT_PREFIX) as private:
         directory = os.path.join(private, _RAY_DIRECTORY)
         os.mkdir(directory, 0o700)
         yield private, directory

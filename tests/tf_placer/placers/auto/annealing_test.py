@@ -13,8 +13,8 @@ from tests.tf_placer.simulation.random_problems import (
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers.auto import annealing
 from tf_placer.placers.auto.annealing import Annealer
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.chain import ChainParameters
-from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.levels import make_levels
 from tf_placer.placers.auto.repair import MemoryRepair
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -34,7 +34,7 @@ def simulate(problem, placement):
     result = Simulator(problem, threads=1).simulate(np.array(placement, np.int32)[None])
     peaks = result.peak_bytes[0]
     excess = np.maximum(peaks - list_capacities(problem), 0).sum()
-    return Found(np.array(placement, np.int32), result.step_secs[0], peaks, int(excess))
+    return Candidate(np.array(placement, np.int32), result.step_secs[0], peaks, int(excess))
 
 
 class Chain:

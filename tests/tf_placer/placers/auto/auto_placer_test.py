@@ -13,7 +13,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import AUTO, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_placer import AutoPlacer
-from tf_placer.placers.auto.cost_fit import with_factors
+from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 
@@ -76,7 +76,7 @@ class AutoPlacerTest(absltest.TestCase):
     def test_measurements_correct_wrong_costs(self):
         # Transfers take ten times as long as the problem says.
         problem = unroll_lstm(3, 3)
-        true = with_factors(problem, np.ones(problem.num_devices), 10.0)
+        true = scale_costs(problem, np.ones(problem.num_devices), 10.0)
         placer = make_auto(problem, max_simulated=50_000)
         secs = run(placer, SimulatedEnvironment(true).measure)
         self.assertGreater(placer.factors.transfer, 3.0)
@@ -92,8 +92,8 @@ class AutoPlacerTest(absltest.TestCase):
         np.testing.assert_array_equal(placers[0].propose(6), placers[1].propose(6))
 
     def test_earlier_measurements_correct_the_costs_before_the_first_search(self):
-        problem = unrolled_lstm(3, 3)
-        true = with_factors(problem, np.full(problem.num_devices, 3.0), 1.0)
+        problem = unroll_lstm(3, 3)
+        true = scale_costs(problem, np.full(problem.num_devices, 3.0), 1.0)
         placer = make_auto(problem)
         rows = np.zeros([1, problem.num_groups], np.int32)
         rows = np.where(legal_devices(problem)[:, 0], rows, 1).astype(np.int32)
@@ -109,7 +109,7 @@ class AutoPlacerTest(absltest.TestCase):
         self.assertEmpty(placer.propose(1))
 
     def test_the_config_limits_searches_and_proposals(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         measure = SimulatedEnvironment(problem).measure
         config = AutoConfig(rounds=1, first_candidates=2)
         placer = AutoPlacer(

@@ -113,7 +113,7 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertLess(result.num_simulated, 10_000)
 
     def test_uses_its_whole_budget_far_from_the_lower_bound(self):
-        result = search(unrolled_lstm(3, 3), max_simulated=500)
+        result = search(unroll_lstm(3, 3), max_simulated=500)
         self.assertFalse(result.is_near_bound)
         self.assertEqual(result.num_simulated, 500)
 
@@ -194,7 +194,7 @@ class ConfigTest(parameterized.TestCase):
         self.assertGreater(max(each.coarse_share for each in self.record_parameters()), 0.0)
 
     def test_starts_selects_the_heuristics(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         few = search(problem, max_simulated=500, config=AutoConfig(starts="single_device"))
         self.assertEqual({name for name, _ in few.starts}, {"single_device"})
         self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
@@ -219,7 +219,7 @@ class ConfigTest(parameterized.TestCase):
 
         config = AutoConfig(racing_starts=racing_starts)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
-            search(unrolled_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
+            search(unroll_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
         competing = [chain for chain, temperature in ran if temperature == config.last_temperature]
         self.assertLen({chain for chain, _ in ran}, first)
         self.assertLen({chain for chain, _ in ran[len(ran) // 2 :]}, later)
@@ -227,7 +227,7 @@ class ConfigTest(parameterized.TestCase):
             self.assertLen(set(competing[:first]), first)
 
     def test_finalists_include_the_best_of_dropped_chains(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         best = {}
         run = auto_search_module.Annealer.run
 
@@ -246,7 +246,7 @@ class ConfigTest(parameterized.TestCase):
         for follows_critical_path in (True, False):
             config = AutoConfig(critical_path=follows_critical_path)
             with mock.patch.object(annealing, "Chain", wraps=annealing.Chain) as chain:
-                search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+                search(unroll_lstm(3, 3), max_simulated=2000, config=config)
             self.assertEqual(
                 {call.kwargs["follows_critical_path"] for call in chain.call_args_list},
                 {follows_critical_path},

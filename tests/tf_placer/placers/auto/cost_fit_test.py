@@ -2,7 +2,7 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks.problems.small import SMALL_PROBLEMS
-from tf_placer.placers.auto.cost_fit import fit_factors, with_factors
+from tf_placer.placers.auto.cost_fit import fit_factors, scale_costs
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -14,7 +14,7 @@ def random_placements(problem, count, seed=0):
 class CostFitTest(absltest.TestCase):
     def test_finds_the_factors_that_made_the_measurements(self):
         problem = SMALL_PROBLEMS["two chains"]
-        true = with_factors(problem, np.array([0.5, 2.0]), 3.0)
+        true = scale_costs(problem, np.array([0.5, 2.0]), 3.0)
         placements = random_placements(problem, 30)
         measured = Simulator(true).simulate(placements).step_secs
         factors = fit_factors(problem, placements, measured)

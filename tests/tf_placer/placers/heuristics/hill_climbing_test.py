@@ -105,7 +105,7 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
     @parameterized.parameters(*_CLIMBERS)
     def test_beats_random_search_and_its_own_starts(self, placer):
         # If both were equal, the test would pass once in 252 times.
-        problem = unrolled_lstm(4, 10)
+        problem = unroll_lstm(4, 10)
         groups, legal = group_graph(problem), legal_devices(problem)
         found, random = (
             [_measure_steps(make(groups, legal, seed=seed), problem, 300) for seed in range(5)]

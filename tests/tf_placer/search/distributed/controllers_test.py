@@ -12,9 +12,9 @@ from absl.testing import absltest
 from tests.tf_placer import doubles
 from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.placers.problems import task_problem
-from tests.tf_placer.search.distributed import fake_fleet
-from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
-from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tests.tf_placer.search.distributed import fake_backend
+from tests.tf_placer.search.distributed.fake_backend import FakeBackend
+from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.errors import SearchError
@@ -22,9 +22,9 @@ from tf_placer.placers import make_placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.controllers import Controllers
-from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_checkpoint
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.training_checkpoint import CONTROLLERS_FILE, read_checkpoint
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.replay import index_by_position
 from tf_placer.search.runner import SequentialRunner
@@ -60,8 +60,8 @@ class ControllersTest(absltest.TestCase):
     def controllers(self, count: int, deaths=(), server_deaths=(), seed=0, updates=()):
         rng, setup = random.Random(seed), self.make_setup()
         self.backends = [
-            ProcessFleet(lambda: Controller(setup), rng, deaths),
-            ProcessFleet(lambda: ParameterServer(setup), rng, server_deaths),
+            InProcessBackend(lambda: Controller(setup), rng, deaths),
+            InProcessBackend(lambda: ParameterServer(setup), rng, server_deaths),
         ]
         return Controllers(
             "post",
@@ -220,9 +220,9 @@ class ControllersTest(absltest.TestCase):
 
     def test_controllers_share_workers_of_a_pool(self):
         """Two controllers of four samples keep more than four workers busy."""
-        backend = FakeFleet(8)
+        backend = FakeBackend(8)
         pool = WorkerPool(
-            backend, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=backend.clock
+            backend, fake_backend.assign, timeout_secs=lambda: 60.0, clock=backend.clock
         )
         pool.measure_original()
         while pool.capacity < 8:
@@ -232,9 +232,9 @@ class ControllersTest(absltest.TestCase):
         self.check(trials, 61)
         measured = sum(trial.repeats is None for trial in trials[1:])
         # Four workers at a time would take this long even without learning.
-        self.assertLess(backend.now_secs - began_secs, measured / 4 * fake_fleet.TRIAL_SECS)
+        self.assertLess(backend.now_secs - began_secs, measured / 4 * fake_backend.TRIAL_SECS)
         expected = [
-            fake_fleet.ORIGINAL_SECS * fake_fleet.relative_secs(trial.assignment)
+            fake_backend.ORIGINAL_SECS * fake_backend.relative_secs(trial.assignment)
             for trial in trials[1:]
         ]
         for trial, secs in zip(trials[1:], expected, strict=True):
@@ -252,17 +252,17 @@ class ControllersTest(absltest.TestCase):
 
         class OneMachine:
             def measure(self, placements):
-                return [fake_fleet.measurement_of(each) for each in placements.tolist()]
+                return [fake_backend.measurement_of(each) for each in placements.tolist()]
 
-        backend = FakeFleet(12)
+        backend = FakeBackend(12)
         pool = WorkerPool(
-            backend, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=backend.clock
+            backend, fake_backend.assign, timeout_secs=lambda: 60.0, clock=backend.clock
         )
         pool.measure_original()
         while pool.capacity < 12:
             pool._advance()
         placer, trials = search_with(pool, pool.measure_original, f"{self.directory}/twelve")
-        original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
+        original = Measurement((fake_backend.ORIGINAL_SECS,) * 2)
         alone, expected = search_with(
             SequentialRunner(OneMachine()), lambda: original, f"{self.directory}/alone"
         )

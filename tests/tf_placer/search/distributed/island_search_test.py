@@ -9,18 +9,18 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers.problems import task_problem
-from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.problem_groups import group_graph
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
 from tf_placer.search.distributed.supervision import Timeouts
 from tf_placer.simulation.simulator import Simulator
 
 
-class IslandWorkers(ProcessFleet):
+class IslandWorkers(InProcessBackend):
     """Workers in this process, which end in random order and die in given calls."""
 
     def __init__(self, problem, *, seed: int = 0, deaths: Sequence[int] = ()) -> None:
@@ -62,7 +62,7 @@ class IslandSearchTest(absltest.TestCase):
         self.assertLessEqual(result.num_simulated, 2400 + 3 * 4)
 
     def test_one_worker_is_a_search_without_workers(self):
-        alone = refined_search(
+        alone = coarse_to_fine_search(
             self.problem,
             group_graph(self.problem),
             max_secs=600.0,

@@ -12,10 +12,10 @@ from tests import graphs
 from tests.tf_placer.environments.shared_template import share_template
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.search.distributed import measuring_worker
-from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
+from tf_placer.search.distributed.measuring_worker import MeasuringSetup, MeasuringWorker
 
 tf1 = tf.compat.v1
 setUpModule = share_template
@@ -28,10 +28,10 @@ class MeasuringWorkerTest(tf.test.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         given = graphs.two_branches()
-        source = read_source(given.graph, given.fetches)
+        source = read_workload(given.graph, given.fetches)
         cls.names = [node.name for node in source.graph_def.node]
         cls.machine = find_machine("local:2")
-        cls.setup = Setup(
+        cls.setup = MeasuringSetup(
             source.graph_def.SerializeToString(),
             source.step,
             cls.machine,
@@ -73,7 +73,7 @@ class MeasuringWorkerTest(tf.test.TestCase):
         self.assertGreater(opened, 0.0)
         steps = self.worker.confirm("run_steps", 60.0, ("original", 3), {})
         self.assertLen(steps, 3)
-        values = self.worker.confirm("fetched_values", 60.0, ({},), {"tensors": ()})
+        values = self.worker.confirm("fetch_values", 60.0, ({},), {"tensors": ()})
         self.assertNotEmpty(values)
         self.worker.confirm("stop", 60.0, (), {})
         measurement, _ = self.worker.measure(self.assignment(0), None, 60.0)

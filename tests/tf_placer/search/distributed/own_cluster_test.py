@@ -20,18 +20,18 @@ from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
 from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster, own_cluster
-from tf_placer.search.distributed.ray_fleet import connected
+from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.workers import SHORT_PREFIX, Workers
 
 # Connects and prints the number of workers that there is room for; in a separate process, because
 # Ray reads its environment once.
 _CONNECT = """
 import sys
-from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.ray_backend import RayBackend, connect_to_ray
 from tf_placer.search.distributed.workers import Workers
 workers = Workers(sys.argv[1])
-with connected(workers):
-    print("room for", RayFleet(workers, object).count_wanted())
+with connect_to_ray(workers):
+    print("room for", RayBackend(workers, object).count_wanted())
 """
 # Runs a cluster until its standard input ends.
 _RUN = """
@@ -124,7 +124,7 @@ class OwnClusterTest(absltest.TestCase):
             with (
                 mock.patch.dict(sys.modules, ray=ray),
                 mock.patch.dict(os.environ, variables),
-                connected(Workers(asked)),
+                connect_to_ray(Workers(asked)),
             ):
                 return ray.init.call_args.kwargs["address"]
 

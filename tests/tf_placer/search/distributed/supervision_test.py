@@ -6,9 +6,9 @@ import random
 
 from absl.testing import absltest
 
-from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.errors import SearchError
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.supervision import PauseAwareClock, SupervisedActor
 
 
@@ -47,13 +47,13 @@ class SupervisedActorTest(absltest.TestCase):
         super().setUp()
         self.lines: list[str] = []
 
-    def run_call(self, backend: ProcessFleet, actor: SupervisedActor):
+    def run_call(self, backend: InProcessBackend, actor: SupervisedActor):
         while (done := actor.update(backend.wait(actor.calls, 0.0))) is None:
             pass
         return done[:2]
 
     def test_a_lost_call_is_repeated_by_another_actor(self):
-        backend = ProcessFleet(_Doubling, random.Random(0), deaths=[0, 1, 4])
+        backend = InProcessBackend(_Doubling, random.Random(0), deaths=[0, 1, 4])
         actor = SupervisedActor(backend, "the actor", self.lines.append)
         for number in (1, 2, 3):
             actor.begin("double", number)
@@ -64,7 +64,7 @@ class SupervisedActorTest(absltest.TestCase):
         )
 
     def test_a_method_that_raises_an_error_is_not_called_again(self):
-        backend = ProcessFleet(_Doubling, random.Random(0))
+        backend = InProcessBackend(_Doubling, random.Random(0))
         actor = SupervisedActor(backend, "the actor", self.lines.append)
         actor.begin("double", 0)
         with self.assertRaisesRegex(SearchError, "^the actor failed: there is nothing to"):

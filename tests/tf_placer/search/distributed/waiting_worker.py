@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.tf_placer.search.distributed import fake_fleet
+from tests.tf_placer.search.distributed import fake_backend
 from tf_placer.environments.environment import Measurement
-from tf_placer.search.distributed.fleet import Greeting
+from tf_placer.search.distributed.actor_backend import WorkerInfo
 
 
 class WaitingWorker:
@@ -23,8 +23,8 @@ class WaitingWorker:
         return True
 
     def begin(self, timeout_secs: float) -> Any:
-        original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
-        return Greeting("here", os.getpid(), dict(os.environ), original)
+        original = Measurement((fake_backend.ORIGINAL_SECS,) * 2)
+        return WorkerInfo("here", os.getpid(), dict(os.environ), original)
 
     def measure(
         self, assignment: Mapping[str, Any], best_secs: float | None, timeout_secs: float
@@ -32,7 +32,7 @@ class WaitingWorker:
         with open(self._log_path, "a") as file:
             file.write(f"{os.getpid()}\n")
         time.sleep(self._trial_secs)
-        return fake_fleet.measurement_of(assignment["row"]), fake_fleet.ORIGINAL_SECS
+        return fake_backend.measurement_of(assignment["row"]), fake_backend.ORIGINAL_SECS
 
     def fail(self) -> None:
         raise ValueError("it cannot be done")

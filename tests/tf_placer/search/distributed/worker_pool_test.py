@@ -12,12 +12,12 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
-from tests.tf_placer.search.distributed import fake_fleet
-from tests.tf_placer.search.distributed.fake_fleet import ORIGINAL_SECS, TRIAL_SECS, FakeFleet
+from tests.tf_placer.search.distributed import fake_backend
+from tests.tf_placer.search.distributed.fake_backend import ORIGINAL_SECS, TRIAL_SECS, FakeBackend
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.search.budget import Budget
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import TrialLog, best_trial
@@ -32,14 +32,14 @@ class OneMachine:
     """Makes the measurements of a worker, without one."""
 
     def measure(self, placements):
-        return [fake_fleet.measurement_of(each) for each in placements.tolist()]
+        return [fake_backend.measurement_of(each) for each in placements.tolist()]
 
 
 class PoolTestCase(absltest.TestCase):
-    def pool(self, backend: FakeFleet, **changes) -> WorkerPool:
+    def pool(self, backend: FakeBackend, **changes) -> WorkerPool:
         self.lines: list[str] = []
         settings = {"timeout_secs": lambda: 60.0, "report": self.lines.append, **changes}
-        return WorkerPool(backend, fake_fleet.assign, clock=backend.clock, **settings)
+        return WorkerPool(backend, fake_backend.assign, clock=backend.clock, **settings)
 
     def measure_rows(self, pool: WorkerPool, count: int) -> dict[int, Measurement]:
         """Submits rows 0 to count - 1 to the pool at once, and returns their measurements."""
@@ -56,7 +56,7 @@ class PoolTestCase(absltest.TestCase):
 
 class WorkerPoolTest(PoolTestCase):
     def test_workers_measure_at_the_same_time(self):
-        backend = FakeFleet(4)
+        backend = FakeBackend(4)
         pool = self.pool(backend)
         pool.measure_original()
         while pool.capacity < 4:
@@ -67,16 +67,16 @@ class WorkerPoolTest(PoolTestCase):
         self.assertEqual([len(worker.measured) for worker in backend.workers], [5] * 4)
 
     def test_machines_are_compared_by_ratios(self):
-        backend = FakeFleet(3, lambda number: lambda now: 1.0 + 0.2 * number)
+        backend = FakeBackend(3, lambda number: lambda now: 1.0 + 0.2 * number)
         measured = self.measure_rows(self.pool(backend), 30)
         for number, measurement in measured.items():
-            expected_secs = ORIGINAL_SECS * fake_fleet.relative_secs(row(number))
+            expected_secs = ORIGINAL_SECS * fake_backend.relative_secs(row(number))
             self.assertAlmostEqual(measurement.median_secs, expected_secs)
         drifts = {round(measurement.drift, 6) for measurement in measured.values()}
         self.assertEqual(drifts, {1.0, 1.2, 1.4})
 
     def test_a_placement_measured_alone_is_scaled_by_the_original_of_its_worker(self):
-        class Alone(FakeFleet):
+        class Alone(FakeBackend):
             def result(self, call):
                 value = super().result(call)
                 if call.method != "measure":
@@ -86,12 +86,12 @@ class WorkerPoolTest(PoolTestCase):
 
         backend = Alone(2, lambda number: lambda now: 1.0 + 0.25 * number)
         for number, measurement in self.measure_rows(self.pool(backend), 8).items():
-            expected_secs = ORIGINAL_SECS * fake_fleet.relative_secs(row(number))
+            expected_secs = ORIGINAL_SECS * fake_backend.relative_secs(row(number))
             self.assertAlmostEqual(measurement.median_secs, expected_secs)
             self.assertEqual(Measurement.from_json(measurement.to_json()), measurement)
 
     def test_a_resumed_search_scales_to_its_trial_0(self):
-        backend = FakeFleet(1, lambda number: lambda now: 3.0)
+        backend = FakeBackend(1, lambda number: lambda now: 3.0)
         measured = self.measure_rows(self.pool(backend, reference_secs=ORIGINAL_SECS), 2)
         self.assertAlmostEqual(measured[1].median_secs, ORIGINAL_SECS * 0.6)
         self.assertAlmostEqual(measured[1].drift, 3.0)
@@ -99,7 +99,7 @@ class WorkerPoolTest(PoolTestCase):
     def test_the_best_time_is_scaled_to_the_machine_of_the_worker(self):
         asked = []
 
-        class Asked(FakeFleet):
+        class Asked(FakeBackend):
             def call(self, worker, method, *args):
                 if method == "measure":
                     asked.append(args[1])
@@ -112,17 +112,17 @@ class WorkerPoolTest(PoolTestCase):
         self.assertEqual(asked, [0.1])
 
     def test_completed_trials_name_their_worker(self):
-        self.measure_rows(self.pool(FakeFleet(2)), 6)
+        self.measure_rows(self.pool(FakeBackend(2)), 6)
         self.assertEqual({each.worker for each in self.ended}, {"worker 1", "worker 2"})
 
     def test_a_machine_that_becomes_available_late_is_used(self):
-        backend = FakeFleet(2, machine_secs=lambda number: 35.0 * number)
+        backend = FakeBackend(2, machine_secs=lambda number: 35.0 * number)
         self.measure_rows(self.pool(backend), 10)
         self.assertNotEmpty(backend.workers[1].measured)
         self.assertGreater(len(backend.workers[0].measured), len(backend.workers[1].measured))
 
     def test_a_cluster_that_grows_is_used(self):
-        backend = FakeFleet(1)
+        backend = FakeBackend(1)
         pool = self.pool(backend)
         pool.measure_original()
         backend.size = 3
@@ -130,7 +130,7 @@ class WorkerPoolTest(PoolTestCase):
         self.assertLen([worker for worker in backend.workers if worker.measured], 3)
 
     def test_statistics_count_the_trials_of_each_worker(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         backend.failing.add(row(3))
         pool = self.pool(backend)
         self.measure_rows(pool, 12)
@@ -148,7 +148,7 @@ class UnlikeMachinesTest(PoolTestCase):
         def slowness(number):
             return lambda now: 3.0 if number == 1 and 1100 <= now < 1400 else 1.0
 
-        backend = FakeFleet(3, slowness)
+        backend = FakeBackend(3, slowness)
         measured = self.measure_rows(self.pool(backend), 150)
         aside = [line for line in self.lines if "set aside" in line]
         self.assertLen(aside, 1)
@@ -156,23 +156,23 @@ class UnlikeMachinesTest(PoolTestCase):
         self.assertTrue(any("worker 2 on host1 is as fast" in line for line in self.lines))
         # Measurements from the slow phase are scaled by it.
         for number, measurement in measured.items():
-            expected_secs = ORIGINAL_SECS * fake_fleet.relative_secs(row(number))
+            expected_secs = ORIGINAL_SECS * fake_backend.relative_secs(row(number))
             self.assertAlmostEqual(measurement.median_secs, expected_secs)
 
     def test_a_worker_that_is_slow_from_the_start_is_set_aside(self):
-        backend = FakeFleet(2, lambda number: lambda now: 2.0 if number == 0 else 1.0)
+        backend = FakeBackend(2, lambda number: lambda now: 2.0 if number == 0 else 1.0)
         self.measure_rows(self.pool(backend), 20)
         [aside] = [line for line in self.lines if "set aside" in line]
         self.assertRegex(aside, "worker 1 on host0 .* 2.0x as slowly .* from the start")
         self.assertLess(len(backend.workers[0].measured), 5)
 
     def test_machines_that_become_slow_together_are_not_set_aside(self):
-        backend = FakeFleet(3, lambda number: lambda now: 1.0 if now < 1050 else 2.5)
+        backend = FakeBackend(3, lambda number: lambda now: 1.0 if now < 1050 else 2.5)
         self.measure_rows(self.pool(backend), 30)
         self.assertFalse(any("set aside" in line for line in self.lines))
 
     def test_a_worker_that_was_set_aside_measures_if_there_is_no_other(self):
-        backend = FakeFleet(2, lambda number: lambda now: 2.0 if number == 0 else 1.0)
+        backend = FakeBackend(2, lambda number: lambda now: 2.0 if number == 0 else 1.0)
         pool = self.pool(backend)
         self.measure_rows(pool, 20)
         backend.size = 1
@@ -184,7 +184,7 @@ class UnlikeMachinesTest(PoolTestCase):
 
 class LossTest(PoolTestCase):
     def test_the_placement_of_a_dead_worker_is_measured_by_another(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         pool = self.pool(backend)
         pool.measure_original()
         backend.workers[0].dead_secs = backend.now_secs + 15
@@ -201,7 +201,7 @@ class LossTest(PoolTestCase):
         self.assertLen(backend.workers, 3)
 
     def test_a_worker_that_hangs_is_killed_and_replaced(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         pool = self.pool(backend)
         pool.measure_original()
         backend.workers[1].hung_secs = backend.now_secs + 12
@@ -211,7 +211,7 @@ class LossTest(PoolTestCase):
         self.assertIn(backend.workers[1], backend.killed)
 
     def test_a_suspended_search_does_not_time_out_its_workers(self):
-        class Stopping(FakeFleet):
+        class Stopping(FakeBackend):
             stops = 0
 
             def wait(self, calls, timeout_secs):
@@ -228,7 +228,7 @@ class LossTest(PoolTestCase):
         self.assertEqual([line for line in self.lines if "is lost" in line], [])
 
     def test_a_worker_whose_measurement_never_ends_is_killed_although_it_answers(self):
-        class Endless(FakeFleet):
+        class Endless(FakeBackend):
             def call(self, worker, method, *args):
                 call = super().call(worker, method, *args)
                 if method == "measure" and worker.number == 0:
@@ -241,7 +241,7 @@ class LossTest(PoolTestCase):
         self.assertRegex(lost, "has not ended a measurement within 720 s")
 
     def test_a_placement_that_kills_its_workers_fails(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         backend.fatal.add(row(4))
         measured = self.measure_rows(self.pool(backend), 8)
         self.assertIs(measured[4].failure.kind, FailureKind.WORKER_DIED)
@@ -249,22 +249,22 @@ class LossTest(PoolTestCase):
         self.assertLen([m for m in measured.values() if m.failure is None], 7)
 
     def test_workers_that_cannot_start_end_the_search_with_the_reason(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         backend.start_failure = "it has other devices"
         with self.assertRaisesRegex(WorkerStartError, "no worker can start: it has other devices"):
             self.pool(backend).measure_original()
 
     def test_the_search_ends_if_no_machine_becomes_available(self):
-        backend = FakeFleet(2, machine_secs=lambda number: 1e6)
+        backend = FakeBackend(2, machine_secs=lambda number: 1e6)
         with self.assertRaisesRegex(WorkerStartError, "no machine with room for a worker .* 300 s"):
             self.pool(backend).measure_original()
 
     def test_an_original_that_fails_on_one_machine_only_loses_that_worker(self):
-        class Broken(FakeFleet):
+        class Broken(FakeBackend):
             def result(self, call):
                 value = super().result(call)
                 if call.method == "begin" and call.worker.number == 1:
-                    failed = fake_fleet.measurement_of((1,), failing=[(1,)])
+                    failed = fake_backend.measurement_of((1,), failing=[(1,)])
                     return dataclasses.replace(value, original=failed)
                 return value
 
@@ -278,7 +278,7 @@ class LossTest(PoolTestCase):
     def test_failed_starts_on_one_machine_do_not_end_the_search_when_another_worker_dies(self):
         good = {0}
 
-        class HalfBroken(FakeFleet):
+        class HalfBroken(FakeBackend):
             def result(self, call):
                 if call.method == "begin" and call.worker.number not in good:
                     raise WorkerLostError("it has other devices", has_failed=True)
@@ -293,7 +293,7 @@ class LossTest(PoolTestCase):
         self.measure_rows(pool, 10)
 
     def test_late_answers_of_a_lost_worker_are_ignored(self):
-        class Late(FakeFleet):
+        class Late(FakeBackend):
             def call(self, worker, method, *args):
                 call = super().call(worker, method, *args)
                 # The machine is cut off: the ping fails just when the measurement arrives.
@@ -315,7 +315,7 @@ class LossTest(PoolTestCase):
 
     def test_canceled_placements_are_failures(self):
         interrupted = []
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         pool = self.pool(backend, should_cancel=lambda: bool(interrupted))
         pool.measure_original()
         for number in range(4):
@@ -330,14 +330,14 @@ class LossTest(PoolTestCase):
 
 class CallOneTest(PoolTestCase):
     def test_the_same_worker_runs_all_calls(self):
-        pool = self.pool(FakeFleet(3))
+        pool = self.pool(FakeBackend(3))
         pool.measure_original()
         self.assertEqual({pool.call_one("profile", ()) for _ in range(4)}, {"profile by 0"})
 
     def test_the_other_workers_are_released_for_a_call_alone(self):
         released = []
 
-        class Asked(FakeFleet):
+        class Asked(FakeBackend):
             def call(self, worker, method, *args):
                 if method == "release":
                     released.append(worker.number)
@@ -351,7 +351,7 @@ class CallOneTest(PoolTestCase):
         self.assertEqual(backend.killed, [backend.workers[2]])
 
     def test_the_loss_of_the_worker_is_raised_and_another_takes_over(self):
-        backend = FakeFleet(2)
+        backend = FakeBackend(2)
         pool = self.pool(backend)
         self.measure_rows(pool, 4)
         pool.call_one("confirm", "restart", alone=True)
@@ -361,7 +361,7 @@ class CallOneTest(PoolTestCase):
         self.assertEqual(pool.call_one("confirm", "restart", alone=True), "confirm by 1")
 
     def test_an_error_of_the_method_is_raised_and_the_worker_stays(self):
-        backend = FakeFleet(1)
+        backend = FakeBackend(1)
         pool = self.pool(backend)
         pool.measure_original()
         with self.assertRaisesRegex(WorkerLostError, "nothing to trace") as raised:
@@ -389,7 +389,7 @@ class SearchTest(PoolTestCase):
                 doubles.AdaptivePlacer("second", 4),
             ]
 
-        pool = self.pool(FakeFleet(1))
+        pool = self.pool(FakeBackend(1))
         trials = self.search(pool.measure_original, pool, stages())
         original = Measurement((ORIGINAL_SECS, ORIGINAL_SECS))
         path = os.path.join(self.create_tempdir().full_path, "trials.jsonl")
@@ -404,7 +404,7 @@ class SearchTest(PoolTestCase):
         self.assertEqual(content(trials), content(alone))
 
     def test_a_placer_observes_batches_in_its_own_order(self):
-        backend = FakeFleet(3, lambda number: lambda now: 1.0)
+        backend = FakeBackend(3, lambda number: lambda now: 1.0)
         real_call = backend.call
 
         def call(worker, method, *args):
@@ -427,7 +427,7 @@ class SearchTest(PoolTestCase):
         self.assertCountEqual(logged, rows)
 
     def test_a_placement_that_is_twice_in_a_batch_is_measured_once(self):
-        backend = FakeFleet(3)
+        backend = FakeBackend(3)
         pool = self.pool(backend)
         placer = doubles.ScriptedPlacer("p", [[row(1), row(2), row(1), row(3)]])
         trials = self.search(pool.measure_original, pool, [placer])
@@ -438,7 +438,7 @@ class SearchTest(PoolTestCase):
 
     def test_no_more_trials_start_than_the_budget_allows(self):
         for max_trials in (1, 2, 6, 9):
-            backend = FakeFleet(4)
+            backend = FakeBackend(4)
             pool = self.pool(backend)
             path = os.path.join(self.create_tempdir().full_path, "trials.jsonl")
             placers = [doubles.AdaptivePlacer("p", 5)]
@@ -450,7 +450,7 @@ class SearchTest(PoolTestCase):
         """Kills workers sixty times, while they start and while they measure, and the search."""
         rng = random.Random(7)
         batches = [[row(6 * n + i) for i in range(6)] for n in range(40)]
-        backend = FakeFleet(4)
+        backend = FakeBackend(4)
         deaths = drivers = 0
         trials: list = []
 
@@ -493,10 +493,10 @@ class SearchTest(PoolTestCase):
         self.assertCountEqual(logged, list(itertools.chain(*batches)))
         for trial in trials[1:]:
             self.assertIsNone(trial.measurement.failure)
-            expected_secs = ORIGINAL_SECS * fake_fleet.relative_secs(trial.assignment)
+            expected_secs = ORIGINAL_SECS * fake_backend.relative_secs(trial.assignment)
             self.assertAlmostEqual(trial.measurement.median_secs, expected_secs)
         best = best_trial(trials)
-        least = min(map(fake_fleet.relative_secs, itertools.chain(*batches)))
+        least = min(map(fake_backend.relative_secs, itertools.chain(*batches)))
         self.assertAlmostEqual(best.measurement.median_secs, ORIGINAL_SECS * least)
         # The placer has observed the batches in the order of its proposals.
         self.assertEqual([rows for rows, _ in placer.observed], [[*map(list, b)] for b in batches])

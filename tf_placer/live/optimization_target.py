@@ -1,0 +1,82 @@
+"""A step of whatever people have: a graph, a function, a model or a SavedModel."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tf_placer.functions.placed_signature import PlacedSignature
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_call import TracedCall, is_traceable, trace_call
+from tf_placer.inputs.saved_signature import SavedSignature
+from tf_placer.inputs.workload import InputGraph, Workload, read_graph, read_workload
+from tf_placer.machines.machine import Machine
+
+__all__ = ["OptimizationTarget", "read_target"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OptimizationTarget:
+    """A step and what it is one of.
+
+    Attributes:
+        source: its graph, and what it runs.
+        origin: the function, the model or the signature; None for a graph.
+    """
+
+    source: Workload
+    origin: TracedCall | SavedSignature | None = None
+
+    def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
+        """Makes what puts the step on the devices of a machine; None for a graph."""
+        if isinstance(self.origin, TracedCall):
+            return PlacedStep(self.origin, machine)
+        return None if self.origin is None else PlacedSignature(self.origin, machine)
+
+
+def read_target(
+    graph: Any,
+    fetches: Any = None,
+    feeds: Any = None,
+    initializers: Any = None,
+    *,
+    example: Any = None,
+    signature: str | None = None,
+    restore_from: Any = None,
+    seed: int = 0,
+) -> OptimizationTarget:
+    """Reads a step; see `optimize` for what the arguments may be.
+
+    Raises:
+        GraphError: the graph, the step or an initializer cannot be found or built, or there is
+            nothing to restore.
+        ValueError: arguments that are not for such a graph.
+    """
+    if isinstance(graph, Workload):
+        return OptimizationTarget(graph)
+    if is_traceable(graph):
+        if any(value is not None for value in (fetches, feeds, initializers, restore_from)):
+            raise ValueError(
+                "a function or a model takes no fetches, feeds, initializers or restore_from: one "
+                "call with example is what is placed"
+            )
+        if example is None:
+            raise ValueError(
+                "a function needs example=(...), the arguments of one call; a model a batch"
+            )
+        if signature is not None:
+            raise ValueError("a function or a model has no signature to choose")
+        traced = trace_call(graph, example)
+        return OptimizationTarget(traced.source, traced)
+    given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature)
+    saved = given.signature
+    if example is not None:
+        if saved is None:
+            raise ValueError("a graph takes no example: pass fetches and feeds")
+        if feeds is not None:
+            raise ValueError("a SavedModel takes an example or feeds, not both")
+        feeds = saved.bind_example(example)
+    source = read_workload(
+        given, fetches, feeds, initializers, restore_from=restore_from, seed=seed
+    )
+    return OptimizationTarget(source, saved)

@@ -1,0 +1,283 @@
+"""Detects the first training step that a script runs, and caches it for a search."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+
+from graph_passes.errors import GraphError
+from tf_placer.functions.keras_models import check_training
+from tf_placer.functions.process_gpus import build_session_config
+from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.python_functions import check_python_functions_are_here
+from tf_placer.inputs.session_arguments import flatten_feeds, list_names
+from tf_placer.inputs.workload import Workload, read_workload
+from tf_placer.live.entry_points import optimize
+from tf_placer.live.optimization_target import read_target
+from tf_placer.machines.machine import Machine
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.scripts.first_batches import check_train_function
+from tf_placer.scripts.process_restart import Stage
+from tf_placer.scripts.sent_graphs import (
+    SentGraphs,
+    check_runs_elsewhere,
+    check_sent_at_once,
+    is_session_of,
+)
+from tf_placer.scripts.step_cache import write_cached_step
+from tf_placer.scripts.training_steps import (
+    find_needed_operations,
+    is_training_function,
+    is_training_step,
+)
+from tf_placer.search.config import SearchConfig
+
+__all__ = [
+    "TrainingStepDetector",
+    "build_variables",
+    "extract_caller_fetches",
+    "order_arguments",
+]
+
+
+class TrainingStepDetector:
+    """A watcher that caches the first training step, and then restarts the script."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        machine: Machine,
+        search_secs: float,
+        *,
+        say: Callable[[str], None],
+        restart: Callable[[Stage], None],
+    ) -> None:
+        """Prepares to detect the step.
+
+        Args:
+            directory: the directory of the search.
+            machine: the machine to place the step on.
+            search_secs: the time limit of the search.
+            say: prints a line for the user.
+            restart: restarts the script for a stage; does not return.
+        """
+        self._directory, self._machine, self._search_secs = directory, machine, search_secs
+        self._say, self._begin_again = say, restart
+        self.is_over = False
+        self._is_busy = False
+        self._judged: set[tuple[int, tuple[str, ...]]] = set()
+        self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._sent = SentGraphs()
+        self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
+        self._earlier_feeds = weakref.WeakKeyDictionary()
+
+    @property
+    def is_explained(self) -> bool:
+        """True if the user was told the outcome for the training step."""
+        return self.is_over
+
+    @property
+    def may_have_broken(self) -> bool:
+        """False, because nothing is placed."""
+        return False
+
+    def after_eager_start(self) -> None:
+        """Does nothing: until the step is placed, the script runs as without tf_placer."""
+
+    def before_graph_extension(self, session: Any) -> None:
+        """Records the part of the graph that the session receives."""
+        if not self.is_over:
+            self._sent.note(session)
+
+    def before_session_run(
+        self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None
+    ) -> None:
+        """Caches the step if a session is about to run a training step."""
+        if self.is_over or self._is_busy:
+            return
+        fetches = extract_caller_fetches(fetches)
+        graph = session.graph
+        try:
+            names, fed = tuple(list_names(fetches)), flatten_feeds(feeds)
+        except GraphError:
+            return  # TensorFlow will raise an error for the arguments.
+        earlier = self._earlier_feeds.setdefault(graph, {})
+        key = (id(graph), names)
+        if key in self._judged or not is_training_step(graph, names, fed):
+            self._judged.add(key)
+            earlier.update(fed)
+            return
+        config = session._config
+        trained_by = [name for name in names if is_training_step(graph, [name], fed)]
+
+        def read() -> Workload:
+            self._check_may_move(session, trained_by)
+            # Feeds of earlier runs may be needed by initializers, but must not be fed to this step.
+            needed = find_needed_operations(graph, names)
+            given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
+            source = read_workload(graph, names, {**given, **fed}, restore_from=session)
+            feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
+            return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
+
+        self._cache_step(
+            f"the session that runs {_summarize_names(names)}", read, config, trained_by
+        )
+
+    def after_session_run(self) -> None:
+        """Does nothing: the step is detected before it runs."""
+
+    def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
+        """Checks that a session can later move to the machine.
+
+        Raises:
+            GraphError: the session has another target, or has received a part of the step.
+        """
+        if not is_session_of(self._machine, session):
+            target = tf.compat.as_str(session._target)
+            raise GraphError(
+                f"its session goes to {target!r}, as the script says, and not to "
+                f"{self._machine.spec!r}: if that cluster runs before the script, --machine "
+                f"{target} can place it there"
+            )
+        graph = session.graph
+        check_sent_at_once(graph, trained_by, self._sent.counts(graph), self._machine)
+
+    def before_function_call(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Caches the step if a tf.function is a training step."""
+        if self.is_over or self._is_busy or function in self._functions:
+            return
+        self._functions.add(function)
+        self._is_busy = True
+        try:
+            graph = function.get_concrete_function(*args, **kwargs).graph
+        except Exception:
+            return  # The script's own call will raise the error.
+        finally:
+            self._is_busy = False
+        if is_training_function(graph):
+
+            def read() -> Workload:
+                return read_target(function, example=order_arguments(function, args, kwargs)).source
+
+            name = getattr(function.python_function, "__name__", "without a name")
+            self._cache_step(f"the function {name!r}", read)
+
+    def before_training(self, model: Any, look: Callable[[Callable[[Any], Any]], Any]) -> None:
+        """Caches the training step of a Keras model."""
+        if self.is_over or self._is_busy or not tf.executing_eagerly():
+            return
+        try:
+            check_training(model)
+            check_train_function(model)
+        except GraphError as error:
+            self.is_over = True
+            self._report_refusal(error)
+            return
+
+        def read(batch: Any) -> Workload:
+            build_variables(model, batch)
+            return read_target(model, example=batch).source
+
+        title = f"that of the model {model.name!r}"
+        self._cache_step(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))
+
+    def _cache_step(
+        self,
+        title: str,
+        read: Callable[[], Workload],
+        config: tf.compat.v1.ConfigProto | None = None,
+        trained_by: Sequence[str] | None = None,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        if config is None and self._machine.backend.in_one_process:
+            config = build_session_config()
+        config = config or tf.compat.v1.ConfigProto()
+        self._is_busy = self.is_over = True
+        try:
+            source = read()
+            whole = source.graph_def if source.live is None else source.live.as_graph_def()
+            check_runs_elsewhere(whole, self._machine)
+            check_given_devices(
+                source.op_graph,
+                self._machine,
+                source.step.initializers,
+                soft=config.allow_soft_placement,
+                advice="a step on devices that the script chose for it stays there",
+            )
+            caller = check_python_functions_are_here(source, self._machine)
+        except GraphError as error:
+            self._is_busy = False
+            self._report_refusal(error)
+            go_on()
+            return
+        asked = SearchConfig(self._machine, max_secs=self._search_secs, session_config=config)
+        if trained_by is None:
+            trained_by = source.step.fetches
+        write_cached_step(self._directory, source, asked, trained_by)
+        if caller is not None:
+            # The step calls Python functions of this process, so the search has to run here.
+            optimize(source, log_dir=self._directory.path, config=asked)
+        self._say(
+            f"found the training step: {title}; the script ends here, and is restarted after the "
+            "search for a placement"
+        )
+        # Even an interrupted search in this process must not be resumed right after the restart.
+        self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
+
+    def _report_refusal(self, error: GraphError) -> None:
+        self._say(f"the training step cannot be placed, and runs unchanged: {error}")
+
+
+def build_variables(model: Any, batch: Any) -> None:
+    """Creates the variables that a Keras model would create for its first batch, if possible.
+
+    A model with its own training step need not be callable with a batch.
+    """
+    if not model.built:
+        # In a graph, as in the first step: nothing is computed, and no random number is drawn.
+        with contextlib.suppress(Exception), FuncGraph("build").as_default():
+            model(batch[0] if isinstance(batch, tuple) else batch)
+
+
+def extract_caller_fetches(fetches: Any) -> Any:
+    """Returns the caller's fetches without those that hooks of a MonitoredSession add."""
+    hook = tf.compat.v1.train.SessionRunHook
+    if isinstance(fetches, dict) and "caller" in fetches:
+        others = [key for key in fetches if key != "caller"]
+        if all(isinstance(key, hook) for key in others):
+            return fetches["caller"]
+    return fetches
+
+
+def order_arguments(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Converts the arguments of a call to positional ones.
+
+    Raises:
+        GraphError: an argument is keyword-only.
+    """
+    if not kwargs:
+        return tuple(args)
+    try:
+        bound = inspect.signature(function.python_function).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"the arguments of the function cannot be put in order: {error}"
+        ) from error
+    if bound.kwargs:
+        raise GraphError(f"{next(iter(bound.kwargs))!r} can be given to the function by name only")
+    return bound.args
+
+
+def _summarize_names(names: Sequence[str]) -> str:
+    return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
