@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     if args.clear_devices:
         graph = remove_devices(graph)
     graph_def = DropDanglingColocation().run(graph.graph_def)
-    op_graph = graph.columns(graph_def)
+    op_graph = graph.read_columns(graph_def)
     try:
         fitted = fit(op_graph, placement)
     except GraphError as error:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         placed = Annotate(fitted.assignment).run(graph_def)
         write_graph(args.output_graph, placed, graph.meta_graph)
     else:
-        saved_model = graph.signature.placed(fitted.assignment)
+        saved_model = graph.signature.build_placed_model(fitted.assignment)
         write_saved_model(args.output_graph, saved_model, args.input_graph)
     same = graph_fingerprint(graph_def) == placement.graph_fingerprint
     lines = [

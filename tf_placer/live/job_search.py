@@ -82,9 +82,9 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             log,
             Budget(config.max_trials, config.max_secs),
             original=measurer.measure_original,
-            ask=stages.ask,
+            propose=stages.ask,
             report=reporter.on_trial,
-            observed=recorder.observed,
+            observed=recorder.record,
             should_stop=context.is_over,
         )
         recorder.finish()

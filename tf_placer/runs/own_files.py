@@ -12,7 +12,7 @@ from tf_placer.files import read_json
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.search.log_header import LogError
-from tf_placer.search.own_files import check_own_files, read_log_header
+from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -111,8 +111,8 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
         directory.workers.name: read_log_header,
         directory.best.name: _read_placement,
         "training.jsonl": read_log_header,
-        "policy.weights.h5": read_of_training,
-        "controllers.npz": read_of_training,
+        "policy.weights.h5": check_policy_file,
+        "controllers.npz": check_policy_file,
         directory.result.name: str,  # The search itself reads and checks this file.
         directory.placement.name: _read_placement,
     }

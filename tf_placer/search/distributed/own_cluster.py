@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from graph_passes.util.json_records import read_record
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory, read_json
-from tf_placer.interpreter import find_interpreter
+from tf_placer.interpreter import build_python_environment, find_interpreter
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,
@@ -136,7 +136,7 @@ def _start(
         f"--resources={json.dumps({RESOURCE: count})}",
         f"--temp-dir={directory}",
     ]
-    environ = {**python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
+    environ = {**build_python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
     # The single node has no other node to hand its work to.
     environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"
     # Killed workers leave temporary files, which are removed with this directory.
