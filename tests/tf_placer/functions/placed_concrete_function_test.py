@@ -48,7 +48,7 @@ class Network(tf.Module):
 
 
 def on_second_device(concrete: Any) -> Any:
-    """Places a function, and with it its variables, on the device where they are not."""
+    """Moves a function and its variables to the other device."""
     traced = trace_step(concrete, (X,))
     assignment = dict.fromkeys(traced.source.op_graph.names, DEVICES[1])
     return PlacedStep(traced, MACHINE, Placement("", DEVICES, assignment)).function
