@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md work: what they add is put into a copy of the source tree.
+"""Tests that the examples of docs/extending.md work, in a copy of the source tree.
 
 An example is told by the line above its code: "New file `PATH`:", "In `PATH`, after `TEXT`:", which
 puts it behind the line that has the text, or "In `PATH`, instead of `TEXT`:".

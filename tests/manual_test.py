@@ -1,4 +1,4 @@
-"""The manual names what there is: its links, files and modules exist.
+"""Tests that the links, files and modules that the manual names exist.
 
 Reads the pages and looks at the source tree; runs only what prints a page.
 """

@@ -1,4 +1,4 @@
-"""The manual lists every file that is written: what commands write is looked up there.
+"""Tests that the manual lists every file that commands write.
 
 The commands run with an audit hook in all of their processes, which notes each file that Python
 opens for writing. What TensorFlow writes is found by looking into the directories afterwards.

@@ -57,7 +57,7 @@ def measurement_of(assignment: Sequence[int]) -> Measurement:
 
 
 class RecordingPlacer(Placer):
-    """A placer that keeps what it observed; what it proposes is left to subclasses."""
+    """A placer that records its observations; subclasses define the proposals."""
 
     def __init__(self, name: str, batch_size: int) -> None:
         super().__init__(group_graph(), np.ones((NUM_GROUPS, NUM_DEVICES), bool))
@@ -84,7 +84,7 @@ class ScriptedPlacer(RecordingPlacer):
 
 
 class AdaptivePlacer(RecordingPlacer):
-    """Proposes for ever, each time something that depends on all that it has observed."""
+    """Proposes forever; each proposal depends on all observations."""
 
     def propose(self, count: int) -> np.ndarray:
         observed = [(rows, [m.to_json() for m in ms]) for rows, ms in self.observed]
@@ -156,7 +156,7 @@ def update_record(update: int, **changes: object) -> UpdateRecord:
 
 
 class FakeEnvironment:
-    """Measures at once what `measurement_of` says, and keeps what it was asked for."""
+    """Returns `measurement_of` immediately, and records the requests."""
 
     def __init__(self, sleep_secs: float = 0.0, measured_path: str | None = None) -> None:
         self.asked: list[tuple[int, ...]] = []

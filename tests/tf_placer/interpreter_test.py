@@ -1,4 +1,4 @@
-"""Tests of Python as this process runs it, without TensorFlow."""
+"""Tests of finding a Python interpreter for child processes, without TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of being asked to end early."""
+"""Tests of stop requests and time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a killed process leaves behind."""
+"""Leaves files of a killed process behind."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ with temporary_directory(sys.argv[1], **({"prefix": sys.argv[2]} if sys.argv[2:]
 """
 
 
-def leave_stale_directory(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
-    """The scratch directory of a process that was killed while it had one."""
+def killed_in_scratch(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
+    """Kills a process that has a temporary directory; returns the directory."""
     killed = subprocess.run(
         [sys.executable, "-c", _VICTIM, os.fspath(parent), *prefix],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

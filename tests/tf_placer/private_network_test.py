@@ -1,4 +1,4 @@
-"""Tests of networks that only processes of one's own are in."""
+"""Tests of private networks."""
 
 from __future__ import annotations
 

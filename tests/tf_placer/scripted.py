@@ -1,4 +1,4 @@
-"""Trials, confirmations and an environment that say what the test wants them to say."""
+"""Trials, confirmations and an environment with results that a test defines."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Script:
         return [assignment for assignment in self.measured if assignment]
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
-        """Stands in for the class SessionEnvironment."""
+        """Replaces the class SessionEnvironment."""
         self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
         environment = _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
         environment.timeout_secs = settings.get("timeout_secs", 120.0)

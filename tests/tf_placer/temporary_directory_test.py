@@ -1,4 +1,4 @@
-"""Tests of directories for files of the moment."""
+"""Tests of temporary directories."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class Network(tf.Module):
 
 
 def on_second_device(concrete: Any) -> Any:
-    """Places a function, and with it its variables, on the device where they are not."""
-    traced = trace_call(concrete, (X,))
+    """Moves a function and its variables to the other device."""
+    traced = trace_step(concrete, (X,))
     assignment = dict.fromkeys(traced.source.op_graph.names, DEVICES[1])
     return PlacedStep(traced, MACHINE, Placement("", DEVICES, assignment)).function
 

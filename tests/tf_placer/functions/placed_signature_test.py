@@ -39,7 +39,7 @@ def place(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[Pla
 
 
 def serve(path: str, name: str, feeds: Mapping[str, Any], target: str = "") -> tuple[dict, dict]:
-    """Serves a request as servers do: gives what it returns, and the device of each operation."""
+    """Serves a request as servers do; returns the results and the device of each operation."""
     config = tf1.ConfigProto(device_count={"CPU": 2})
     # Functions that restore variables see those of all servers.
     config.experimental.share_cluster_devices_in_session = True

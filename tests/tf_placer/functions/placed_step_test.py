@@ -50,7 +50,7 @@ def three_steps(function: Any, x: np.ndarray = X) -> list[Any]:
 
 class PlacedFunctionTest(tf.test.TestCase):
     def check_devices(self, run: Callable[[], Any], placement: Placement) -> Any:
-        """Makes sure that what runs for the first time is where it should be."""
+        """Checks the devices of the operations in a first run."""
         context.enable_run_metadata()
         context.export_run_metadata()  # discards the metadata of earlier runs
         result = run()

@@ -1,4 +1,4 @@
-"""Tests of what the program of a process has set up for its GPUs."""
+"""Tests of reading the GPU settings of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two CPU devices in this process, which it has from its start on, and placements on them."""
+"""Sets up two CPU devices in this process, and makes placements on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph files with a few bytes changed or lost: each is read, or refused by a sentence."""
+"""Tests that graph files with changed or lost bytes are read, or refused with a message."""
 
 from __future__ import annotations
 

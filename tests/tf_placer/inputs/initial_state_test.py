@@ -1,4 +1,4 @@
-"""Tests of what a step begins with, as the collections and the caller of a graph say."""
+"""Tests of the state before the first step, from collections and from arguments."""
 
 from __future__ import annotations
 

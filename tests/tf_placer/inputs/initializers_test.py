@@ -1,4 +1,4 @@
-"""Tests of finding what has to run before the first step."""
+"""Tests of finding the initializers of a step."""
 
 from __future__ import annotations
 

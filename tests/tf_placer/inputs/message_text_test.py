@@ -11,7 +11,7 @@ _GraphDef = tf.compat.v1.GraphDef
 
 
 def nest(depth: int) -> bytes:
-    """Makes the text of an operation whose attribute is nested so deeply."""
+    """Returns the text of an operation with an attribute of this nesting depth."""
     start, end = "attr { key: 'a' value { func { name: 'f' ", "} } }"
     return f"node {{ name: 'n' op: 'NoOp' {start * depth}{end * depth} }}".encode()
 

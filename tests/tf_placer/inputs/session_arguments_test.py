@@ -1,4 +1,4 @@
-"""Tests of turning what a session takes into names."""
+"""Tests of flattening the arguments of `Session.run` to names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of checked and made-up feeds."""
+"""Tests of checking feeds and making up missing ones."""
 
 from __future__ import annotations
 

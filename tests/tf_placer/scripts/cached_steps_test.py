@@ -1,4 +1,4 @@
-"""Tests of steps that are found, kept and placed, in this process, on two CPU devices."""
+"""Tests of detecting, caching and placing steps, in this process, on two CPU devices."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ tf1 = tf.compat.v1
 
 
 class BeginAgainError(Exception):
-    """The script would begin again."""
+    """The error that stands for a restart of the script."""
 
 
 class BeginPlainlyError(Exception):
-    """The script would begin again with nobody watching it."""
+    """The error that stands for a restart of the script without tf_placer."""
 
 
 def restart(stage: Stage) -> None:
@@ -37,7 +37,7 @@ def restart(stage: Stage) -> None:
 
 
 def look_at(batch: Any) -> Any:
-    """Makes what has a function look at the first batch."""
+    """Returns a function that calls another one with the first batch."""
     return lambda look: look(batch)
 
 
@@ -69,7 +69,7 @@ class KeptStepsTest(tf.test.TestCase):
         )
 
     def place(self) -> Placement:
-        """Keeps a placement of the step that was found, without a search."""
+        """Saves a placement of the cached step, without a search."""
         source, request = read_cached_workload(self.directory)
         self.assertEqual(request.max_secs, 60.0)
         placement = next(random_placements(source, 1))

@@ -1,4 +1,4 @@
-"""Tests of the first batch of a training, which nobody notices that somebody has seen."""
+"""Tests of capturing the first batch of a training without side effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Y = X.sum(1, keepdims=True)
 
 
 class Watched(keras.Model):
-    """Writes down when Python runs its training step, and what it is given."""
+    """Records each time that Python runs its training step, and the arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Watched(keras.Model):
 
 
 class Notes(keras.callbacks.Callback):
-    """Writes down all that callbacks are told."""
+    """Records all calls of callbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Notes(keras.callbacks.Callback):
 
 
 class Batches(keras.utils.Sequence):
-    """Batches by their number; writes down which were asked for."""
+    """Batches by index, which records the requested indices."""
 
     def __init__(self, taken: list[Any], **options: Any) -> None:
         super().__init__(**options)
@@ -78,7 +78,7 @@ class Batches(keras.utils.Sequence):
 
 
 def generate(taken: list[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for i in range(9):  # Keras asks early, and for all.
+    for i in range(9):  # Keras takes all elements early.
         taken.append(i)
         noise = np.float32(np.random.normal() + random.random())
         yield X[:5] + noise, Y[:5]
@@ -114,7 +114,7 @@ class FirstBatchTest(tf.test.TestCase):
         return model
 
     def fit(self, kind: str, take: Any = None, **options: Any) -> list[Any]:
-        """All that can be noticed of a training."""
+        """Returns all observable effects of a training."""
         model, notes, taken = self.make(**options), Notes(), []
         random.seed(1)
         data = DATA[kind](taken)

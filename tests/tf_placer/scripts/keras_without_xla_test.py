@@ -1,4 +1,4 @@
-"""Tests of Keras models that leave it to Keras whether XLA compiles them, beside a GPU."""
+"""Tests of Keras models with jit_compile="auto" beside a GPU."""
 
 from __future__ import annotations
 

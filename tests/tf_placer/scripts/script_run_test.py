@@ -1,4 +1,4 @@
-"""Tests of the command `run`, on scripts that know nothing of it."""
+"""Tests of the command `run` on unchanged scripts."""
 
 from __future__ import annotations
 

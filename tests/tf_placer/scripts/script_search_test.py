@@ -1,4 +1,4 @@
-"""Tests of when the search for a script's step begins, goes on, or is over."""
+"""Tests of starting and resuming the search for a script's step."""
 
 from __future__ import annotations
 

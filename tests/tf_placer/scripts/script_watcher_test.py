@@ -1,4 +1,4 @@
-"""Tests that a watcher which fails is not in the way of a script."""
+"""Tests that a failing watcher does not affect the script."""
 
 from __future__ import annotations
 

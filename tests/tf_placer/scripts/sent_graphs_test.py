@@ -1,4 +1,4 @@
-"""Tests of what sessions know of their graphs, and of sessions that move."""
+"""Tests of tracking the graphs that sessions have received, and of moving sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of what counts as a training step."""
+"""Tests of recognizing training steps."""
 
 from __future__ import annotations
 
