@@ -265,8 +265,8 @@ def _confirm(
     candidates, notes = dict(labels), []
     while True:
         fresh.timeout_secs = request_secs
-        # After an interrupt, only the minimum of rounds runs, without a time limit; another interrupt
-        # cancels it.
+        # After an interrupt, only the minimum of rounds runs, without a time limit; one more
+        # interrupt cancels them.
         max_secs = math.inf if asked_before else context.plan.compute_secs_left()
         with context.interrupts.breakable(asked_before + 1 if asked_before else 2, max_secs):
             confirmation = confirm(

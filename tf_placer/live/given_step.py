@@ -1,4 +1,4 @@
-"""A step of whatever people have: a graph, a function, a model or a SavedModel."""
+"""The optimization target: a step of a graph, a function, a model or a SavedModel."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["GivenStep", "read_step"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GivenStep:
-    """A step and what it is one of.
+    """A step to optimize, and its origin.
 
     Attributes:
-        source: its graph, and what it runs.
+        source: the graph and its step.
         origin: the function, the model or the signature; None for a graph.
     """
 
@@ -28,7 +28,7 @@ class GivenStep:
     origin: TracedStep | SavedSignature | None = None
 
     def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
-        """Makes what puts the step on the devices of a machine; None for a graph."""
+        """Makes a placed step or signature for the devices of a machine; None for a graph."""
         if isinstance(self.origin, TracedStep):
             return PlacedStep(self.origin, machine)
         return None if self.origin is None else PlacedSignature(self.origin, machine)
@@ -50,7 +50,7 @@ def read_step(
     Raises:
         GraphError: the graph, the step or an initializer cannot be found or built, or there is
             nothing to restore.
-        ValueError: arguments that are not for such a graph.
+        ValueError: an argument does not fit this kind of graph.
     """
     if isinstance(graph, Source):
         return GivenStep(graph)

@@ -75,7 +75,7 @@ class TimePlanSettings:
     recent_trials: int = 5
 
 
-_SETTINGS = TimePlanSettings()
+_TIMES = TimePlanSettings()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,9 +122,7 @@ class TimePlan:
         """
         self.max_secs = max_secs
         self._baselines = baselines
-        self.explain_secs = min(
-            _SETTINGS.max_explanation_secs, _SETTINGS.explanation_share * max_secs
-        )
+        self.explain_secs = min(_TIMES.max_explanation_secs, _TIMES.explanation_share * max_secs)
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
     def compute_secs_left(self) -> float:
@@ -150,17 +148,15 @@ class TimePlan:
         """
         finalists = self.finalists(trials) if finalists is None else finalists
         left_secs = self.compute_secs_left()
-        tolerance = _SETTINGS.tolerance if _is_any_hopeful(finalists) else 0.0
+        tolerance = _TIMES.tolerance if _is_any_hopeful(finalists) else 0.0
         if not self._can_confirm(trials, finalists, tolerance):
             return left_secs
-        candidates = self._candidates(finalists)[: _SETTINGS.max_selected_candidates]
+        candidates = self._candidates(finalists)[: _TIMES.max_selected_candidates]
         after_secs = self._after_secs(trials)
         least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
-        usual_secs = (
-            self._confirmation_secs(trials, candidates, _SETTINGS.usual_rounds) + after_secs
-        )
+        usual_secs = self._confirmation_secs(trials, candidates, _TIMES.usual_rounds) + after_secs
         return left_secs - max(
-            least_secs, min(usual_secs, _SETTINGS.max_reserved_share * self.max_secs)
+            least_secs, min(usual_secs, _TIMES.max_reserved_share * self.max_secs)
         )
 
     def compute_measuring_secs_left(self, trials: Sequence[Trial]) -> float:
@@ -173,7 +169,7 @@ class TimePlan:
     def first_timeout_secs(self) -> float:
         """Computes the time limit of requests before the first trial, in seconds."""
         most_secs = max(self.max_secs, SHORTEST_TIMEOUT_SECS)
-        return min(max(_SETTINGS.max_original_secs, self.max_secs / 4), most_secs)
+        return min(max(_TIMES.max_original_secs, self.max_secs / 4), most_secs)
 
     def timeout_secs(self, trials: Sequence[Trial]) -> float:
         """Computes the time limit of the next trial, in seconds."""
@@ -186,30 +182,30 @@ class TimePlan:
         ran_secs = ran.measurement.total_secs
         left_secs = max(
             self.compute_search_secs_left(trials),
-            _SETTINGS.max_ratio_at_end * ran_secs,
+            _TIMES.max_ratio_at_end * ran_secs,
             SHORTEST_TIMEOUT_SECS,
         )
         return min(
             secs,
-            max(_SETTINGS.min_trial_secs, _SETTINGS.max_ratio_to_original * ran_secs),
+            max(_TIMES.min_trial_secs, _TIMES.max_ratio_to_original * ran_secs),
             left_secs,
         )
 
     def confirming_timeout_secs(self, trials: Sequence[Trial]) -> float:
         """Computes the time limit of a placement in the confirmation, in seconds."""
-        secs = max(_SETTINGS.min_trial_secs, self.timeout_secs(trials))
+        secs = max(_TIMES.min_trial_secs, self.timeout_secs(trials))
         return min(self.first_timeout_secs(), secs)
 
     def had_baseline_share(self, begin_secs: float, left_secs: float) -> bool:
-        """Says whether a baseline has had its share of the time to search.
+        """Returns whether a baseline has used its share of the time to search.
 
         Args:
-            begin_secs: what was used when its turn began, by compute_used_secs.
-            left_secs: what is left to search.
+            begin_secs: the result of `compute_used_secs` when the baseline began.
+            left_secs: seconds left to search.
         """
         used_secs = self.compute_used_secs()
         search_secs = used_secs + max(0.0, left_secs)
-        return used_secs - begin_secs > _SETTINGS.baseline_share * search_secs
+        return used_secs - begin_secs > _TIMES.baseline_share * search_secs
 
     def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
         """Returns whether the time left is enough to confirm the fastest finalist.
@@ -218,7 +214,7 @@ class TimePlan:
             trials: all trials so far.
             finalists: the finalists if the search ended now.
         """
-        return self._can_confirm(trials, finalists, _SETTINGS.tolerance)
+        return self._can_confirm(trials, finalists, _TIMES.tolerance)
 
     def _can_confirm(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], tolerance: float
@@ -240,9 +236,9 @@ class TimePlan:
             links_known: whether the links of the machine need not be measured.
         """
         original = trials[0].measurement
-        steps_secs = _SETTINGS.profile_steps * (original.median_secs or 0.0)
-        secs = _SETTINGS.profile_setup_secs + original.setup_secs + steps_secs
-        return _slowness(trials) * (secs + (0.0 if links_known else _SETTINGS.links_secs))
+        steps_secs = _TIMES.profile_steps * (original.median_secs or 0.0)
+        secs = _TIMES.profile_setup_secs + original.setup_secs + steps_secs
+        return _slowness(trials) * (secs + (0.0 if links_known else _TIMES.links_secs))
 
     def compute_used_secs(self) -> float:
         """Computes the seconds used so far, earlier calls included."""
@@ -279,9 +275,7 @@ class TimePlan:
             return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
         candidates = self._candidates(finalists)
         for count in range(len(candidates), 0, -1):
-            needed_secs = self._confirmation_secs(
-                trials, candidates[:count], _SETTINGS.usual_rounds
-            )
+            needed_secs = self._confirmation_secs(trials, candidates[:count], _TIMES.usual_rounds)
             if needed_secs <= left_secs:
                 break
         else:
@@ -300,7 +294,7 @@ class TimePlan:
     ) -> float:
         """Estimates the time to compare candidates and to confirm the first, in seconds."""
         if not trials:
-            return rounds * _SETTINGS.restart_secs
+            return rounds * _TIMES.restart_secs
 
         original = trials[0].measurement
         restart_secs = _restart_secs(trials)
@@ -308,12 +302,10 @@ class TimePlan:
             rounds = 1  # One more failure is enough.
 
         def round_secs(beside: Sequence[Trial]) -> float:
-            secs = restart_secs + _SETTINGS.original_opening_ratio * original.setup_secs
-            secs += _SETTINGS.opening_ratio * sum(trial.measurement.setup_secs for trial in beside)
+            secs = restart_secs + _TIMES.original_opening_ratio * original.setup_secs
+            secs += _TIMES.opening_ratio * sum(trial.measurement.setup_secs for trial in beside)
             steps = [original, *(trial.measurement for trial in beside)]
-            return secs + _SETTINGS.blocks_per_round * sum(
-                each.median_secs or 0.0 for each in steps
-            )
+            return secs + _TIMES.blocks_per_round * sum(each.median_secs or 0.0 for each in steps)
 
         selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
         return _slowness(trials) * (selection_secs + rounds * round_secs(candidates[:1]))
@@ -321,7 +313,7 @@ class TimePlan:
     def _after_secs(self, trials: Sequence[Trial]) -> float:
         """Estimates the time of all work after the confirmation, in seconds."""
         setup_secs = trials[0].measurement.setup_secs if trials else 0.0
-        opening_secs = _SETTINGS.sessions_for_values * _SETTINGS.original_opening_ratio * setup_secs
+        opening_secs = _TIMES.sessions_for_values * _TIMES.original_opening_ratio * setup_secs
         secs = 0.5 * _restart_secs(trials) + opening_secs
         return _slowness(trials) * secs + 2.0 * self.explain_secs
 
@@ -344,16 +336,16 @@ def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> 
 
 
 def _slowness(trials: Sequence[Trial]) -> float:
-    """Computes the ratio of the machine's current step times to those of the first trial, at least 1.
+    """Computes the ratio of current step times to those of the first trial, at least 1.
 
     Estimates use the first trial, but other programs may have started since.
     """
-    recent = [trial for trial in trials[1:] if trial.repeats is None][-_SETTINGS.recent_trials :]
+    recent = [trial for trial in trials[1:] if trial.repeats is None][-_TIMES.recent_trials :]
     return max(1.0, statistics.median([each.measurement.drift for each in recent] or [1.0]))
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:
     """Computes the seconds in which the first trial started its processes."""
     if not trials:
-        return _SETTINGS.restart_secs
+        return _TIMES.restart_secs
     return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)
