@@ -108,7 +108,7 @@ class WorkerGroup:
             report=self._report_event,
         )
         self._stack.callback(self._pool.close)
-        # Wait here, so that the duration of trial 0 contains the start of processes, but not of Ray.
+        # Wait here, so that trial 0 includes the start of processes, but not the start of Ray.
         self._pool.wait_for_machine()
         yield _WorkerGroupMeasurer(self._pool, self._on_trial)
         self._report_status(None)
