@@ -1,4 +1,4 @@
-"""The end of a live search: what it found is confirmed, explained and written."""
+"""The end of a live search: confirms, explains and writes its result."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ __all__ = ["conclude"]
 
 
 def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
-    """Confirms what a search found, explains it, and writes how the search ended.
+    """Confirms and explains the result of a search, and writes it.
 
     Args:
-        context: what ran.
-        trials: of the search.
-        digest: of what was asked, as `request_digest` computes it.
+        context: the search.
+        trials: all trials of the search.
+        digest: digest of the request; see `request_digest`.
 
     Raises:
-        OSError: what was found cannot be written anywhere.
+        OSError: the result cannot be written anywhere.
         WorkerStartError: nothing can be measured.
     """
     config, interrupts = context.config, context.interrupts
@@ -68,7 +68,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         if outcome is Outcome.NOTHING_RUNS:
             note = _join_notes(note, _explain_missing_placer(context, trials))
         if any(_is_out_of_memory(trial) for trial in trials):
-            # A process takes all memory of a GPU that it finds free.
+            # Mention other searches: a process takes all free memory of a GPU.
             note = _join_notes(
                 note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
@@ -89,7 +89,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 finalists={label: trial.index for label, trial in finalists.items()},
                 explanation=None if explanation is None else explanation.to_json(),
                 original_assignment=None if original is None else tuple(original),
-                # Else the same call goes on.
+                # The same call resumes an incomplete search.
                 is_complete=not interrupts.count and not context.notes,
                 request_digest=digest,
             )
@@ -107,13 +107,13 @@ def _explain(
     *,
     was_interrupted: bool,
 ) -> Explanation | None:
-    """Explains what came out, where costs are known and there is time."""
+    """Explains the result if costs are known and there is time."""
     plan, interrupts = context.plan, context.interrupts
     context.stages.enter("explaining the result")
     if context.costs is None or not finalists:
         return None
     if interrupts.count < 2:
-        # Who interrupts does not wait for the rest of the time.
+        # After an interrupt, take only the time of the explanation, not all the time left.
         max_secs = max(plan.compute_secs_left(), plan.explain_secs if was_interrupted else 0.0)
         with (
             contextlib.suppress(KeyboardInterrupt),
@@ -143,7 +143,7 @@ def _join_notes(*notes: str | None) -> str | None:
 
 
 def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> str | None:
-    """Says that the time was over before the placer began; None where it was not."""
+    """Explains that the time was over before the placer began; None if it was not."""
     config = context.config
     had_its_turn = config.placer in context.begun or any(
         trial.placer == config.placer for trial in trials
@@ -158,13 +158,13 @@ def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Conclusion:
-    """What the confirmation of a search came to.
+    """The conclusion of a search after its confirmation.
 
     Attributes:
-        outcome: how the search ended.
-        confirmation: what was measured; None if nothing was.
-        winner: the label of the finalist that was found; None if none was.
-        note: what else to say, if there is something.
+        outcome: the outcome of the search.
+        confirmation: the measurements; None if there are none.
+        winner: the label of the winner; None if there is none.
+        note: a note for users, or None.
     """
 
     outcome: Outcome
@@ -179,12 +179,12 @@ def _confirm_finalists(
     """Measures the finalists of a search again, side by side, and writes the one that wins.
 
     Args:
-        context: what ran.
-        trials: of the search.
-        finalists: by label, the graph as it came first.
+        context: the search.
+        trials: all trials of the search.
+        finalists: by label, the original first.
 
     Raises:
-        OSError: the placement that was found cannot be written anywhere.
+        OSError: the placement cannot be written anywhere.
         WorkerStartError: nothing can be measured.
     """
     while True:
@@ -197,10 +197,10 @@ def _confirm_finalists(
 def _confirm_hopeful(
     context: SearchContext, trials: Sequence[Trial], hopeful: Mapping[str, Trial]
 ) -> _Conclusion:
-    """Does what `_confirm_finalists` says, by one worker if there are workers.
+    """Confirms finalists on one worker, or on this computer without workers.
 
     Raises:
-        WorkerLostError: that worker was lost.
+        WorkerLostError: the worker was lost.
     """
     asked_before = context.interrupts.count
     if asked_before:
@@ -248,7 +248,7 @@ def _confirm(
     finalists: Mapping[str, Trial],
     asked_before: int,
 ) -> _Conclusion:
-    """Confirms finalists until one wins, or none can."""
+    """Confirms finalists until one wins, or none can win."""
     original = finalists[ORIGINAL].measurement
     original_secs = original.median_secs
     hints = {
@@ -265,7 +265,8 @@ def _confirm(
     candidates, notes = dict(labels), []
     while True:
         fresh.timeout_secs = request_secs
-        # Who interrupts waits for the fewest rounds, and may interrupt once more.
+        # After an interrupt, only the minimum of rounds runs, without a time limit; one more
+        # interrupt cancels them.
         max_secs = math.inf if asked_before else context.plan.compute_secs_left()
         with context.interrupts.interruptible(asked_before + 1 if asked_before else 2, max_secs):
             confirmation = confirm(
@@ -295,7 +296,7 @@ def _confirm(
         notes += [note] if note else []
         if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
             break
-        # Another one may compute the same.
+        # Another finalist may compute the same values.
         others = {label: each for label, each in candidates.items() if label != confirmation.best}
         left_secs = plan.max_secs - (time.monotonic() - start_secs)
         if len(others) < 2 or left_secs <= 0:
@@ -305,7 +306,7 @@ def _confirm(
 
 
 class _TimedValues:
-    """Computes what graphs compute as long as there is time; see `ValuesEnvironment`."""
+    """A `ValuesEnvironment` with the time limit of the search."""
 
     def __init__(
         self,
@@ -314,19 +315,19 @@ class _TimedValues:
         *,
         is_timed: bool,
     ) -> None:
-        """Computes nothing yet.
+        """Stores the settings.
 
         Args:
-            context: whose time it is. An interrupt breaks off what is under way, too.
-            sessions: run the steps.
-            is_timed: whether the end of the time breaks off what is under way.
+            context: the search with the time limit; its interrupts cancel running steps.
+            sessions: runs the steps.
+            is_timed: whether the time limit applies.
         """
         self._context, self._sessions, self._is_timed = context, sessions, is_timed
 
     def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute; see `ValuesEnvironment.fetch_values`."""
+        """Fetches the values of a few steps; see `ValuesEnvironment.fetched_values`."""
         interrupts = self._context.interrupts
         max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
         try:
@@ -342,11 +343,11 @@ class _TimedValues:
 def _explain_missing_time(
     context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
 ) -> str:
-    """Says why nothing was confirmed, and how much time would do."""
+    """Explains that the time was too short for a confirmation, and how much is needed."""
     needed_secs = context.plan.estimate_needed_secs(trials, finalists)
     enough_secs = math.ceil(context.config.max_secs + needed_secs)
     return (
-        f"there was no time left of {context.config.max_secs:g} s to measure the graph as it "
-        f"came and the fastest placement again, which takes about "
+        f"there was no time left of {context.config.max_secs:g} s to measure the original and the "
+        f"fastest placement again, which takes about "
         f"{format_duration(needed_secs)} here: allow {enough_secs} s"
     )

@@ -35,7 +35,7 @@ __all__ = ["Measurer", "Measurers", "SearchContext", "relocate_run"]
 
 
 class Measurer(Protocol):
-    """Measures the graph as it came, placements, and what the operations cost."""
+    """Measures the original, placements, and the costs of operations."""
 
     @property
     def runner(self) -> Runner:
@@ -43,10 +43,10 @@ class Measurer(Protocol):
         ...
 
     def measure_original(self) -> Measurement:
-        """Measures the graph as it came.
+        """Measures the original.
 
         Raises:
-            WorkerStartError: no process runs it.
+            WorkerStartError: no process can run.
         """
         ...
 
@@ -59,15 +59,15 @@ class Measurer(Protocol):
         timeout_secs: float,
         report: Callable[[str], None],
     ) -> PlacementProblem:
-        """Finds out what the graph costs on the machine of the search.
+        """Profiles the graph on the machine of the search.
 
         Args:
-            steps: how many steps to trace on each kind of device.
-            granularity: how fine the groups of the graph are.
-            known_secs: by placement, seconds of a step that was measured already.
-            timeout_secs: seconds that each trace may take; links are measured where all of it
-                leaves time for that.
-            report: called with what is being done.
+            steps: number of steps to trace on each kind of device.
+            granularity: granularity of the groups.
+            known_secs: step times in seconds that were measured already, by placement.
+            timeout_secs: time limit of each trace in seconds; links are measured if there is time
+                left.
+            report: called with a line for each stage.
 
         Raises:
             SearchError, WorkerStartError: the graph cannot be profiled.
@@ -75,60 +75,60 @@ class Measurer(Protocol):
         ...
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
-        """Is told about each new trial."""
+        """Reacts to a new trial."""
         ...
 
 
 class Measurers(Protocol):
-    """Makes what measures: by processes of this computer, or by workers.
+    """A factory of measurers: by processes of this computer, or by workers.
 
     Attributes:
-        fresh: what people are told that a confirmation opens.
-        can_move: whether the search can go on in another directory.
+        fresh: the word for the processes of a confirmation in messages.
+        can_move: whether the search can be relocated to another directory.
     """
 
     fresh: str
     can_move: bool
 
     def for_search(self, context: SearchContext) -> contextlib.AbstractContextManager[Measurer]:
-        """Makes what measures in the search.
+        """Makes the measurer of the search.
 
         Raises:
-            SearchError: there is nothing to measure with.
+            SearchError: there are no workers.
         """
         ...
 
     def for_confirmation(self, context: SearchContext) -> SessionEnvironment | RemoteSessions:
-        """Makes what a confirmation runs in, under the user's own configuration."""
+        """Makes the environment of a confirmation, under the user's own configuration."""
         ...
 
     def close(self) -> None:
-        """Ends all that was made."""
+        """Ends all processes and workers."""
         ...
 
 
 @dataclasses.dataclass
 class SearchContext:
-    """A live search that runs.
+    """The state of a live search.
 
     Attributes:
-        config: how to search, on a machine that was looked up.
+        config: the settings, with the machine that was found.
         workload: the graph and its step.
         grouped: the graph and its groups.
-        legal: bool [num_groups, num_devices], where they may go.
-        header: what the search is of, as `live_header` says it.
-        directory: where everything goes.
+        legal: bool [num_groups, num_devices], the allowed devices of each group.
+        header: the header of the search; see `live_header`.
+        directory: the directory of the search.
         log: the trials so far.
-        plan: how long everything may take.
+        plan: the division of the time.
         interrupts: requests to end early.
-        stages: says what is being done.
-        callback: hears of trials.
-        others: other searches on this computer.
-        measurers: makes what measures.
-        costs: what is known of the costs.
-        notes: what the result should say beside how it ended.
-        begun: the names of the placers that had their turn.
-        found: the placement that was found, when one was.
+        stages: reports the stages of the search.
+        callback: receives trials.
+        others: the lock of this search, which notices other searches on this computer.
+        measurers: makes the measurers.
+        costs: the profiled costs, if known.
+        notes: notes for the result.
+        begun: the names of the placers that have begun.
+        found: the confirmed placement, if there is one.
     """
 
     config: SearchConfig
@@ -155,45 +155,45 @@ class SearchContext:
         return tuple(device.name for device in self.config.found_machine.devices)
 
     def assign(self, row: np.ndarray) -> dict[str, str]:
-        """Finds the devices by operation of a placement, int32 [num_groups]."""
+        """Returns device names by operation of a placement, int32 [num_groups]."""
         return self.grouped.assignment(row, self.devices)
 
     def assignment(self, trial: Trial) -> dict[str, str]:
-        """Finds the devices of a trial by operation."""
+        """Returns device names by operation of a trial."""
         if trial.assignment is None:
             return {}
         return self.assign(np.array(trial.assignment, np.int32))
 
     def compute_search_secs_left(self) -> float:
-        """Computes how long the search may go on until the confirmation has to begin."""
+        """Computes the seconds left before the confirmation should begin."""
         return self.plan.compute_search_secs_left(self.log.trials)
 
     def compute_measuring_secs_left(self) -> float:
-        """Computes how long it is until what is measured for the search is broken off."""
+        """Computes the seconds left until measurements of the search are canceled."""
         return self.plan.compute_measuring_secs_left(self.log.trials)
 
     def is_over(self) -> bool:
-        """Says whether the search is to end."""
+        """Returns whether the search should end."""
         return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
 
-    def interruptible(self) -> contextlib.AbstractContextManager[None]:
-        """Lets its body be broken off by requests to end, and when the time to search is over."""
-        return self.interrupts.interruptible(max_secs=self.compute_measuring_secs_left())
+    def breakable(self) -> contextlib.AbstractContextManager[None]:
+        """Makes its body cancelable by requests to end and by the end of the time to search."""
+        return self.interrupts.breakable(max_secs=self.compute_measuring_secs_left())
 
     def write_found(self) -> None:
-        """Writes the placement that was found, if there is one.
+        """Writes the confirmed placement, if there is one.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the placement cannot be written.
         """
         if self.found is not None:
             write_placement(self.found, self.directory.placement)
 
     def keep(self, write: Callable[[], None]) -> None:
-        """Writes what the search has come to, in another place if the directory takes no files.
+        """Writes the result, and relocates the search if its directory is not writable.
 
         Raises:
-            OSError: there is none.
+            OSError: no directory is writable.
         """
         try:
             write()
@@ -202,7 +202,7 @@ class SearchContext:
             write()
 
     def move(self, error: OSError) -> None:
-        """Goes on in another place; see `relocate_run`."""
+        """Relocates the search; see `relocate_run`."""
         say = self.stages.say
         self.log.move(relocate_run(self.directory, self.workload, self.config, say, error))
 
@@ -214,20 +214,20 @@ def relocate_run(
     say: Callable[[str], None],
     error: OSError,
 ) -> pathlib.Path:
-    """Moves the directory of a search among the temporary files, because it takes none any more.
+    """Relocates a search to a temporary directory, because its own is no longer writable.
 
     Args:
-        directory: of the search.
+        directory: the directory of the search.
         workload: the graph and its step.
-        config: how to search.
-        say: called with a line for people.
-        error: why.
+        config: the settings of the search.
+        say: called with a line for users.
+        error: the error that shows that the directory is not writable.
 
     Returns:
-        Where the log goes on.
+        The new path of the log.
 
     Raises:
-        OSError: the error that it is given, where no file can be written there either.
+        OSError: the given error, if the temporary directory is not writable either.
     """
     try:
         directory.move(workload, config)

@@ -1,4 +1,4 @@
-"""What the operations of a live search cost: profiled once, and kept in its directory."""
+"""The profiled costs of the operations of a live search, kept in its directory."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tf_placer.text.units import format_duration
 __all__ = ["LiveCosts", "profile_costs", "read_costs"]
 
 _FORMAT = 1
-# As many as the command `profile` traces.
+# The command `profile` traces as many steps.
 _STEPS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LiveCosts:
-    """What is known of the costs of a graph on the machine that a search places it on.
+    """The costs of a graph on the machine of a search.
 
     Attributes:
-        problem: the problem of placing its groups.
-        secs: what profiling took, in seconds.
+        problem: the placement problem with the costs.
+        secs: duration of profiling in seconds.
     """
 
     problem: PlacementProblem
@@ -43,20 +43,20 @@ class LiveCosts:
 def read_costs(
     directory: RunDirectory, header: Mapping[str, Any]
 ) -> tuple[LiveCosts | None, str | None]:
-    """Reads the costs that an earlier run has left; writes nothing.
+    """Reads the costs of an earlier call; writes nothing.
 
     Args:
-        directory: of the search.
-        header: what the search is of, as `live_header` says it.
+        directory: the directory of the search.
+        header: the header of the search; see `live_header`.
 
     Returns:
-        The costs, or None if there are none that can be used; and a line for people on what is
-        there, None if nothing is.
+        The costs, or None if there are none to reuse; and a line for users about the files there,
+        or None if there are none.
 
     Raises:
-        OSError: the files are there and cannot be read.
+        OSError: the files exist and cannot be read.
     """
-    # The second is written behind the first: one alone is what a killed search has left.
+    # The profile is written after the problem, so a single file is from a killed search.
     if not directory.problem.exists() or not directory.profile.exists():
         return None, None
 
@@ -92,12 +92,12 @@ def profile_costs(
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
 
     Args:
-        directory: of the search.
-        config: how to search, on a machine that was looked up.
-        header: what the search is of, as `live_header` says it.
-        report: called with lines of text for people.
-        make_problem: finds out what the graph costs on the machine, as `Measurer.make_problem`.
-        trials: what was measured on the machine already.
+        directory: the directory of the search.
+        config: the settings of the search, with the machine that was found.
+        header: the header of the search; see `live_header`.
+        report: called with lines for users.
+        make_problem: profiles the graph; see `Measurer.make_problem`.
+        trials: trials that were measured already.
 
     Returns:
         The costs.

@@ -1,4 +1,4 @@
-"""The workers of one live search: from the connection to Ray to what is said of them."""
+"""The group of workers of one live search: their connection, log and status."""
 
 from __future__ import annotations
 
@@ -35,31 +35,28 @@ from tf_placer.text.units import format_step
 
 __all__ = ["FleetMaker", "WorkerGroup", "ray_fleet"]
 
-# Between two looks at all workers, for people and the log.
-_STATUS_SECS = 30.0
+_SECS_BETWEEN_STATUS_REPORTS = 30.0
 
 
 class FleetMaker(Protocol):
-    """Connects to machines and makes what starts workers there."""
+    """Connects to machines and makes the actors of workers there."""
 
-    def __call__(
-        self, workers: Workers, setup: MeasuringSetup
-    ) -> contextlib.AbstractContextManager[ActorBackend]:
-        """Gives the fleet of some workers, each made with a setup."""
+    def __call__(self, workers: Workers, setup: Setup) -> contextlib.AbstractContextManager[Fleet]:
+        """Yields the backend that starts workers, each with the given setup."""
         ...
 
 
 @contextlib.contextmanager
-def ray_fleet(workers: Workers, setup: MeasuringSetup) -> Iterator[ActorBackend]:
-    """Starts workers by Ray; see `FleetMaker`."""
-    with connect_to_ray(workers):
-        yield RayBackend(workers, MeasuringWorker, setup)
+def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
+    """Connects to Ray; see `FleetMaker`."""
+    with connected(workers):
+        yield RayFleet(workers, MeasuringWorker, setup)
 
 
 class WorkerGroup:
-    """The workers of one search, its log of them, and what it says of them; see `Measurers`."""
+    """The workers of one search, with their log and status reports; see `Measurers`."""
 
-    fresh, can_move = "processes", False  # Workers have the request of the old place.
+    fresh, can_move = "processes", False  # Workers use the request in the old directory.
 
     def __init__(
         self,
@@ -68,12 +65,12 @@ class WorkerGroup:
         say: Callable[[str], None],
         make_fleet: FleetMaker,
     ) -> None:
-        """Connects to nothing yet.
+        """Stores the settings without connecting.
 
         Args:
             graph: the serialized graph of the request.
-            directory: of the run.
-            say: called with lines of text for people.
+            directory: the directory of the run.
+            say: called with lines for users.
             make_fleet: connects to the machines.
         """
         self._graph = graph
@@ -88,7 +85,7 @@ class WorkerGroup:
 
     @contextlib.contextmanager
     def for_search(self, context: SearchContext) -> Iterator[Measurer]:
-        """Starts the workers, and gives what measures by them; see `Measurers.for_search`."""
+        """Starts the workers and yields their measurer; see `Measurers.for_search`."""
         config, log, workers = context.config, context.log, context.config.wanted_workers
         assert workers is not None
         self._say(f"starting workers={workers.address!r}")
@@ -111,13 +108,13 @@ class WorkerGroup:
             report=self._report_event,
         )
         self._stack.callback(self._pool.close)
-        # Trial 0 is to take what it takes to start processes, and not what Ray needs before.
+        # Wait here, so that trial 0 includes the start of processes, but not the start of Ray.
         self._pool.wait_for_machine()
         yield _WorkerGroupMeasurer(self._pool, self._on_trial)
         self._report_status(None)
 
     def for_confirmation(self, context: SearchContext) -> RemoteSessions:
-        """Makes what a confirmation runs in, by one of the workers."""
+        """Makes the environment of a confirmation, on one of the workers."""
         assert self._pool is not None
         return RemoteSessions(self._pool, context.plan.first_timeout_secs())
 
@@ -128,13 +125,13 @@ class WorkerGroup:
         self._stack.close()
 
     def _report_event(self, text: str) -> None:
-        """Says and logs that a worker has come or gone."""
+        """Reports and logs the start or loss of a worker."""
         self._say(text)
         self._write(text, ())
 
     def _on_trial(self, trial: Trial, progress: Progress) -> None:
-        """Says and logs now and then how the workers are used."""
-        if time.monotonic() - self._told_secs >= _STATUS_SECS:
+        """Reports and logs the use of workers from time to time."""
+        if time.monotonic() - self._told_secs >= _SECS_BETWEEN_STATUS_REPORTS:
             self._report_status(progress)
 
     def _report_status(self, progress: Progress | None) -> None:
@@ -171,7 +168,7 @@ class WorkerGroup:
 
 
 class _WorkerGroupMeasurer:
-    """Measures by workers; see `Measurer`."""
+    """A `Measurer` that uses workers."""
 
     def __init__(self, pool: WorkerPool, on_trial: Callable[[Trial, Progress], None]) -> None:
         self._pool = pool
@@ -179,7 +176,7 @@ class _WorkerGroupMeasurer:
         self.runner: Runner = pool
 
     def measure_original(self) -> Measurement:
-        """Measures the graph as it came; see `Measurer.measure_original`."""
+        """Measures the original; see `Measurer.measure_original`."""
         return self._pool.measure_original()
 
     def make_problem(
@@ -191,7 +188,7 @@ class _WorkerGroupMeasurer:
         timeout_secs: float,
         report: Callable[[str], None],
     ) -> PlacementProblem:
-        """Has a worker profile the graph; see `Measurer.make_problem`."""
+        """Profiles the graph on a worker; see `Measurer.make_problem`."""
         while True:
             report(f"tracing {steps} steps of the graph on each kind of device of a worker")
             try:
@@ -208,12 +205,12 @@ class _WorkerGroupMeasurer:
                 raise
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
-        """Says now and then how the workers are used; see `Measurer.on_trial`."""
+        """Reports the use of workers from time to time; see `Measurer.on_trial`."""
         self._on_trial(trial, progress)
 
 
-def _is_worth_showing(tally: WorkerStatistics) -> bool:
-    """Says whether people want to see a worker: it is there, or it has measured something."""
+def _is_worth_showing(tally: Tally) -> bool:
+    """Returns whether a worker is running or has measured trials."""
     return tally.state not in ("lost", "ended") or tally.trials > 0
 
 

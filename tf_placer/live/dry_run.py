@@ -1,4 +1,4 @@
-"""What a live search would do, without a trial: what is placed, where, by whom, how long."""
+"""The plan of a live search, shown without running it."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ __all__ = ["SearchPlan", "plan_search"]
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlan:
-    """What a search would do.
+    """The plan of a search.
 
     Attributes:
-        operations: of the graph.
-        operations_in_step: those that a step runs.
-        colocation_groups: that a step needs.
-        groups: what these are put into.
-        groups_to_place: groups that there is something to decide about; the others keep the device
-            that they came with.
-        groups_by_device: by name of a device, how many groups may go there.
-        memory_bytes_by_device: by name of a device, its memory; None where it has no limit of its
-            own.
-        machine: where to place.
-        placer: who searches.
+        operations: number of operations of the graph.
+        operations_in_step: number of operations of a step.
+        colocation_groups: number of colocation groups of a step.
+        groups: number of groups.
+        groups_to_place: number of groups with a choice of devices; the others keep their original
+            device.
+        groups_by_device: number of groups that may be placed on each device, by name.
+        memory_bytes_by_device: memory of each device, by name; None for a device without a limit of
+            its own.
+        machine: the machine.
+        placer: the name of the placer.
         is_profiled: whether the graph is profiled before the placer begins.
         are_links_measured: whether links of the machine are measured, too.
-        max_trials: trials at most.
-        max_secs: seconds at most.
+        max_trials: maximum number of trials.
+        max_secs: time limit in seconds.
         log_dir: directory of the search; None for a temporary one.
-        trials_there: trials of the same search that the directory has already.
-        feeds: by tensor, the type and shape of what is fed.
-        fetches: what a step fetches.
-        missing: why there is nothing to search for, in one sentence; None if there is something.
+        trials_there: number of trials of the same search in the directory.
+        feeds: type and shape of fed values, by tensor.
+        fetches: the fetches of a step.
+        missing: the reason why there is nothing to search for, in one sentence; None if there is
+            something.
     """
 
     operations: int
@@ -88,7 +89,7 @@ class SearchPlan:
             first.append("measures the links (about 12 s)")
         log = "a new temporary directory" if self.log_dir is None else self.log_dir
         if self.trials_there:
-            log += f", which has {self.trials_there} trials of this search: it goes on there"
+            log += f", which has {self.trials_there} trials of this search: it resumes them"
         fed = ", ".join(f"{name} {kind}" for name, kind in self.feeds.items())
         lines = [
             f"graph:    {self.operations} operations, {self.operations_in_step} in a step",
@@ -113,17 +114,17 @@ class SearchPlan:
         return "\n".join([*lines, "", devices])
 
 
-def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
-    """Says what a search would do; measures and writes nothing.
+def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
+    """Plans a search without measuring or writing.
 
     Args:
-        given: what would be placed.
-        config: how.
+        given: the step to place.
+        config: the settings of the search.
 
     Raises:
         GraphError, MachineError, SearchError: as `prepare` raises them.
         LogError: the directory has the log of another search, or one that is damaged.
-        OSError: it cannot be read.
+        OSError: the log cannot be read.
     """
     source, config = given.source, prepare(given, config)
     machine, log_dir = config.found_machine, config.log_dir
@@ -131,7 +132,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     granularity = granularity_of(config.placer, config.placer_options)
     grouped = group_operations(source.op_graph, granularity)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    # What people take for a group is that of the heuristics, however fine a placer's are.
+    # Count the coarse groups, even for placers of finer groups: users know only these.
     coarse = grouped.coarse or grouped
     coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
     needs_costs = needs_problem(config.placer)
@@ -141,7 +142,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         header = live_header(config, source.step, grouped, legal)
         if needs_costs or "costs" in state.header:
             header = mark_costs_known(header)
-        # As a log has it: tuples are lists there.
+        # Logs are JSON, which has lists instead of tuples.
         header = json.loads(json.dumps({"format": state.header["format"], **header}))
         check_header(os.path.join(log_dir, TRIALS), state.header, header)
         trials_there = len(state.trials)

@@ -1,4 +1,4 @@
-"""Entry points of a live search, one for each kind of what is placed."""
+"""Entry points of a live search, one for each kind of optimization target."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = [
     "optimize_saved_model",
 ]
 
-# When the command was called that a search is for; None for a call by a program.
+# Time of the call of the command that searches; None for a call by a program.
 _call_secs: contextvars.ContextVar[float | None] = contextvars.ContextVar("call", default=None)
-# Keywords that `optimize` had before there was a SearchConfig and an entry point of each kind.
-_OF_CONFIG = (
+# Keywords that `optimize` had before `SearchConfig` and the other entry points existed.
+_CONFIG_KEYWORDS = (
     "placer_options",
     "report",
     "tensorboard",
@@ -44,7 +44,7 @@ _OF_CONFIG = (
     "num_workers",
     "controllers",
 )
-_OF_STEP = ("example", "signature")
+_STEP_KEYWORDS = ("example", "signature")
 
 
 def optimize(
@@ -66,70 +66,70 @@ def optimize(
 ) -> OptimizeResult:
     """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
 
-    Measures the graph as it came, everything on each device, and splits by layer; then lets the
-    placer search: by default it profiles the graph, searches in simulation, measures the best
-    candidates, corrects the costs by that and goes on; `tf_placer.search.driver.drive` is the loop.
-    In a trial a placement takes turns with the original, so that it is compared with that of the
-    same seconds. The fastest are measured again beside the original, in turns, in several sets of
-    fresh processes and under the user's session configuration. Only one that is faster beyond the
-    noise, and computes the same, is put on the graph: where nothing is faster, at most 2.5 % of
-    searches find something. The search runs in processes of its own; this process needs no eager
-    execution and touches no GPU.
+    Measures the original, everything on each device, and splits by layer; then the placer searches:
+    by default it repeatedly profiles the graph, searches in simulation, measures the best
+    candidates and corrects the costs; `tf_placer.search.driver.drive` is the loop. In a trial a
+    placement takes turns with the original, so that both are measured at the same time. The fastest
+    are measured again beside the original, in turns, in several sets of fresh processes and under
+    the user's session configuration. A placement is put on the graph only if it is faster beyond
+    the noise and computes the same values: if nothing is faster, at most 2.5 % of searches find
+    something. The search runs in processes of its own; this process needs no eager execution and
+    uses no GPU.
 
     A step that calls Python functions (`tf.py_function`, `tf.numpy_function`, `tf.py_func`,
-    `Dataset.from_generator`) runs only where these functions are. Then the graph must be a tf.Graph
-    and the machine "attached", and the sessions of the search are sessions of this process, in a
-    thread of their own. The functions are called in every step of the search. "Fresh processes" are
-    new sessions then: what else this process does is in the measurements, and a function that
-    never returns is not ended.
+    `Dataset.from_generator`) runs only in the process of these functions. Then the graph must be a
+    tf.Graph and the machine "attached", and the search uses sessions of this process, in a thread
+    of their own. Every step of the search calls the functions. "Fresh processes" are new sessions
+    then: other work of this process affects the measurements, and a function that never returns is
+    not stopped.
 
     An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
-    a second one breaks that off, and the graph stays as it came. What was measured is in the log.
+    a second one cancels the confirmation, and the graph stays unchanged. All trials are in the log.
 
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Workload`, a graph that was read
-            with its step, to which nothing is added. What `optimize_function`, `optimize_model` and
-            `optimize_saved_model` take is passed on to them.
-        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Source`, a graph that was read
+            with its step and is used without changes. Functions, models and directories of
+            SavedModels are passed on to `optimize_function`, `optimize_model` and
+            `optimize_saved_model`.
+        fetches: the fetches of a step, as `Session.run` takes them, or names of operations and
             tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
-            only initializers need; of a SavedModel by the names of the signature's arguments. By
+        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also for
+            placeholders of initializers; for a SavedModel by the names of the signature's arguments. By
             default synthetic values of the placeholders' shapes and types.
         initializers: operations (or names) that initialize everything before the first step, or a
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
-        machine: where to place: "attached", the default, for the CPU and GPUs of this computer,
+        machine: the machine: "attached", the default, for the CPU and GPUs of this computer,
             "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
             TensorFlow cluster.
-        placer: who searches after the baselines, by default "auto"; see
-            `tf_placer.placers.PLACERS`. For one that needs to know what the operations cost, such
-            as "auto", the graph is profiled before.
-        max_trials: trials at most, the graph as it came included; by default 150.
-        max_secs: seconds at most, from the call on, by default 600: starting, profiling and the
-            confirmation included.
-        log_dir: directory for the log. One that holds the log of the same search is gone on with.
-            By default a new temporary directory.
-        seed: of everything random, by default 0.
-        config: all else, and defaults of the keywords above: what is given beside it replaces what
-            it says.
-        callbacks: hear of trials, stages and notes while the search runs, and may end it; see
+        placer: the placer that searches after the baselines, by default "auto"; see
+            `tf_placer.placers.PLACERS`. For a placer that needs the costs of operations, such as
+            "auto", the graph is profiled first.
+        max_trials: maximum number of trials, the original included; by default 150.
+        max_secs: time limit in seconds from the call on, by default 600; it includes starting,
+            profiling and the confirmation.
+        log_dir: directory for the log. If it has the log of the same search, this search is
+            resumed. By default a new temporary directory.
+        seed: seed of all random choices, by default 0.
+        config: all other settings, and defaults of the keywords above, which override it.
+        callbacks: receive trials, stages and notes while the search runs, and may end it; see
             `Callback`.
-        verbose: whether a line per trial and all notes go to the standard error.
-        former: keywords of the time before `config`, which have a DeprecationWarning in this
-            version and are gone in the next.
+        verbose: whether to print a line per trial and all notes to the standard error.
+        former: keywords of versions before `config`. They cause a DeprecationWarning in this
+            version and are removed in the next.
 
     Returns:
-        The graph, whether it has changed and why, and all measurements.
+        The graph, the verdict with its reason, and all measurements.
 
     Raises:
         GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
-            somebody else's that a search would replace.
+            another program that a search would replace.
         SearchError: the graph does not run, or the search died.
-        ImportError: a report or workers are wanted, and what they need is not installed.
+        ImportError: a package for the requested report or workers is not installed.
         TypeError: there is no such keyword.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
         OSError: the log cannot be written.
@@ -146,9 +146,9 @@ def optimize(
         "max_secs": max_secs,
         "log_dir": log_dir,
         "seed": seed,
-        **{name: value for name, value in former.items() if name in _OF_CONFIG},
+        **{name: value for name, value in former.items() if name in _CONFIG_KEYWORDS},
     }
-    step = {name: value for name, value in former.items() if name in _OF_STEP}
+    step = {name: value for name, value in former.items() if name in _STEP_KEYWORDS}
     step |= {"fetches": fetches, "feeds": feeds, "initializers": initializers}
     return _optimize(graph, config, values, callbacks, verbose, **step)
 
@@ -169,8 +169,8 @@ def optimize_function(
 ) -> FunctionResult:
     """Finds a faster placement of a function, as one call of it; see `optimize`.
 
-    The function is neither run nor changed. Variables move with what uses them: values, checkpoints
-    and whoever holds them stay as they are.
+    The function is neither run nor changed. Variables move to the devices of the operations that
+    use them; their values, checkpoints and references stay valid.
 
     Args:
         function: a tf.function or a ConcreteFunction.
@@ -190,7 +190,7 @@ def optimize_function(
 
     Raises:
         GraphError: the function cannot be traced or used, or is on devices that the machine lacks.
-        ValueError: it is no function; or as of `optimize`, which has all other errors.
+        ValueError: it is no function; or as in `optimize`, which lists all other errors.
 
     Example:
         >>> train_step = tf_placer.optimize_function(train_step, (images, labels)).function
@@ -253,7 +253,7 @@ def optimize_model(
 
     Raises:
         GraphError: the model cannot be traced or used, or is on devices that the machine lacks.
-        ValueError: it is no Keras model; or as of `optimize`, which has all other errors.
+        ValueError: it is no Keras model; or as in `optimize`, which lists all other errors.
 
     Example:
         >>> tf_placer.optimize_model(model, (x, y)).apply(model)
@@ -297,10 +297,10 @@ def optimize_saved_model(
 ) -> SavedModelResult:
     """Finds a faster placement of one signature of a SavedModel; see `optimize`.
 
-    It is placed with the operations of all functions that it calls. The directory is not changed.
+    The operations of all functions that it calls are placed, too. The directory is not changed.
 
     Args:
-        directory: of the SavedModel.
+        directory: the directory of the SavedModel.
         signature: by default "serving_default" if there is one, or the only one.
         example: the arguments of one call by name, or the value of the only argument; by default
             synthetic values of their shapes and types.
@@ -321,7 +321,7 @@ def optimize_saved_model(
     Raises:
         GraphError: it is no SavedModel or cannot be used, there is no such signature, or it is on
             devices that the machine lacks.
-        ValueError: as of `optimize`, which has all other errors.
+        ValueError: as in `optimize`, which lists all other errors.
 
     Example:
         >>> tf_placer.optimize_saved_model("saved", example={"x": request}).save("placed")
@@ -350,10 +350,10 @@ def optimize_saved_model(
 
 @contextlib.contextmanager
 def counted_from(call_secs: float) -> Iterator[None]:
-    """Has the time of a search begin earlier than `optimize`, with the command that calls it.
+    """Starts the time limit of a search at the call of a command, earlier than `optimize`.
 
     Args:
-        call_secs: when that was called, by `time.monotonic`.
+        call_secs: time of the call of the command, by `time.monotonic`.
     """
     token = _call_secs.set(call_secs)
     try:
@@ -370,15 +370,15 @@ def _optimize(
     verbose: bool,
     **step: Any,
 ) -> OptimizeResult:
-    """Places whatever there is.
+    """Optimizes a target of any kind.
 
     Args:
         target: a graph, a function, a model or a SavedModel.
-        config: how to search.
-        given: what replaces fields of the configuration, unless it is None.
-        callbacks: hear of the search.
-        verbose: whether it prints lines.
-        step: the step of the target, as `read_target` takes it.
+        config: the settings of the search.
+        given: values that override fields of the configuration, unless they are None.
+        callbacks: receive the events of the search.
+        verbose: whether to print lines.
+        step: the step of the target, as `read_step` takes it.
     """
     start_secs = _call_secs.get() or time.monotonic()
     if not isinstance(config, SearchConfig | None):
@@ -395,20 +395,20 @@ def _optimize(
 
 
 def _check_former(former: Mapping[str, Any], graph: Any) -> None:
-    """Says how to write today what is given as it was in former versions.
+    """Warns of keywords of former versions, with their replacements.
 
     Raises:
-        TypeError: a keyword is none of a former version either.
+        TypeError: a keyword is unknown in former versions, too.
     """
     for name in former:
-        if name not in _OF_CONFIG + _OF_STEP:
+        if name not in _CONFIG_KEYWORDS + _STEP_KEYWORDS:
             raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
     lines = []
-    if names := [name for name in _OF_CONFIG if name in former]:
+    if names := [name for name in _CONFIG_KEYWORDS if name in former]:
         more = ["placer=..."] if "placer_options" in names else []
         values = ", ".join([*more, *(f"{name}=..." for name in names)])
         lines.append(f"config=tf_placer.SearchConfig({values})")
-    if any(name in former for name in _OF_STEP):
+    if any(name in former for name in _STEP_KEYWORDS):
         entry = "optimize_saved_model(directory, signature, example)"
         if is_keras_model(graph):
             entry = "optimize_model(model, example)"
@@ -418,7 +418,6 @@ def _check_former(former: Mapping[str, Any], graph: Any) -> None:
     if lines:
         given = ", ".join(f"{name}=" for name in former)
         text = f"the next version of optimize has no {given}: write {' and '.join(lines)}"
-        # Of the caller of `optimize`.
         warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 

@@ -1,4 +1,4 @@
-"""A live search: the graph as it came, the baselines, and what the placer proposes."""
+"""The trials of a live search: the original, the baselines, and the placer's proposals."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["ControllersMaker", "search_job"]
 
-#: Starts controllers: takes workers, what they train, and options of `Controllers`.
+#: Starts controllers from workers, a `PlacerSetup`, and options of `Controllers`.
 ControllersMaker = Callable[..., contextlib.AbstractContextManager[ConcurrentPlacer]]
 
 
 def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Trial]:
-    """Measures the graph as it came, the baselines, and what the placer proposes.
+    """Measures the original, the baselines, and the proposals of the placer.
 
     Args:
-        context: what runs. It is told which placers had their turn, and what the result should say.
-        controllers: starts controllers, if several are wanted.
+        context: the search; gets the names of placers that have begun, and notes for the result.
+        controllers: starts controllers, if there are several.
 
     Returns:
         All trials.
 
     Raises:
-        GraphDoesNotRunError: the graph does not run as it came.
-        LogError: the training log is not of this search.
+        GraphDoesNotRunError: the original graph does not run.
+        LogError: the training log belongs to another search.
         OSError: a file cannot be written.
         WorkerStartError: nothing can be measured.
     """
@@ -97,7 +97,7 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
 
 
 class _Stages:
-    """Makes the placers of a search when their turns come, and asks them."""
+    """The stages of a search: makes each placer when its stage begins, and gets its proposals."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Stages:
         self._context, self._training, self._measurer = context, training, measurer
         self._config, self._grouped = context.config, context.grouped
         self._workers = context.config.wanted_workers
-        # What starts controllers, and what ends them.
+        # The stack ends the controllers.
         self._controllers_by, self._stack = controllers, stack
         self._start_secs = 0.0
 
@@ -122,7 +122,7 @@ class _Stages:
         ]
 
     def _make_stage_placer(self, name: str) -> Placer | ConcurrentPlacer | None:
-        """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
+        """Makes the placer of a stage; None if that fails or is canceled."""
         try:
             self._start_secs = self._context.plan.compute_used_secs()
             with self._context.interruptible():
@@ -137,18 +137,18 @@ class _Stages:
             self._context.begun.add(name)
             return placer
         except (SearchError, WorkerStartError) as error:
-            # What was measured so far stands.
+            # Keep the trials so far, and conclude the search with them.
             self._context.notes.append(str(error))
             self._context.stages.say(str(error))
         except KeyboardInterrupt:
-            pass  # The search asks why, and ends.
+            pass  # The driver checks whether the search is over, and ends it.
         return None
 
     def ask(self, placer: Placer, count: int) -> np.ndarray:
-        """Asks a placer for placements.
+        """Gets placements from a placer.
 
-        There are none if somebody did not want to wait for it, or for a baseline that has had its
-        share of the time.
+        There are none if the request is canceled, or for a baseline that has used its share of the
+        time.
         """
         if placer.name in BASELINES and placer.name != self._config.placer:
             left_secs = self._context.compute_search_secs_left()
@@ -164,13 +164,13 @@ class _Stages:
             return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)
 
     def _profile(self, name: str) -> None:
-        """Finds out what the operations cost.
+        """Profiles the graph.
 
         Raises:
-            SearchError, WorkerStartError: that is not possible.
+            SearchError, WorkerStartError: the graph cannot be profiled.
         """
         trials, left_secs = self._context.log.trials, self._context.compute_search_secs_left()
-        # Usual links do where there is no time to measure them.
+        # Assume default links if there is no time to measure them.
         needed_secs = self._context.plan.profile_secs(trials, links_known=True)
         if left_secs <= needed_secs:
             raise SearchError(
@@ -194,7 +194,7 @@ class _Stages:
         placer = setup.make_placer()
         if clusters is not None:
             return LiftedPlacer(placer, self._grouped.group_graph, self._context.legal, clusters)
-        # It begins with what the baselines have taught.
+        # Let the placer begin with the trials of the baselines.
         before = () if name in BASELINES else BASELINES
         known = [trial for trial in self._context.log.trials if trial.placer in before]
         rows = [trial.assignment for trial in known]
@@ -206,16 +206,16 @@ class _Stages:
         return placer
 
     def _setup(self, name: str) -> tuple[PlacerSetup, np.ndarray | None]:
-        """Says what a placer is made of.
+        """Makes the setup of a placer.
 
         Returns:
-            That, and of one that places coarse groups, which of them each group is in.
+            The setup; and, for a placer of coarse groups, the coarse group of each group.
         """
         coarse = self._grouped.coarse
         options = self._config.placer_options if name == self._config.placer else {}
         source = start_source(name, options)
         if coarse is not None and granularity_of(name, options) == "coarse":
-            # One kind of groups for all stages, so that each can take over what another measured.
+            # The trials of all stages use the same groups, so that stages can reuse each other's trials.
             coarse_legal = coarse.grouping.legal_devices(coarse.colocation, self._context.devices)
             setup = PlacerSetup(
                 name,
@@ -239,7 +239,7 @@ class _Stages:
         return setup, None
 
     def _controllers(self, name: str, workers: Workers) -> ConcurrentPlacer:
-        """Starts the controllers of a placer that learns, beside this process."""
+        """Starts the controllers of a learned placer."""
         setup, clusters = self._setup(name)
 
         def expand(placements: np.ndarray) -> np.ndarray:
@@ -257,10 +257,10 @@ class _Stages:
         return self._stack.enter_context(controllers)
 
     def _start(self, source: str, grouped: GroupedGraph) -> np.ndarray:
-        """Finds the placement of groups that a policy starts from, int32 [num_groups].
+        """Finds the start placement of a policy, int32 [num_groups].
 
         Raises:
-            GraphError, OSError: there is no such placement, or it is not for this machine.
+            GraphError, OSError: the placement does not exist, or is for another machine.
         """
         devices, asked = self._config.found_machine.devices, None
         if source != ORIGINAL_START:
@@ -271,24 +271,24 @@ class _Stages:
 
 
 class _Reporter:
-    """Tells people of a search, and keeps its fastest placement."""
+    """Reports a search to users, and writes its fastest placement."""
 
     def __init__(self, context: SearchContext, measurer: Measurer) -> None:
         self._context, self._measurer = context, measurer
         self._config, self._plan, self._say = context.config, context.plan, context.stages.say
 
     def begin(self) -> None:
-        """Says what comes first."""
+        """Reports the first stage."""
         trials = self._context.log.trials
         best = best_trial(trials)
         if best is not None and best.assignment is not None:
-            # A kill, or a disk that was full, may have left an older one.
+            # The file may be outdated after a kill or a full disk.
             self._write_best(best)
         if not trials:
-            self._context.stages.enter("starting processes and measuring the graph as it came")
+            self._context.stages.enter("starting processes and measuring the original")
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
-        """Says what came of a trial."""
+        """Reports a trial."""
         if progress.best is trial and trial.assignment is not None:
             self._write_best(trial)
         now = self._include_whole_budget(progress)
@@ -306,7 +306,7 @@ class _Reporter:
             self._context.interrupts.count_stop_request()
 
     def _include_whole_budget(self, progress: Progress) -> Progress:
-        """Adds to the time of a search what the budget counts: its start and the confirmation."""
+        """Adds the times of the start and of the confirmation to the progress, as the budget does."""
         left_secs = max(0.0, self._plan.compute_secs_left())
         to_search_secs = max(0.0, self._context.compute_search_secs_left())
         to_search_secs = min(to_search_secs, left_secs)
@@ -356,29 +356,29 @@ class _Reporter:
             )
 
     def _warn_of_too_little_time(self) -> None:
-        """Says early that nothing can be confirmed, which is what somebody waits for."""
+        """Warns early that the time is too short to confirm anything."""
         trials = self._context.log.trials
         finalists = self._plan.finalists(trials)
         if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
             needed_secs = self._plan.estimate_needed_secs(trials, finalists)
             self._say(
                 f"{self._config.max_secs:g} s are too short to confirm anything: to measure the "
-                f"graph as it came and the fastest placement again takes about "
+                f"original and the fastest placement again takes about "
                 f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
-                "it goes on from where it ends"
+                "it resumes where it ended"
             )
 
 
 def _explain_no_trial(max_secs: float, begin_secs: float) -> str:
-    """Says what took the time in which not even the graph as it came was measured.
+    """Explains why there was no time to measure even the original.
 
     Args:
-        max_secs: what was allowed.
-        begin_secs: what was used before its processes were started.
+        max_secs: the time limit of the search.
+        begin_secs: the time used before processes were started.
     """
     left = format_duration(max(0.0, max_secs - begin_secs))
     return (
         f"of {max_secs:g} s, reading the graph and starting the search took "
         f"{format_duration(begin_secs)}, and starting processes and the first steps of the "
-        f"graph as it came take more than the {left} that were left: allow more"
+        f"original take more than the {left} that were left: allow more"
     )

@@ -1,4 +1,4 @@
-"""Messages about a search, from its process to the one that asked for it."""
+"""Messages about a search, from its process to the calling process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["MessageSender", "pass_on"]
 
 
 class MessageSender(Callback):
-    """The end in the search process: a callback that sends all it hears."""
+    """A callback in the search process that sends everything to the calling process."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
-        """Takes over a connection.
+        """Uses a connection.
 
         Args:
             send: sends a JSON object.
@@ -25,7 +25,7 @@ class MessageSender(Callback):
         self._send = send
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
-        """Sends a trial and the progress; whoever gets them answers with a command, if at all."""
+        """Sends a trial and the progress; the receiver may answer with a command to end."""
         best = progress.best
         self._send(
             {
@@ -48,7 +48,7 @@ class MessageSender(Callback):
 
 
 def pass_on(message: Mapping[str, Any], callback: Callback) -> bool:
-    """Tells a callback what a `MessageSender` has sent.
+    """Passes a message of a `MessageSender` on to a callback.
 
     Returns:
         Whether the callback wants the search to end.

@@ -1,4 +1,4 @@
-"""The whole job: a step in, its faster placement out."""
+"""The optimization of one step: checks it, runs the search, and reads its result."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["check_outputs", "place"]
 
-# Longer than this beyond its time a search is not, without saying why.
-_TOLERATED_SECS = 2.0
+_MAX_UNREPORTED_EXCESS_SECS = 2.0
 
 
 def place(
@@ -54,10 +53,10 @@ def place(
     """Finds a faster placement of a step, and puts it on the graph; see `optimize`.
 
     Args:
-        given: what is to be placed.
-        config: how to search.
-        callback: hears all that there is to say.
-        start_secs: when the time of the search began, by `time.monotonic`.
+        given: the step to place.
+        config: the settings of the search.
+        callback: receives the events of the search.
+        start_secs: start of the time of the search, by `time.monotonic`.
     """
     source, say = given.source, callback.on_note
     for line in source.notes:
@@ -81,10 +80,10 @@ def place(
         if caller is not None:
             say(
                 f"{caller!r} calls a Python function: all steps run in this process, which is "
-                "slower, and whatever else the process does is in the measurements"
+                "slower, and other work of the process affects the measurements"
             )
             host = stack.enter_context(WorkerHost())
-        # The search takes over what is asked once it has made sure that the directory is its own.
+        # Write the request elsewhere: the search copies it after locking its own directory.
         RunDirectory(asked).write_request(source, config)
         search_secs = time.monotonic()
         outcome = run_search(directory, asked, callback, start_secs, host)
@@ -95,7 +94,7 @@ def place(
     result = _read_and_show(directory, source, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
-    if used_secs > config.max_secs + _TOLERATED_SECS:
+    if used_secs > config.max_secs + _MAX_UNREPORTED_EXCESS_SECS:
         say(
             f"{format_duration(used_secs)} were used where {config.max_secs:g} s are allowed: no "
             "limit covers starting TensorFlow, reading the graph "
@@ -106,23 +105,23 @@ def place(
 
 
 def check_outputs(config: SearchConfig, graph: Any) -> None:
-    """Makes sure that all that a search writes can be written, and replaces nothing of others.
+    """Checks that all outputs of a search can be written and replace no other files.
 
     Args:
-        config: how to search.
-        graph: what is to be placed; a file must not be replaced by what is written.
+        config: the settings of the search.
+        graph: the optimization target; if it is a file, no output may replace it.
 
     Raises:
-        ImportError: a page is wanted, and what makes it is not installed.
-        LogError, OSError, ValueError: something cannot be written, or is there.
+        ImportError: a package for the requested page is not installed.
+        LogError, OSError, ValueError: an output cannot be written, or would replace a file.
     """
     if config.log_dir is not None:
         check_writable(config.log_dir)
         check_own_run(RunDirectory(config.log_dir))
-        # A start that is answered at once makes none, and so removes none.
-        remove_stale_directories(config.log_dir)
-    remove_stale_directories()
-    remove_stale_directories(prefix=SHORT_PREFIX)
+        # Clean up here, because a cached answer returns before any temporary directory is made.
+        remove_scratch(config.log_dir)
+    remove_scratch()
+    remove_scratch(prefix=SHORT_PREFIX)
     if config.report is not None:
         require_page_libraries()
         given = graph if isinstance(graph, str | os.PathLike) else None
@@ -131,22 +130,22 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.tensorboard)
 
 
-def _is_answered(directory: RunDirectory, source: Workload, config: SearchConfig) -> bool:
-    """Says whether a search of just this has ended there: then no process is needed."""
+def _is_answered(directory: RunDirectory, source: Source, config: SearchConfig) -> bool:
+    """Returns whether the directory already has the result of the same search."""
     try:
         result = directory.read_result()
         if result is None or not result.is_complete:
             return False
         _, trials = read_log(directory.trials)
     except (OSError, ValueError):
-        return False  # The search looks into it, and says what is wrong.
+        return False  # The search reads the files again, and reports errors.
     is_enough = result.answers(config.max_trials, config.max_secs, len(trials))
     return is_enough and result.request_digest == request_digest(config, source)
 
 
 @contextlib.contextmanager
 def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
-    """Yields the directory of the search: the given one, or a temporary one that stays if used."""
+    """Yields the given directory, or a temporary one that is removed if it stays empty."""
     if path is not None:
         given = RunDirectory(path)
         is_new = not given.path.exists()
@@ -156,14 +155,14 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
             yield given
         finally:
             if is_new:
-                with contextlib.suppress(OSError):  # It is not empty.
+                with contextlib.suppress(OSError):  # The directory is not empty.
                     made.rmdir()
         return
     temporary = make_persistent_directory()
     try:
         yield RunDirectory(temporary)
     finally:
-        with contextlib.suppress(OSError):  # It is not empty, or somebody has deleted it.
+        with contextlib.suppress(OSError):  # The directory is not empty, or was deleted.
             temporary.rmdir()
 
 
@@ -174,7 +173,7 @@ def _read_and_show(
     config: SearchConfig,
     say: Callable[[str], None],
 ) -> OptimizeResult:
-    """Reads what the search wrote, puts the placement on the graph, and draws what is wanted."""
+    """Reads the result, puts the placement on the graph, and writes the requested reports."""
     result = _read_result(directory, source, step)
     _show(result, source.graph_def, config, say)
     return result
@@ -183,7 +182,7 @@ def _read_and_show(
 def _read_result(
     directory: RunDirectory, source: Workload, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
-    """Reads what the search wrote and puts the placement on the graph."""
+    """Reads the result and puts the placement on the graph."""
     result = directory.read_result()
     if result is None:
         raise SearchError(f"the search ended without a result in {directory.path}")
@@ -230,11 +229,11 @@ def _show(
     config: SearchConfig,
     say: Callable[[str], None],
 ) -> None:
-    """Writes the page about a search that has ended, and runs of TensorBoard, where wanted."""
+    """Writes the page and the TensorBoard runs of a search, if requested."""
     report, tensorboard = config.report, config.tensorboard
     if result.log_dir is None or (report is None and tensorboard is None):
         return
-    # The search took minutes: what it found is worth more than what could not be written of it.
+    # Never lose a finished search because its report cannot be written.
     try:
         view = read_run_view(result.log_dir)
     except (OSError, ValueError) as error:
@@ -248,7 +247,7 @@ def _show(
     if tensorboard is not None:
         steps = {ORIGINAL if step.label == ORIGINAL else "found": step.trace for step in view.steps}
         if not steps:
-            say("TensorBoard gets no runs: what operations cost is not known")
+            say("TensorBoard gets no runs: the costs of operations are unknown")
         try:
             write_step_events(tensorboard, graph_def, steps)
         except OSError as error:

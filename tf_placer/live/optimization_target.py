@@ -1,4 +1,4 @@
-"""A step of whatever people have: a graph, a function, a model or a SavedModel."""
+"""The optimization target: a step of a graph, a function, a model or a SavedModel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["OptimizationTarget", "read_target"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OptimizationTarget:
-    """A step and what it is one of.
+class GivenStep:
+    """A step to optimize, and its origin.
 
     Attributes:
-        source: its graph, and what it runs.
+        source: the graph and its step.
         origin: the function, the model or the signature; None for a graph.
     """
 
@@ -28,8 +28,8 @@ class OptimizationTarget:
     origin: TracedCall | SavedSignature | None = None
 
     def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
-        """Makes what puts the step on the devices of a machine; None for a graph."""
-        if isinstance(self.origin, TracedCall):
+        """Makes a placed step or signature for the devices of a machine; None for a graph."""
+        if isinstance(self.origin, TracedStep):
             return PlacedStep(self.origin, machine)
         return None if self.origin is None else PlacedSignature(self.origin, machine)
 
@@ -50,7 +50,7 @@ def read_target(
     Raises:
         GraphError: the graph, the step or an initializer cannot be found or built, or there is
             nothing to restore.
-        ValueError: arguments that are not for such a graph.
+        ValueError: an argument does not fit this kind of graph.
     """
     if isinstance(graph, Workload):
         return OptimizationTarget(graph)

@@ -1,4 +1,4 @@
-"""Measures a live search by processes of this computer."""
+"""Measurers of a live search that use processes of this computer."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = ["OwnProcesses"]
 
 
 class OwnProcesses:
-    """Makes what measures by processes of this computer; see `Measurers`."""
+    """Makes measurers that use processes of this computer; see `Measurers`."""
 
     can_move = True
 
     def __init__(
         self, environment_type: Callable[..., SessionEnvironment], host: int | None = None
     ) -> None:
-        """Starts nothing yet.
+        """Stores the settings without starting processes.
 
         Args:
             environment_type: makes the environments that measure.
-            host: file descriptor of a `WorkerHost` that runs the sessions of all of them; None
-                where each has processes of its own.
+            host: file descriptor of a `WorkerHost` that runs the sessions of all environments; None
+                if each has processes of its own.
         """
         self._environment_type = environment_type
         self._host = host
@@ -43,15 +43,15 @@ class OwnProcesses:
         self.fresh = "processes" if host is None else "sessions of the calling process"
 
     def for_search(self, context: SearchContext) -> _LocalMeasurer:
-        """Makes what measures in the search; see `Measurers.for_search`."""
+        """Makes the measurer of the search; see `Measurers.for_search`."""
         return _LocalMeasurer(context, self._environment(context, meta_optimizer=False))
 
     def for_confirmation(self, context: SearchContext) -> SessionEnvironment:
-        """Makes what a confirmation runs in, with the user's Grappler."""
+        """Makes the environment of a confirmation, with the user's Grappler configuration."""
         return self._environment(context, meta_optimizer=True)
 
     def close(self) -> None:
-        """Ends what all environments share."""
+        """Ends the processes that all environments share."""
         if self._hosted is not None:
             self._hosted.close()
 
@@ -76,7 +76,7 @@ class OwnProcesses:
 
 
 class _LocalMeasurer:
-    """Measures what can be broken off; see `Measurer`."""
+    """A cancelable `Measurer` that uses processes of this computer."""
 
     def __init__(self, context: SearchContext, environment: SessionEnvironment) -> None:
         self._context, self._environment = context, environment
@@ -104,7 +104,7 @@ class _LocalMeasurer:
         return [self._measure(functools.partial(measure_one, row)) for row in placements]
 
     def measure_original(self) -> Measurement:
-        """Measures the graph as it came; see `PairedEnvironment.measure_original`."""
+        """Measures the original; see `PairedEnvironment.measure_original`."""
         return self._measure(self._paired.measure_original)
 
     def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
@@ -113,7 +113,6 @@ class _LocalMeasurer:
             with self._context.interruptible():
                 return measure()
         except KeyboardInterrupt:
-            # What the processes are doing is of no interest any more.
             self._environment.stop()
             return Measurement(failure=Failure(FailureKind.TIMEOUT, "broken off"))
 
@@ -142,7 +141,6 @@ class _LocalMeasurer:
                 report=report,
             ).problem()
         except KeyboardInterrupt:
-            # What the processes are doing is of no interest any more.
             self._environment.stop()
             raise
 

@@ -28,16 +28,16 @@ from tf_placer.text.units import format_bytes
 __all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
 
 
-def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
-    """Finds the machine, and makes sure that the step can be placed on it.
+def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
+    """Finds the machine, and checks that the step can be placed on it.
 
     Args:
-        given: what is to be placed.
-        config: how.
+        given: the step to place.
+        config: the settings of the search.
 
     Returns:
-        The same with the machine that was found, the configuration of its sessions, and where a
-        placer that learns begins.
+        The settings with the machine that was found, the configuration of its sessions, and the
+        start of a learned placer.
 
     Raises:
         GraphError: the graph, or the placement that the placer is to start from, is on devices that
@@ -72,7 +72,7 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
 
 
 def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
-    """Says why there is nothing to search for, if the machine has one device only."""
+    """Explains that there is nothing to search for if the machine has a single device."""
     if len(machine.devices) > 1:
         return None
     reason = f"the machine has one device only, {machine.devices[0].name}: nothing to choose from"
@@ -83,11 +83,11 @@ def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
     return reason
 
 
-def note_on_gpus(given: OptimizationTarget, machine: Machine, *, calls_python: bool) -> str | None:
-    """Says what people should know of the GPUs before the search begins; None for nothing."""
+def note_on_gpus(given: GivenStep, machine: Machine, *, calls_python: bool) -> str | None:
+    """Returns a note about the GPUs for users before the search, or None."""
     if note := _note_on_missing_gpus(machine, given.on(machine)):
         return note
-    # Sessions that run in this process share what it holds.
+    # Sessions in this process share its GPU memory.
     return None if calls_python else _note_on_held_memory(machine)
 
 
@@ -102,7 +102,7 @@ def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
 def _note_on_missing_gpus(
     machine: Machine, step: PlacedStep | PlacedSignature | None
 ) -> str | None:
-    """Says early that functions will not run in this process, as it has no emulated GPUs."""
+    """Warns that placed functions cannot run in this process, which has no emulated GPUs."""
     if not machine.backend.is_described or step is None or emulated_spec() is not None:
         return None
     return (
@@ -112,7 +112,7 @@ def _note_on_missing_gpus(
 
 
 def _note_on_held_memory(machine: Machine) -> str | None:
-    """Says what of the memory of GPUs is left, where this process has taken what it could."""
+    """Warns that this process holds GPU memory, with the size of the rest."""
     gpus = [device for device in machine.devices if device.type == "GPU"]
     if not machine.backend.in_this_process or not gpus or not holds_gpu_memory():
         return None
@@ -126,7 +126,7 @@ def _note_on_held_memory(machine: Machine) -> str | None:
 
 
 def _check_start(placer: str, options: Mapping[str, Any], machine: Machine) -> None:
-    """Makes sure that the placer can start from the placement in a file, if it is to."""
+    """Checks that the start placement of a learned placer fits the machine."""
     source = start_source(placer, options)
     if source is None or source == ORIGINAL_START:
         return

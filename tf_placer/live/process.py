@@ -1,4 +1,4 @@
-"""Starts the process that searches, and listens to it."""
+"""Starts the process of a search, and receives its messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tf_placer.search.trial_log import LogError
 
 __all__ = ["SearchKilledError", "run_search"]
 
-# What the search process tells of an error is its class and its message.
+# The process of the search sends the class and the message of an error.
 _ERRORS: Mapping[str, type[Exception]] = {
     "GraphError": GraphError,
     "LogError": LogError,
@@ -38,12 +38,12 @@ _ERRORS: Mapping[str, type[Exception]] = {
     "ValueError": ValueError,
 }
 # The first interrupt ends the search, the second the confirmation.
-_PATIENCE = 2
+_MAX_INTERRUPTS = 2
 _PAUSE_SECS = 0.2
 
 
 class SearchKilledError(SearchError):
-    """A signal ended the process that searches: nothing says that the next one will end so."""
+    """The process of a search was killed by a signal, so another attempt may succeed."""
 
 
 def run_search(
@@ -53,19 +53,17 @@ def run_search(
     start_secs: float,
     host: WorkerHost | None = None,
 ) -> Outcome:
-    """Runs the process that searches.
+    """Runs a search in a process of its own.
 
     Args:
-        directory: where everything goes; it is another one afterwards, if that could not be
-            written.
+        directory: the directory of the search; its path changes if the search was relocated.
         given: the directory with the request.
-        callback: hears all that the process says of the search. Where it wants that to end, the
-            process is told so, once.
-        start_secs: when the time of the search began, by `time.monotonic`.
-        host: runs the sessions in this process; None for a process of their own.
+        callback: receives all messages of the search, and may end it.
+        start_secs: start of the time of the search, by `time.monotonic`.
+        host: runs the sessions in this process; None for processes of their own.
 
     Returns:
-        How the search ended.
+        The outcome of the search.
 
     Raises:
         GraphError, LogError, OSError, SearchError, ValueError: the request cannot be met; the
@@ -90,7 +88,7 @@ def run_search(
             last = _listen(child, callback)
         if "error" in last:
             raise _ERRORS.get(last["kind"], SearchError)(last["error"])
-        # A disk that was full may have moved it.
+        # The search may have been relocated, for example from a full disk.
         directory.path = pathlib.Path(last["directory"])
         return Outcome(last["outcome"])
     except ChildDied as death:
@@ -98,7 +96,7 @@ def run_search(
         if directory.trials.exists():
             text += (
                 f"; every finished trial is in {directory.trials}: the same call with "
-                f"log_dir={str(directory.path)!r} goes on there"
+                f"log_dir={str(directory.path)!r} resumes there"
             )
         is_killed = (child.exit_code or 0) < 0
         raise (SearchKilledError if is_killed else SearchError)(text) from None
@@ -107,10 +105,10 @@ def run_search(
 
 
 def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:
-    """Passes on what a search process says until it says how the search ended; returns that.
+    """Passes messages of the search process on, and returns its last one, about the end.
 
     Raises:
-        ChildDied: it ended without.
+        ChildDied: the process ended without such a message.
     """
     was_ended = False
     while True:
@@ -118,31 +116,31 @@ def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:
             # A trial may take long, and has its own time limit.
             messages = await_message(child, [], time.monotonic() + 1e6)
         except ChildStopped as stopped:
-            # Whoever stops a search may want to have it go on.
-            callback.on_note(f"{stopped}: `kill -CONT {child.pid}` lets it go on")
+            # The user may continue a stopped search later.
+            callback.on_note(f"{stopped}: `kill -CONT {child.pid}` continues it")
             while child.is_stopped():
                 time.sleep(_PAUSE_SECS)
             continue
         for message in messages:
             if "error" in message or "outcome" in message:
                 return message
-            # A second request would end the confirmation, too.
+            # Send one request only: a second one would cancel the confirmation.
             if pass_on(message, callback) and not was_ended:
                 was_ended = True
                 _ask_to_end(child)
 
 
 def _ask_to_end(child: ChildProcess) -> None:
-    """Asks a search to end, if it has not ended."""
+    """Requests the end of a search, if it is running."""
     with contextlib.suppress(ChildDied, ChildTimeout):
         child.send({"command": "end"}, time.monotonic() + 1.0)
 
 
 @contextlib.contextmanager
 def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
-    """Lets interrupts from the keyboard end a search; who insists gets a KeyboardInterrupt.
+    """Sends keyboard interrupts to a search; the third one raises KeyboardInterrupt here.
 
-    Nothing is changed where this is not the main thread, or where interrupts are not Python's.
+    Nothing changes outside of the main thread, or if interrupts have another handler.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -153,7 +151,7 @@ def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
     def handle(number: int, frame: types.FrameType | None) -> None:
         nonlocal count
         count += 1
-        if count > _PATIENCE:
+        if count > _MAX_INTERRUPTS:
             raise KeyboardInterrupt
         _ask_to_end(child)
 

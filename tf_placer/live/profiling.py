@@ -1,4 +1,4 @@
-"""What a step costs on a machine, as a problem that can be placed without the two."""
+"""Profiles a step on a machine into a placement problem, which needs neither of the two."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def profile(
 ) -> PlacementProblem:
     """Turns a step and a machine into a placement problem, for `search` and `simulate`.
 
-    Costs are measured on a machine that is there, and computed for one that is only described, such
-    as "4xK80": then nothing is run. The command `profile` does the same to files.
+    Costs are measured on an attached machine, and computed for a described one, such as "4xK80",
+    without running anything. The command `profile` does the same to files.
 
     Args:
         graph: as `optimize` takes it: a graph, a file, a tf.function, a ConcreteFunction, a Keras
@@ -48,7 +48,7 @@ def profile(
         fetches: see `optimize`.
         feeds: see `optimize`.
         initializers: see `optimize`.
-        output: where the problem goes (`.json`).
+        output: the file of the problem (`.json`).
         example: see `optimize`.
         signature: see `optimize`.
         restore_from: see `optimize`.
@@ -57,16 +57,16 @@ def profile(
         steps: steps to trace on each kind of device.
         granularity: "fine", groups of operations that TensorFlow must have on one device, or
             "coarse", the groups that `optimize` finds.
-        verbose: whether lines on what is being done go to the standard error.
+        verbose: whether to print the stages to the standard error.
 
     Returns:
         The problem.
 
     Raises:
-        GraphError: something of the step cannot be found, built or run there.
+        GraphError: a part of the step cannot be found, built or run on the machine.
         MachineError: there is no such machine.
         SearchError, WorkerStartError: the step does not run.
-        ValueError: arguments are not for such a graph, or out of range.
+        ValueError: an argument does not fit this kind of graph, or is out of range.
         OSError: the output cannot be written.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:

@@ -34,25 +34,25 @@ _FAILED = "failed in the confirmation"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OptimizeResult:
-    """The result of placing a graph, and what all results have.
+    """The result of placing a graph, and the base of all results.
 
     Attributes:
-        graph_def: the graph, with devices if a faster placement was found, else as it came; of
-            functions, models and SavedModels that of their step.
-        changed: whether it has devices that it came without.
-        reason: one sentence on why it was changed or not.
-        placement: the placement that was found, or None.
-        winner: its label in `confirmation`, or None.
-        speedup: step time of the original / of the placed graph, as confirmed; None where there
-            was nothing to compare.
-        speedup_interval: its 95 % confidence interval.
+        graph_def: the graph, with devices if a faster placement was found, else the original; for
+            functions, models and SavedModels the graph of their step.
+        changed: whether the graph was changed.
+        reason: the reason in one sentence.
+        placement: the confirmed placement, or None.
+        winner: the label of this placement in `confirmation`, or None.
+        speedup: step time of the original / of the placed graph, as confirmed; None if they were
+            not compared.
+        speedup_interval: 95 % confidence interval of the speed-up.
         confirmation: original and finalists measured side by side, or None.
-        finalists: by label, the trials that were the best of the search, the original first.
-        trials: every trial of the search.
-        explanation: predicted and measured steps, what bounds the best placement, and what would
-            help it; None where the costs are not known, or nothing ran.
-        log_dir: the directory with the log, to be given again to go on; None if nothing was
-            measured.
+        finalists: by label, the best trials of the search, the original first.
+        trials: all trials of the search.
+        explanation: predicted and measured steps, the limits of the best placement, and its gains
+            on other machines; None if the costs are unknown, or nothing ran.
+        log_dir: the directory with the log, which resumes the search if given again; None if
+            nothing was measured.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -70,7 +70,7 @@ class OptimizeResult:
 
     @property
     def original_secs(self) -> float | None:
-        """Step time of the graph as it came, in the confirmation."""
+        """Step time of the original in the confirmation."""
         return self.confirmation.step_secs(ORIGINAL) if self.confirmation else None
 
     @property
@@ -81,10 +81,10 @@ class OptimizeResult:
         return self.confirmation.step_secs(self.winner)
 
     def table(self) -> str:
-        """Compares original and finalists side by side, for people; empty if no placement ran.
+        """Compares original and finalists in a table for users; empty if no placement ran.
 
-        Step times are those of the original, divided by the speed-ups: on a machine whose speed
-        drifts only ratios can be compared. The last column says what a row rests on.
+        Step times are the original's step time divided by the speed-ups: on a machine whose speed
+        drifts, only ratios can be compared. The last column has the basis of a row.
         """
         rows = [
             [
@@ -117,7 +117,7 @@ class OptimizeResult:
         }
 
     def _compare_finalists(self) -> list[dict[str, Any]]:
-        """Compares original and finalists: label, trial, step, speed-up, and what they rest on."""
+        """Compares original and finalists: label, trial, step, speed-up and their basis."""
         if not self.finalists:
             return []
         original = self.finalists[ORIGINAL].measurement.median_secs
@@ -150,7 +150,7 @@ class OptimizeResult:
     def _look_up_comparison(
         self, label: str, searched: float | None
     ) -> tuple[float | None, tuple[float, float] | None, str]:
-        """Finds what is known of a finalist: speed-up, interval, and what they rest on."""
+        """Returns the speed-up of a finalist, its interval and their basis."""
         comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
         if comparison is None:
             return searched, None, "in the search"
@@ -165,7 +165,7 @@ class OptimizeResult:
         return None, None, _FAILED if comparison.reason.startswith("failed") else "runs"
 
     def explanation_table(self) -> str:
-        """Shows the explanation for people; empty if there is none."""
+        """Formats the explanation for users; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
 
 
@@ -184,12 +184,12 @@ class FunctionResult(OptimizeResult):
         """The function with its operations and variables on their devices.
 
         A tf.function for a tf.function, a ConcreteFunction for a ConcreteFunction, with the same
-        signature and values; the function itself where nothing faster was found. When this is asked
-        for, the variables move, and servers of a machine "local:N" are started, which run until
-        this process ends.
+        signature and values; the function itself if nothing faster was found. Reading this property
+        moves the variables and starts the servers of a machine "local:N", which run until this
+        process ends.
 
         Raises:
-            MachineError: this process is not connected to the cluster that it was placed on.
+            MachineError: this process is not connected to the cluster of the placement.
         """
         return self.step.function
 
@@ -207,16 +207,16 @@ class ModelResult(OptimizeResult):
     def apply(self, model: Any) -> None:
         """Puts the placement into a Keras model: its training step, its variables, its optimizer.
 
-        Call it before `fit`; `evaluate` and `predict` run where the variables are. Nothing happens
-        where nothing faster was found. The variables stay the objects that they are, checkpoints
-        and weights are saved and loaded as before.
+        Call it before `fit`; `evaluate` and `predict` run on the devices of the variables. Nothing
+        happens if nothing faster was found. The variables stay the same objects; checkpoints and
+        weights are saved and loaded as before.
 
         Args:
             model: the model that was placed, or another one that is built and compiled alike.
 
         Raises:
-            GraphError: the model is not built or compiled, or is another one.
-            MachineError: this process is not connected to the cluster that it was placed on.
+            GraphError: the model is not built or compiled, or is a different one.
+            MachineError: this process is not connected to the cluster of the placement.
         """
         self.step.apply(model)
 
@@ -235,19 +235,19 @@ class SavedModelResult(OptimizeResult):
     def function(self) -> Any:
         """The signature as a function with its operations on their devices.
 
-        It has variables of its own, on their devices, too. When this is asked for, servers of a
-        machine "local:N" are started, which run until this process ends.
+        It has variables of its own, on their devices, too. Reading this property starts the servers
+        of a machine "local:N", which run until this process ends.
 
         Raises:
-            MachineError: this process is not connected to the cluster that it was placed on.
+            MachineError: this process is not connected to the cluster of the placement.
         """
         return self.step.function
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the SavedModel with devices, or as it came where nothing faster was found.
+        """Writes the SavedModel with devices, or unchanged if nothing faster was found.
 
-        Variables, assets and whatever else is in the directory of the SavedModel are copied. To
-        have the variables where they belong, load it so:
+        Variables, assets and all other files of the SavedModel are copied. To put the variables
+        on their devices, load it so:
 
             options = tf.saved_model.LoadOptions(
                 experimental_variable_policy=(
@@ -260,16 +260,16 @@ class SavedModelResult(OptimizeResult):
             directory: a new one.
 
         Raises:
-            GraphError: there is something already, or it cannot be written.
+            GraphError: the directory exists, or cannot be written.
         """
         self.step.save(directory)
 
 
 def make_result(step: PlacedStep | PlacedSignature | None, **values: Any) -> OptimizeResult:
-    """Makes the result that fits what was placed.
+    """Makes the result of the kind of the optimization target.
 
     Args:
-        step: of a function, a model or a SavedModel; None of a graph.
+        step: the step of a function, a model or a SavedModel; None for a graph.
         values: the fields of `OptimizeResult`.
     """
     if step is None:

@@ -1,7 +1,7 @@
 """The process that searches: one live search from its request to its result.
 
-It has the policy and the loop, and sees no GPU. Run as `python -m tf_placer.live.run` by
-`run_search`, which it tells about every trial.
+It runs the placer and the loop of the search, and sees no GPU. `run_search` runs it as
+`python -m tf_placer.live.run`, and receives every trial.
 """
 
 from __future__ import annotations
@@ -63,24 +63,24 @@ def run(
     fleet: FleetMaker = ray_fleet,
     controllers: ControllersMaker = ray_controllers,
 ) -> Outcome:
-    """Searches, confirms and writes what came out; goes on elsewhere if the directory is deleted.
+    """Searches, confirms and writes the result; relocates the run if its directory is deleted.
 
     Args:
         given: the directory with the request.
-        directory: where everything goes, the request included. Nothing is written to it before it
-            is certain that no other search has it.
-        callback: hears all that there is to say of the search, and may ask it to end.
+        directory: the directory of the search. Nothing is written to it before its lock shows that
+            no other search uses it.
+        callback: receives the events of the search, and may end it.
         environment_type: makes the environments that measure.
-        start_secs: when the time of the request began, by `time.monotonic`; now when None.
-        interrupts: requests to end early. One ends the search and lets a short confirmation follow,
-            the next breaks that off.
+        start_secs: start of the time of the request, by `time.monotonic`; now when None.
+        interrupts: requests to end early. The first ends the search, followed by a short
+            confirmation, which the next cancels.
         host: file descriptor of a `WorkerHost` that runs all sessions; None for processes of their
             own.
-        fleet: connects to the machines of workers, if the request is for some.
-        controllers: starts controllers, if the request is for several.
+        fleet: connects to the machines of workers, if there are workers.
+        controllers: starts controllers, if there are several.
 
     Returns:
-        How it ended.
+        The outcome.
 
     Raises:
         GraphError, GraphDoesNotRunError, ImportError, LogError, SearchError, WorkerStartError,
@@ -138,7 +138,7 @@ def run(
 def _describe_search(
     config: SearchConfig, workload: Workload, grouped: GroupedGraph, directory: RunDirectory
 ) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, str | None]:
-    """Says what a search is of: where groups may go, its header, its costs, and a line on these."""
+    """Returns the legal devices of groups, the header, the known costs, and a line on the costs."""
     devices = tuple(device.name for device in config.found_machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     header = live_header(config, workload.step, grouped, legal)
@@ -156,40 +156,38 @@ def _make_run_lock(
     return RunLock(directory.path, say, is_here=is_here)
 
 
-def _take_over(
-    directory: RunDirectory, given: RunDirectory, workload: Workload
-) -> RunResult | None:
-    """Makes a directory, whose log is open, that of the request; how it has ended, if it has."""
+def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -> RunResult | None:
+    """Copies the request into a directory whose log is open; returns an earlier result, if any."""
     check_own_graph(directory, workload.graph_def)
-    # A search that was killed has left its files there.
-    remove_stale_directories(directory.path)
-    remove_unfinished_files(directory.path)
+    # Remove temporary files of a killed search.
+    remove_scratch(directory.path)
+    remove_what_is_left(directory.path)
     try:
         old = directory.read_result()
     except ValueError as error:
-        raise ValueError(f"{error}; without the file the search goes on from its log") from None
+        raise ValueError(f"{error}; without the file the search resumes from its log") from None
     directory.take_request(given)
     return old
 
 
 def _relocate(context: SearchContext, place: pathlib.Path, error: OSError) -> None:
-    """Moves a search whose directory somebody has deleted.
+    """Relocates a search whose directory was deleted.
 
     Raises:
-        OSError: the error, where there is no other place, or the directory does not lack files.
+        OSError: the given error, if no other directory is writable, or no files are missing.
     """
-    # Sessions have files there. The log may have missed it first, and be elsewhere.
+    # If the log failed first, it has relocated the search already.
     if context.directory.path == place:
         if not context.log.trials or context.directory.trials.exists():
             raise error
         context.move(error)
     if not context.measurers.can_move:
-        raise error  # The same call goes on.
+        raise error  # The same call resumes the search.
     context.stages.say("its processes are started there anew")
 
 
 def _describe_size(context: SearchContext) -> list[str]:
-    """Says how large a search is, as lines for people."""
+    """Describes the size of a search in lines for users."""
     grouped, machine = context.grouped, context.config.found_machine
     needed = grouped.op_graph.needed
     num_devices = len(machine.devices)
@@ -224,8 +222,8 @@ def _main() -> None:
 
     def obey() -> None:
         while True:
-            parent.receive()  # There is one command only: to end.
-            interrupts.request_stop()
+            parent.receive()  # The only command is to end.
+            interrupts.ask()
 
     threading.Thread(target=obey, daemon=True).start()
     try:

@@ -19,11 +19,10 @@ from tf_placer.simulation.step_report import step_report
 
 __all__ = ["write_step_events"]
 
-# What TensorBoard calls the run of a graph that it shows times of.
+# TensorBoard shows this name for the traced run of the graph.
 _TAG = "step"
 _FILE_VERSION = "brain.Event:2"
-# Of an image that is red, green, blue and transparency.
-_RGBA = 4
+_RGBA_COLORSPACE = 4
 
 
 def write_step_events(
@@ -33,10 +32,10 @@ def write_step_events(
 ) -> None:
     """Writes each step as a run of TensorBoard.
 
-    A run has the graph with every operation on its device, what each operation took in the step,
-    and scalars: the step, and of each device its busy and copying time and its peak of memory.
-    Where matplotlib is installed it also has pictures: where each part of the model is, and what
-    runs when.
+    A run has the graph with every operation on its device, the duration of each operation in the
+    step, and scalars: the step time, and for each device its busy time, copying time and peak
+    memory. If matplotlib is installed, it also has pictures: the device of each part of the model,
+    and the timeline of the step.
 
     Args:
         directory: gets a folder for each step, in which an event file is added.
@@ -92,7 +91,7 @@ def _set_devices(graph_def: tf.compat.v1.GraphDef, trace: StepTrace) -> tf.compa
 
 
 def _run_metadata(trace: StepTrace) -> tf.compat.v1.RunMetadata:
-    """Makes what a traced step of TensorFlow would say of its operations."""
+    """Makes the metadata that a traced step of TensorFlow would return."""
     metadata = tf.compat.v1.RunMetadata()
     for device, known in enumerate(trace.problem.devices):
         there = metadata.step_stats.dev_stats.add(device=known.name)
@@ -125,7 +124,7 @@ def _scalars(trace: StepTrace) -> tf.compat.v1.Summary:
 
 
 def _images(trace: StepTrace, end_secs: float) -> list[tf.compat.v1.Event]:
-    """Makes the pictures; none without matplotlib, which only those who draw have."""
+    """Makes the pictures; none without matplotlib, an optional package."""
     if importlib.util.find_spec("matplotlib") is None:
         return []
     events = []
@@ -134,7 +133,7 @@ def _images(trace: StepTrace, end_secs: float) -> list[tf.compat.v1.Event]:
         width, height = (int.from_bytes(png[start : start + 4]) for start in (16, 20))
         event = tf.compat.v1.Event()
         image = event.summary.value.add(tag=name).image
-        image.width, image.height, image.colorspace = width, height, _RGBA
+        image.width, image.height, image.colorspace = width, height, _RGBA_COLORSPACE
         image.encoded_image_string = png
         events.append(event)
     return events

@@ -1,4 +1,4 @@
-"""How the time of a live search is shared out, so that the confirmation always has its part."""
+"""The division of the time of a live search, with a reserve for the confirmation."""
 
 from __future__ import annotations
 
@@ -13,56 +13,79 @@ from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.units import format_duration
 
-__all__ = ["SHORTEST_TIMEOUT_SECS", "ConfirmationPlan", "TimePlan"]
+__all__ = ["SHORTEST_TIMEOUT_SECS", "ConfirmationPlan", "TimePlan", "TimePlanSettings"]
 
-# How long the graph as it came may take to be measured, and how many times that, but not less than
-# a minute, a placement: one that is far slower is of no use.
-_TIMEOUT_SECS = 120.0
-_TIMEOUT_RATIO = 5.0
-_LEAST_TIMEOUT_SECS = 60.0
-# Where little time is left, a placement may still take this many times as long as the original.
-_LAST_TIMEOUT_RATIO = 2.0
-#: Less time than this says nothing about a step.
+#: A shorter time limit cannot show that a step is too slow.
 SHORTEST_TIMEOUT_SECS = 10.0
 
-# Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round,
-# those before steps count included.
-_USUAL_ROUNDS, _USUAL_BLOCKS = 7, 9
-# Time is kept for choosing among so many.
-_MOST_CANDIDATES = 4
-# The confirmation and all after it take no more than this of the time from the search, unless that
-# is too short to confirm anything.
-_MOST_RESERVED = 0.5
-# What opening a session of the confirmation takes, by what it took in the search: that of the graph
-# as it came ran the first steps of new processes, too; those of placements found variables with
-# values, and now Grappler optimizes them as for the user.
-_OPENING_ORIGINAL, _OPENING = 0.5, 1.5
-# For comparing what the graphs compute, three sessions are opened.
-_SESSIONS_FOR_VALUES = 3
-_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
-# What a start of processes takes as long as none was timed.
-_RESTART_SECS = 10.0
-# A profile takes so long to begin with, beside opening a session, runs so many steps, half of them
-# traced, and measures links that are not known for about so long.
-_PROFILE_SETUP_SECS, _PROFILE_STEPS, _LINKS_SECS = 3.0, 25, 12.0
-# How far estimates may be too long: a confirmation that seems to take so much more than there is
-# begins where nothing could be confirmed otherwise. It ends in time all the same.
-_TOLERANCE = 0.15
-# Share of the time to search that each baseline may take before the next one has its turn: beside
-# GPUs, steps that compute on the CPU, or run out of memory, may take a minute each.
-_BASELINE_SHARE = 0.25
-# As many of the last trials tell how slow the machine is now.
-_RECENT_TRIALS = 5
+
+@dataclasses.dataclass(frozen=True)
+class TimePlanSettings:
+    """The shares and estimates by which the time of a search is divided.
+
+    Attributes:
+        max_original_secs: time limit of the trial of the original; a quarter of the whole time
+            where this is more.
+        max_ratio_to_original: time limit of a trial of a placement, as a multiple of the original's
+            trial: a much slower placement is useless.
+        min_trial_secs: lower bound of the time limit of a placement's trial.
+        max_ratio_at_end: the same multiple where little time is left.
+        usual_rounds: estimate of the rounds that confirm a speed-up of a tenth.
+        blocks_per_round: estimate of the blocks of a round, warm-up included.
+        max_selected_candidates: time is reserved to compare at most this many finalists.
+        max_reserved_share: share of the time that is reserved for the confirmation and all after it
+            at most, unless a shorter time could not confirm anything.
+        original_opening_ratio: time to open the original in the confirmation, as a ratio of the
+            time in the search, where it also ran the first steps of new processes.
+        opening_ratio: the same for placements. It is higher, because in the search their variables
+            had values already, and Grappler optimizes them only in the confirmation.
+        sessions_for_values: number of sessions that compare values.
+        explanation_share: share of the time for the explanation.
+        max_explanation_secs: time for the explanation at most.
+        restart_secs: estimate of a start of processes before one was timed.
+        profile_setup_secs: estimate of the start of profiling, without opening a session.
+        profile_steps: number of steps of a profile, half of which are traced.
+        links_secs: estimate of measuring the links of a machine.
+        tolerance: share of the time by which the estimate of a confirmation may exceed the time
+            left, if nothing can be confirmed otherwise. The confirmation ends in time nevertheless.
+        baseline_share: share of the search time that each baseline may take. Next to GPUs, steps
+            that compute on the CPU or run out of memory may take a minute each.
+        recent_trials: number of the last trials that show the current speed of the machine.
+    """
+
+    max_original_secs: float = 120.0
+    max_ratio_to_original: float = 5.0
+    min_trial_secs: float = 60.0
+    max_ratio_at_end: float = 2.0
+    usual_rounds: int = 7
+    blocks_per_round: int = 9
+    max_selected_candidates: int = 4
+    max_reserved_share: float = 0.5
+    original_opening_ratio: float = 0.5
+    opening_ratio: float = 1.5
+    sessions_for_values: int = 3
+    explanation_share: float = 0.02
+    max_explanation_secs: float = 5.0
+    restart_secs: float = 10.0
+    profile_setup_secs: float = 3.0
+    profile_steps: int = 25
+    links_secs: float = 12.0
+    tolerance: float = 0.15
+    baseline_share: float = 0.25
+    recent_trials: int = 5
+
+
+_TIMES = TimePlanSettings()
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfirmationPlan:
-    """What is confirmed, decided before the first round, so that it proves nothing.
+    """The plan of a confirmation, made before its first round, so that it cannot bias the verdict.
 
     Attributes:
-        labels: what is measured, the graph as it came first.
-        max_secs: seconds that it may take; infinite where somebody waits for it to end.
-        most_rounds: rounds of the chosen candidate at most.
+        labels: labels to measure, the original first.
+        max_secs: time limit in seconds; infinite after an interrupt, when the rounds are few.
+        most_rounds: maximum number of rounds of the chosen candidate.
     """
 
     labels: tuple[str, ...]
@@ -71,14 +94,14 @@ class ConfirmationPlan:
 
 
 class TimePlan:
-    """Knows how long a search may still take.
+    """The time of a search, divided among its stages.
 
     The time begins with the call, not with the first trial: starting, reading and grouping count.
-    What trials of earlier calls took counts, too. Whatever runs when it is over is broken off;
-    estimates of what is still to come only decide what begins.
+    The time of trials of earlier calls counts, too. At the end of the time, running work is
+    canceled; estimates of future work only decide whether it begins.
 
     Attributes:
-        max_secs: seconds for all.
+        max_secs: seconds for the whole search.
         explain_secs: seconds for the search of the explanation.
     """
 
@@ -89,67 +112,69 @@ class TimePlan:
         trials: Sequence[Trial],
         baselines: Sequence[str],
     ) -> None:
-        """Starts to plan.
+        """Starts the time.
 
         Args:
-            max_secs: seconds for all.
-            start_secs: when the call came, by `time.monotonic`.
-            trials: of earlier calls.
-            baselines: the finalists that are the best of a baseline.
+            max_secs: seconds for the whole search.
+            start_secs: time of the call, by `time.monotonic`.
+            trials: trials of earlier calls.
+            baselines: names of the baseline placers.
         """
         self.max_secs = max_secs
         self._baselines = baselines
-        self.explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
+        self.explain_secs = min(_TIMES.max_explanation_secs, _TIMES.explanation_share * max_secs)
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
     def compute_secs_left(self) -> float:
-        """Seconds left in all."""
+        """Computes the seconds left for the whole search."""
         return self._end_secs - time.monotonic()
 
     def finalists(self, trials: Sequence[Trial]) -> dict[str, Trial]:
-        """Chooses what a confirmation would measure again; see `choose_finalists`."""
+        """Chooses the finalists of a confirmation; see `choose_finalists`."""
         return choose_finalists(trials, self._baselines)
 
     def compute_search_secs_left(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial] | None = None
     ) -> float:
-        """Seconds left before the confirmation should begin.
+        """Computes the seconds left before the confirmation should begin.
 
-        Time is kept for confirming a tenth, and where that were most of all time, for the least
-        that may confirm something. Where even this is more than what is left, nothing is kept; a
-        little more is taken only for a placement that is there and may be faster.
+        The reserve is enough to confirm a speed-up of a tenth or, if this were most of the whole
+        time, the minimum for any verdict. If even the minimum exceeds the time left, there is no
+        reserve; a small excess is accepted only for a placement that may be faster.
 
         Args:
-            trials: all so far.
-            finalists: what would be confirmed, were the search over; `finalists` by default.
+            trials: all trials so far.
+            finalists: the finalists if the search ended now; `finalists` by default.
         """
         finalists = self.finalists(trials) if finalists is None else finalists
         left_secs = self.compute_secs_left()
-        tolerance = _TOLERANCE if _is_any_hopeful(finalists) else 0.0
+        tolerance = _TIMES.tolerance if _is_any_hopeful(finalists) else 0.0
         if not self._can_confirm(trials, finalists, tolerance):
             return left_secs
-        candidates = self._candidates(finalists)[:_MOST_CANDIDATES]
+        candidates = self._candidates(finalists)[: _TIMES.max_selected_candidates]
         after_secs = self._after_secs(trials)
         least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
-        usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
-        return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
+        usual_secs = self._confirmation_secs(trials, candidates, _TIMES.usual_rounds) + after_secs
+        return left_secs - max(
+            least_secs, min(usual_secs, _TIMES.max_reserved_share * self.max_secs)
+        )
 
     def compute_measuring_secs_left(self, trials: Sequence[Trial]) -> float:
-        """Seconds left until what is measured for the search is broken off.
+        """Computes the seconds left until measurements of the search are canceled.
 
-        As long as nothing is measured, there is nothing to keep time for.
+        Before the first trial there is nothing to confirm, so no time is reserved.
         """
         return self.compute_search_secs_left(trials) if trials else self.compute_secs_left()
 
     def first_timeout_secs(self) -> float:
-        """Seconds that something may take as long as nothing is known of the graph."""
+        """Computes the time limit of requests before the first trial, in seconds."""
         most_secs = max(self.max_secs, SHORTEST_TIMEOUT_SECS)
-        return min(max(_TIMEOUT_SECS, self.max_secs / 4), most_secs)
+        return min(max(_TIMES.max_original_secs, self.max_secs / 4), most_secs)
 
     def timeout_secs(self, trials: Sequence[Trial]) -> float:
-        """Seconds that the next trial may take."""
+        """Computes the time limit of the next trial, in seconds."""
         secs = self.first_timeout_secs()
-        # Where the original does not fit, the fastest trial tells how long a step should take.
+        # Use the fastest trial if the original does not fit.
         original = trials[0] if trials else None
         ran = original if original and original.measurement.step_secs else best_trial(trials)
         if ran is None:
@@ -157,35 +182,39 @@ class TimePlan:
         ran_secs = ran.measurement.total_secs
         left_secs = max(
             self.compute_search_secs_left(trials),
-            _LAST_TIMEOUT_RATIO * ran_secs,
+            _TIMES.max_ratio_at_end * ran_secs,
             SHORTEST_TIMEOUT_SECS,
         )
-        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * ran_secs), left_secs)
+        return min(
+            secs,
+            max(_TIMES.min_trial_secs, _TIMES.max_ratio_to_original * ran_secs),
+            left_secs,
+        )
 
     def confirming_timeout_secs(self, trials: Sequence[Trial]) -> float:
-        """Seconds that a placement may take in the confirmation."""
-        secs = max(_LEAST_TIMEOUT_SECS, self.timeout_secs(trials))
+        """Computes the time limit of a placement in the confirmation, in seconds."""
+        secs = max(_TIMES.min_trial_secs, self.timeout_secs(trials))
         return min(self.first_timeout_secs(), secs)
 
     def had_baseline_share(self, begin_secs: float, left_secs: float) -> bool:
-        """Says whether a baseline has had its share of the time to search.
+        """Returns whether a baseline has used its share of the time to search.
 
         Args:
-            begin_secs: what was used when its turn began, by compute_used_secs.
-            left_secs: what is left to search.
+            begin_secs: the result of `compute_used_secs` when the baseline began.
+            left_secs: seconds left to search.
         """
         used_secs = self.compute_used_secs()
         search_secs = used_secs + max(0.0, left_secs)
-        return used_secs - begin_secs > _BASELINE_SHARE * search_secs
+        return used_secs - begin_secs > _TIMES.baseline_share * search_secs
 
     def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
-        """Says whether the time that is left is enough for a confirmation of the fastest.
+        """Returns whether the time left is enough to confirm the fastest finalist.
 
         Args:
-            trials: all so far.
-            finalists: what would be confirmed, were the search over.
+            trials: all trials so far.
+            finalists: the finalists if the search ended now.
         """
-        return self._can_confirm(trials, finalists, _TOLERANCE)
+        return self._can_confirm(trials, finalists, _TIMES.tolerance)
 
     def _can_confirm(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], tolerance: float
@@ -196,27 +225,27 @@ class TimePlan:
     def estimate_needed_secs(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
     ) -> float:
-        """Seconds that a confirmation of the fastest takes at least."""
+        """Estimates the minimum time to confirm the fastest finalist, in seconds."""
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
     def profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
-        """Estimates what a profile takes, by what the graph as it came took.
+        """Estimates the duration of profiling from the trial of the original, in seconds.
 
         Args:
-            trials: all so far, the graph as it came first.
+            trials: all trials so far, the original first.
             links_known: whether the links of the machine need not be measured.
         """
         original = trials[0].measurement
-        steps_secs = _PROFILE_STEPS * (original.median_secs or 0.0)
-        secs = _PROFILE_SETUP_SECS + original.setup_secs + steps_secs
-        return _slowness(trials) * (secs + (0.0 if links_known else _LINKS_SECS))
+        steps_secs = _TIMES.profile_steps * (original.median_secs or 0.0)
+        secs = _TIMES.profile_setup_secs + original.setup_secs + steps_secs
+        return _slowness(trials) * (secs + (0.0 if links_known else _TIMES.links_secs))
 
     def compute_used_secs(self) -> float:
-        """Seconds used so far, earlier calls included."""
+        """Computes the seconds used so far, earlier calls included."""
         return self.max_secs - self.compute_secs_left()
 
     def describe_progress(self) -> str:
-        """Says how much of the time is used."""
+        """Describes how much of the time is used."""
         return (
             f"{format_duration(self.compute_used_secs())} of {format_duration(self.max_secs)} used"
         )
@@ -224,19 +253,19 @@ class TimePlan:
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool
     ) -> ConfirmationPlan | None:
-        """Says what can be confirmed in the time that is left.
+        """Plans a confirmation in the time left.
 
-        Where it is too short to choose among all finalists and to confirm one of them, those that
-        matter least are left out: in this order the graph as it came, the fastest, the fastest
-        baseline (the others come in the order that they have).
+        If the time is too short to compare all finalists and to confirm one, the least important
+        are left out. The order of importance is: the original, the fastest, the fastest baseline,
+        and the others in their given order.
 
         Args:
-            trials: of the search.
-            finalists: by label, the graph as it came first.
-            impatient: whether somebody waits for the search to end.
+            trials: all trials of the search.
+            finalists: by label, the original first.
+            impatient: whether the user has interrupted the search.
 
         Returns:
-            The plan; None where the time is too short even for the fastest alone.
+            The plan; None if the time is too short even for the fastest alone.
         """
         left_secs = self.compute_secs_left() - self._after_secs(trials)
         labels = _by_importance(finalists, self._baselines)
@@ -246,7 +275,7 @@ class TimePlan:
             return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
         candidates = self._candidates(finalists)
         for count in range(len(candidates), 0, -1):
-            needed_secs = self._confirmation_secs(trials, candidates[:count], _USUAL_ROUNDS)
+            needed_secs = self._confirmation_secs(trials, candidates[:count], _TIMES.usual_rounds)
             if needed_secs <= left_secs:
                 break
         else:
@@ -257,34 +286,34 @@ class TimePlan:
         return ConfirmationPlan(tuple(chosen), max(left_secs, 0.0))
 
     def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
-        """Lists what is confirmed beside the graph as it came, those first that matter most."""
+        """Lists the finalists without the original, the most important first."""
         return [finalists[label] for label in _by_importance(finalists, self._baselines)[1:]]
 
     def _confirmation_secs(
         self, trials: Sequence[Trial], candidates: Sequence[Trial], rounds: int
     ) -> float:
-        """Seconds to choose among candidates and to confirm the first of them, if there is one."""
+        """Estimates the time to compare candidates and to confirm the first, in seconds."""
         if not trials:
-            return rounds * _RESTART_SECS
+            return rounds * _TIMES.restart_secs
 
         original = trials[0].measurement
         restart_secs = _restart_secs(trials)
         if original.failure is not None:
-            rounds = 1  # If it fails again, that is enough.
+            rounds = 1  # One more failure is enough.
 
         def round_secs(beside: Sequence[Trial]) -> float:
-            secs = restart_secs + _OPENING_ORIGINAL * original.setup_secs
-            secs += _OPENING * sum(trial.measurement.setup_secs for trial in beside)
+            secs = restart_secs + _TIMES.original_opening_ratio * original.setup_secs
+            secs += _TIMES.opening_ratio * sum(trial.measurement.setup_secs for trial in beside)
             steps = [original, *(trial.measurement for trial in beside)]
-            return secs + _USUAL_BLOCKS * sum(each.median_secs or 0.0 for each in steps)
+            return secs + _TIMES.blocks_per_round * sum(each.median_secs or 0.0 for each in steps)
 
         selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
         return _slowness(trials) * (selection_secs + rounds * round_secs(candidates[:1]))
 
     def _after_secs(self, trials: Sequence[Trial]) -> float:
-        """Seconds that all behind the confirmation takes."""
+        """Estimates the time of all work after the confirmation, in seconds."""
         setup_secs = trials[0].measurement.setup_secs if trials else 0.0
-        opening_secs = _SESSIONS_FOR_VALUES * _OPENING_ORIGINAL * setup_secs
+        opening_secs = _TIMES.sessions_for_values * _TIMES.original_opening_ratio * setup_secs
         secs = 0.5 * _restart_secs(trials) + opening_secs
         return _slowness(trials) * secs + 2.0 * self.explain_secs
 
@@ -294,7 +323,7 @@ def _is_any_hopeful(finalists: Mapping[str, Trial]) -> bool:
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:
-    """Sorts the labels, those first that are confirmed before others where time is short."""
+    """Sorts the labels by their importance for a confirmation in little time."""
 
     def median_secs(label: str) -> float:
         return finalists[label].measurement.median_secs or math.inf
@@ -307,16 +336,16 @@ def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> 
 
 
 def _slowness(trials: Sequence[Trial]) -> float:
-    """Computes how many times as slow as for the first trial the machine is; at least 1.
+    """Computes the ratio of current step times to those of the first trial, at least 1.
 
-    What is still to come is estimated by the first trial, and other programs may have begun since.
+    Estimates use the first trial, but other programs may have started since.
     """
-    recent = [trial for trial in trials[1:] if trial.repeats is None][-_RECENT_TRIALS:]
+    recent = [trial for trial in trials[1:] if trial.repeats is None][-_TIMES.recent_trials :]
     return max(1.0, statistics.median([each.measurement.drift for each in recent] or [1.0]))
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:
-    """Computes what the first trial took to start its processes."""
+    """Computes the seconds in which the first trial started its processes."""
     if not trials:
-        return _RESTART_SECS
+        return _TIMES.restart_secs
     return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)

@@ -77,7 +77,7 @@ class DryRunTest(tf.test.TestCase):
             log.append(trial(0, None))
         plan = self.plan(log_dir)
         self.assertEqual(plan.trials_there, 1)
-        self.assertIn("has 1 trials of this search: it goes on there", plan.table())
+        self.assertIn("has 1 trials of this search: it resumes them", plan.table())
         with self.assertRaisesRegex(LogError, "a log of another seed"):
             self.plan(log_dir, seed=1)
 

@@ -256,7 +256,7 @@ class LiveSearchTest(tf.test.TestCase):
                 finished = content[: content.rindex(b"\n") + 1]
                 if victim == "search":
                     self.assertIn("the search was killed by signal 9 (SIGKILL)", errors)
-                    self.assertIn(f"log_dir='{log_dir}' goes on there", errors)
+                    self.assertIn(f"log_dir='{log_dir}' resumes there", errors)
                 else:
                     self.assertEqual(child.returncode, -signal.SIGKILL)
         trials = [json.loads(line) for line in finished.splitlines()[1:]]

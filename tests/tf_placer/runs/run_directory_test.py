@@ -175,7 +175,7 @@ class RunDirectoryTest(absltest.TestCase):
                     str(raised.exception), f"{path} is not what a search was asked: {wrong}"
                 )
 
-    def test_reads_a_request_for_a_machine_that_is_not_here(self):
+    def test_reads_machine_and_step_of_a_request_of_a_later_version(self):
         directory = RunDirectory(self.path)
         directory.write_request(workload(), _CONFIG)
         path = directory.path / "request.json"

@@ -118,7 +118,7 @@ class RunViewTest(absltest.TestCase):
             {"command", "seed", "tensorflow", "machine"}, {name for name, _ in view.facts}
         )
 
-    def test_a_running_search_has_no_verdict(self):
+    def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
         self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
