@@ -24,14 +24,14 @@ __all__ = [
     "TestGraph",
     "cond_v1",
     "cond_v2",
+    "function_call",
     "lookup_table_and_strings",
     "lstm",
     "matmul_chain",
-    "partitioned_call",
     "residual_convnet",
     "resource_variables",
     "saver_and_summaries",
-    "shared",
+    "share_graph",
     "small_convnet",
     "tf_data_iterators",
     "two_branches",
@@ -140,7 +140,7 @@ def saver_and_summaries() -> TestGraph:
         return TestGraph(graph, fetches, feeds, (initializer.name,))
 
 
-def partitioned_call() -> TestGraph:
+def function_call() -> TestGraph:
     """A layer in a `tf.function`, called twice, and its gradients."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([8, 6], 3)
@@ -231,7 +231,7 @@ FACTORIES: Mapping[str, Callable[[], TestGraph]] = {
         tf_data_iterators,
         lookup_table_and_strings,
         saver_and_summaries,
-        partitioned_call,
+        function_call,
         lstm,
         two_branches,
         matmul_chain,
@@ -242,7 +242,7 @@ FACTORIES: Mapping[str, Callable[[], TestGraph]] = {
 
 
 @functools.cache
-def shared(name: str) -> TestGraph:
+def share_graph(name: str) -> TestGraph:
     """The graph of a factory, one for all tests of a process; nothing can be added to it.
 
     Making it takes longer than most of what tests do with it.

@@ -58,7 +58,7 @@ class PassTestCase(tf.test.TestCase):
 class AnnotateTest(PassTestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_writes_device_fields_and_nothing_else(self, name):
-        graph_def = graphs.shared(name).graph.as_graph_def()
+        graph_def = graphs.share_graph(name).graph.as_graph_def()
         names = [node.name for node in graph_def.node]
         assignment = {n: (CPU, GPU)[i % 2] for i, n in enumerate(names) if i % 3}
         placed = self.run_and_check_input(Annotate(assignment), graph_def)

@@ -215,7 +215,7 @@ class ConditionalTest(tf.test.TestCase):
 class GroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_groups_are_numbered_by_their_first_operation(self, name):
-        found = NamedGroups(graphs.shared(name).graph)
+        found = NamedGroups(graphs.share_graph(name).graph)
         in_order = found.colocation.group[found.op_graph.order]
         _, first = np.unique(in_order, return_index=True)
         self.assertTrue((np.diff(first) > 0).all())
@@ -269,7 +269,7 @@ class GroupsTest(tf.test.TestCase, parameterized.TestCase):
 class TensorFlowAgreesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_tensorflow_accepts_random_placements_of_groups(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph_def = made.graph.as_graph_def()
         expected = run_steps(graph_def, made, devices=len(DEVICES)).values
         colocation = NamedGroups(graph_def, tuple(made.feeds)).colocation
@@ -293,7 +293,7 @@ class TensorFlowAgreesTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("v1_ref_variables", "resource_variables")
     def test_tensorflow_rejects_splitting_by_attribute(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         found = NamedGroups(made.graph)
         pairs = [
             (node.name, value[len("loc:@") :].decode())

@@ -116,7 +116,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_rebuilt_graph_has_the_same_fingerprint(self):
         for name, factory in graphs.FACTORIES.items():
-            made = graphs.shared(name), factory()
+            made = graphs.share_graph(name), factory()
             first, second = (each.graph.as_graph_def() for each in made)
             self.assertEqual(graph_fingerprint(first), graph_fingerprint(second), name)
 
@@ -167,7 +167,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
     def test_test_graphs_have_different_fingerprints(self):
-        made = map(graphs.shared, graphs.FACTORIES)
+        made = map(graphs.share_graph, graphs.FACTORIES)
         prints = [graph_fingerprint(each.graph.as_graph_def()) for each in made]
         self.assertLen(set(prints), len(graphs.FACTORIES))
 
@@ -192,10 +192,10 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(graph_fingerprint(noted), graph_fingerprint(graph_def))
 
     @parameterized.parameters(
-        "while_loop_v2", "cond_v2", "partitioned_call", "tf_data_iterators", "lstm", "cond_v1"
+        "while_loop_v2", "cond_v2", "function_call", "tf_data_iterators", "lstm", "cond_v1"
     )
     def test_attributes_changed_by_an_export_do_not_matter(self, name):
-        live = graphs.shared(name).graph.as_graph_def()
+        live = graphs.share_graph(name).graph.as_graph_def()
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(live, name="")
             exported = {
@@ -212,7 +212,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(graph_fingerprint(graph_def), graph_fingerprint(live), form)
 
     def test_attributes_other_than_defaults_matter(self):
-        graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
+        graph_def = graphs.share_graph("while_loop_v1").graph.as_graph_def()
         changed = copy_graph(graph_def)
         next(n for n in changed.node if n.op == "MatMul").attr["transpose_a"].b ^= True
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
@@ -227,7 +227,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         drop_attribute,
     )
     def test_change_of_the_graph_matters(self, change):
-        graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
+        graph_def = graphs.share_graph("while_loop_v1").graph.as_graph_def()
         changed = copy_graph(graph_def)
         change(changed)
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))

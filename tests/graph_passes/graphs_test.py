@@ -38,7 +38,7 @@ def count_types(made: graphs.TestGraph) -> collections.Counter:
 class GraphsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_values_are_equal_in_every_session_and_build(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         values = fetch_values(made)
         for again in (fetch_values(made), fetch_values(graphs.FACTORIES[name]())):
             self.assertAllClose(values, again, rtol=1e-6, atol=0)
@@ -79,7 +79,7 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         ("tf_data_iterators", ["OneShotIterator", "IteratorV2", "MakeIterator"], []),
         ("lookup_table_and_strings", ["HashTableV2", "LookupTableFindV2", "StringSplit"], []),
         ("saver_and_summaries", ["SaveV2", "RestoreV2", "MergeSummary", "HistogramSummary"], []),
-        ("partitioned_call", ["PartitionedCall"], []),
+        ("function_call", ["PartitionedCall"], []),
         ("small_convnet", ["ConcatV2", "Conv2DBackpropFilter", "FusedBatchNormGradV3"], []),
         (
             "residual_convnet",
@@ -88,7 +88,7 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         ),
     )
     def test_contains_the_operations_of_its_name(self, name, present, absent):
-        types = count_types(graphs.shared(name))
+        types = count_types(graphs.share_graph(name))
         self.assertContainsSubset(present, types)
         self.assertEmpty(set(absent) & set(types))
 

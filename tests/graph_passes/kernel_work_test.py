@@ -234,7 +234,7 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_kernels_are_finite_and_in_the_order_of_operations(self, name):
-        test_graph = graphs.shared(name)
+        test_graph = graphs.share_graph(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
         work = kernel_work(op_graph)
         self.assertTrue((np.diff(work.operations) >= 0).all())

@@ -201,7 +201,7 @@ class GpuTableTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_gpu_supports_all_operations_of_unrolled_training(self):
         for name in ("lstm", "small_convnet", "residual_convnet", "v1_ref_variables"):
-            made = graphs.shared(name)
+            made = graphs.share_graph(name)
             for node in made.graph.as_graph_def().node:
                 self.assertTrue(self.table.supports(node, "GPU"), f"{node.name} of {name}")
 

@@ -25,7 +25,7 @@ def find_needed_names(graph: OpGraph) -> set[str]:
 class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_columns_agree_with_tensorflow(self, name):
-        graph_def = graphs.shared(name).graph.as_graph_def()
+        graph_def = graphs.share_graph(name).graph.as_graph_def()
         graph = OpGraph.from_graph_def(graph_def)
         with tf.Graph().as_default() as expected:
             tf.graph_util.import_graph_def(graph_def, name="")
@@ -71,7 +71,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_order_is_topological_except_for_loop_edges(self, name):
-        graph = read(graphs.shared(name).graph)
+        graph = read(graphs.share_graph(name).graph)
         self.assertCountEqual(graph.order, range(graph.num_operations))
         closes = graph.has_type(["NextIteration"])
         for producer, consumer in zip(graph.edge_producer, graph.edge_consumer, strict=True):
@@ -97,7 +97,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         ("lookup_table_and_strings", "HashTableV2", "LookupTableFindV2"),
     )
     def test_finds_handle_edges(self, name, producer_type, consumer_type):
-        graph = read(graphs.shared(name).graph)
+        graph = read(graphs.share_graph(name).graph)
         found = {
             (graph.type_of(p), graph.type_of(c))
             for p, c in zip(
@@ -151,7 +151,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_needed_equals_the_subgraph_that_tensorflow_extracts(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         operations = [fetch.partition(":")[0] for fetch in made.fetches]
         graph_def = made.graph.as_graph_def()
         for node in graph_def.node:
@@ -206,7 +206,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_reading_does_not_change_the_graph(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph_def = made.graph.as_graph_def()
         before = graph_def.SerializeToString(deterministic=True)
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))

@@ -23,7 +23,7 @@ def find_pinned_names(graph: tf.Graph) -> set[str]:
 class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
     def test_arithmetic_is_not_pinned(self):
         for name in ("v1_ref_variables", "lstm", "small_convnet", "cond_v1", "while_loop_v1"):
-            self.assertEmpty(find_pinned_names(graphs.shared(name).graph), name)
+            self.assertEmpty(find_pinned_names(graphs.share_graph(name).graph), name)
 
     @parameterized.parameters("/cpu:0", "/device:GPU:1", "/job:ps")
     def test_operations_on_a_device_are_pinned(self, device):

@@ -26,7 +26,7 @@ def group(graph: tf.Graph, fetches=(), feeds=(), granularity: str = "coarse") ->
 
 @functools.cache
 def group_once(name: str, granularity: str) -> GroupedGraph:
-    made = graphs.shared(name)
+    made = graphs.share_graph(name)
     return group(made.graph, made.fetches, tuple(made.feeds), granularity)
 
 
@@ -45,7 +45,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_grouping_does_not_change_the_graph(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph_def = made.graph.as_graph_def()
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
         arrays = {k: v.copy() for k, v in vars(op_graph).items() if isinstance(v, np.ndarray)}

@@ -176,7 +176,7 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_operations_of_the_step_have_the_group_of_their_colocation_group(self, name):
-        found = group_graph(graphs.shared(name))
+        found = group_graph(graphs.share_graph(name))
         by_group: dict[int, set[int]] = {}
         for colocated, group in zip(found.colocation.group, found.operation_groups, strict=True):
             by_group.setdefault(int(colocated), set()).add(int(group))

@@ -26,7 +26,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         ("saver_and_summaries", 10),
         ("cond_v1", 10),
         ("cond_v2", 10),
-        ("partitioned_call", 10),
+        ("function_call", 10),
         ("lstm", 5),
         ("small_convnet", 5),
         ("residual_convnet", 5),
@@ -42,14 +42,14 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         "cond_v2",
         "tf_data_iterators",
         "lookup_table_and_strings",
-        "partitioned_call",
+        "function_call",
         "residual_convnet",
     )
     def test_fine_groups_run_on_their_devices_and_compute_the_same(self, name):
         self.check(name, 4, "fine")
 
     def check(self, name: str, count: int, grouping: str):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph_def = made.graph.as_graph_def()
         expected = run_steps(graph_def, made, devices=len(DEVICES)).values
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))

@@ -188,7 +188,7 @@ class OtherWorkTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_work_is_finite_and_not_negative(self, name):
-        work = np.array(list(work_by_name(graphs.shared(name).graph).values()))
+        work = np.array(list(work_by_name(graphs.share_graph(name).graph).values()))
         self.assertTrue(np.isfinite(work).all())
         self.assertTrue((work >= 0).all())
         self.assertGreater(work.sum(), 0)

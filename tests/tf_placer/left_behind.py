@@ -19,7 +19,7 @@ with temporary_directory(sys.argv[1], **({"prefix": sys.argv[2]} if sys.argv[2:]
 """
 
 
-def killed_in_scratch(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
+def leave_stale_directory(parent: str | os.PathLike[str], *prefix: str) -> pathlib.Path:
     """Kills a process that has a temporary directory; returns the directory."""
     killed = subprocess.run(
         [sys.executable, "-c", _VICTIM, os.fspath(parent), *prefix],

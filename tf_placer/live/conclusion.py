@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graph_passes.races import asynchronous_values
-from tf_placer.confirmation.choice import (
+from tf_placer.confirmation.comparable_tensors import list_comparable_tensors
+from tf_placer.confirmation.confirmation import Confirmation, confirm
+from tf_placer.confirmation.finalists import (
     choose_winner,
     drop_slow_finalists,
     explain_no_finalists,
 )
-from tf_placer.confirmation.comparable_tensors import list_comparable_tensors
-from tf_placer.confirmation.confirmation import Confirmation, confirm
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.environments.environment import Failure, FailureKind
@@ -327,7 +327,7 @@ class _TimedValues:
     def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches the values of a few steps; see `ValuesEnvironment.fetched_values`."""
+        """Fetches the values of a few steps; see `ValuesEnvironment.fetch_values`."""
         interrupts = self._context.interrupts
         max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
         try:

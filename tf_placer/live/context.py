@@ -21,8 +21,8 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_lock import RunLock
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
@@ -176,9 +176,9 @@ class SearchContext:
         """Returns whether the search should end."""
         return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
 
-    def breakable(self) -> contextlib.AbstractContextManager[None]:
+    def interruptible(self) -> contextlib.AbstractContextManager[None]:
         """Makes its body cancelable by requests to end and by the end of the time to search."""
-        return self.interrupts.breakable(max_secs=self.compute_measuring_secs_left())
+        return self.interrupts.interruptible(max_secs=self.compute_measuring_secs_left())
 
     def write_found(self) -> None:
         """Writes the confirmed placement, if there is one.

@@ -114,7 +114,7 @@ class SearchPlan:
         return "\n".join([*lines, "", devices])
 
 
-def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
+def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     """Plans a search without measuring or writing.
 
     Args:

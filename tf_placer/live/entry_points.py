@@ -89,7 +89,7 @@ def optimize(
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Source`, a graph that was read
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Workload`, a graph that was read
             with its step and is used without changes. Functions, models and directories of
             SavedModels are passed on to `optimize_function`, `optimize_model` and
             `optimize_saved_model`.
@@ -378,7 +378,7 @@ def _optimize(
         given: values that override fields of the configuration, unless they are None.
         callbacks: receive the events of the search.
         verbose: whether to print lines.
-        step: the step of the target, as `read_step` takes it.
+        step: the step of the target, as `read_target` takes it.
     """
     start_secs = _call_secs.get() or time.monotonic()
     if not isinstance(config, SearchConfig | None):

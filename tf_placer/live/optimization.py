@@ -119,9 +119,9 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.log_dir)
         check_own_run(RunDirectory(config.log_dir))
         # Clean up here, because a cached answer returns before any temporary directory is made.
-        remove_scratch(config.log_dir)
-    remove_scratch()
-    remove_scratch(prefix=SHORT_PREFIX)
+        remove_stale_directories(config.log_dir)
+    remove_stale_directories()
+    remove_stale_directories(prefix=SHORT_PREFIX)
     if config.report is not None:
         require_page_libraries()
         given = graph if isinstance(graph, str | os.PathLike) else None
@@ -130,7 +130,7 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.tensorboard)
 
 
-def _is_answered(directory: RunDirectory, source: Source, config: SearchConfig) -> bool:
+def _is_answered(directory: RunDirectory, source: Workload, config: SearchConfig) -> bool:
     """Returns whether the directory already has the result of the same search."""
     try:
         result = directory.read_result()

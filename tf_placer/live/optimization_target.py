@@ -16,7 +16,7 @@ __all__ = ["OptimizationTarget", "read_target"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class GivenStep:
+class OptimizationTarget:
     """A step to optimize, and its origin.
 
     Attributes:
@@ -29,7 +29,7 @@ class GivenStep:
 
     def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
         """Makes a placed step or signature for the devices of a machine; None for a graph."""
-        if isinstance(self.origin, TracedStep):
+        if isinstance(self.origin, TracedCall):
             return PlacedStep(self.origin, machine)
         return None if self.origin is None else PlacedSignature(self.origin, machine)
 

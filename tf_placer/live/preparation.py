@@ -28,7 +28,7 @@ from tf_placer.text.units import format_bytes
 __all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
 
 
-def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
+def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
     """Finds the machine, and checks that the step can be placed on it.
 
     Args:
@@ -83,7 +83,7 @@ def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
     return reason
 
 
-def note_on_gpus(given: GivenStep, machine: Machine, *, calls_python: bool) -> str | None:
+def note_on_gpus(given: OptimizationTarget, machine: Machine, *, calls_python: bool) -> str | None:
     """Returns a note about the GPUs for users before the search, or None."""
     if note := _note_on_missing_gpus(machine, given.on(machine)):
         return note

@@ -28,17 +28,17 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.conclusion import conclude
 from tf_placer.live.context import Measurers, SearchContext, relocate_run
 from tf_placer.live.costs import LiveCosts, read_costs
-from tf_placer.live.crew import FleetMaker, WorkerGroup, ray_fleet
 from tf_placer.live.job_search import ControllersMaker, search_job
 from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
+from tf_placer.live.worker_group import FleetMaker, WorkerGroup, ray_fleet
 from tf_placer.placers import BASELINES, granularity_of, needs_problem
 from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest
-from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.own_files import check_own_graph
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_lock import RunLock
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
@@ -156,12 +156,14 @@ def _make_run_lock(
     return RunLock(directory.path, say, is_here=is_here)
 
 
-def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -> RunResult | None:
+def _take_over(
+    directory: RunDirectory, given: RunDirectory, workload: Workload
+) -> RunResult | None:
     """Copies the request into a directory whose log is open; returns an earlier result, if any."""
     check_own_graph(directory, workload.graph_def)
     # Remove temporary files of a killed search.
-    remove_scratch(directory.path)
-    remove_what_is_left(directory.path)
+    remove_stale_directories(directory.path)
+    remove_unfinished_files(directory.path)
     try:
         old = directory.read_result()
     except ValueError as error:
@@ -223,7 +225,7 @@ def _main() -> None:
     def obey() -> None:
         while True:
             parent.receive()  # The only command is to end.
-            interrupts.ask()
+            interrupts.request_stop()
 
     threading.Thread(target=obey, daemon=True).start()
     try:

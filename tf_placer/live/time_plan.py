@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 
-from tf_placer.confirmation.choice import choose_finalists, drop_slow_finalists
+from tf_placer.confirmation.finalists import choose_finalists, drop_slow_finalists
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.units import format_duration

@@ -29,7 +29,7 @@ def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=(), feeds=()
 
 @functools.cache
 def groups_of(name: str) -> Groups:
-    return Groups(graphs.shared(name))
+    return Groups(graphs.share_graph(name))
 
 
 class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):

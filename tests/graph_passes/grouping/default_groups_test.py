@@ -30,7 +30,7 @@ class Default:
 class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_each_needed_colocation_group_has_a_group(self, name):
-        default = Default(graphs.shared(name))
+        default = Default(graphs.share_graph(name))
         needed = np.unique(default.colocation.group[default.graph.needed])
         self.assertEqual(np.flatnonzero(default.grouping.group >= 0).tolist(), needed.tolist())
         self.assertEqual(
@@ -53,7 +53,7 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("resource_variables", "v1_ref_variables")
     def test_operations_join_their_gradients(self, name):
-        default = Default(graphs.shared(name))
+        default = Default(graphs.share_graph(name))
         for layer in ("layer_0", "layer_1", "logits"):
             self.assertTrue(
                 default.are_together(

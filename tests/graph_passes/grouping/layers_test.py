@@ -113,7 +113,7 @@ class NumberLayersTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_layers_are_numbered_without_gaps(self, name):
-        layers = Groups(graphs.shared(name)).grouped.group_graph.layers
+        layers = Groups(graphs.share_graph(name)).grouped.group_graph.layers
         self.assertEqual(sorted(set(layers.tolist())), list(range(layers.max() + 1)))
 
     def test_attention_comes_between_decoder_and_prediction(self):

@@ -331,7 +331,7 @@ class ParametersTest(tf.test.TestCase):
 class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_joins_only_groups_with_the_same_legal_devices(self, name):
-        graph = models.op_graph_of(graphs.shared(name))
+        graph = models.op_graph_of(graphs.share_graph(name))
         colocation = find_colocation_groups(graph)
         before = default_groups(graph, colocation)
         after = seal_model_groups(graph, colocation, before)

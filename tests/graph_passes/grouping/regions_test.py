@@ -70,7 +70,7 @@ class ForwardOperationTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("lstm", "v1_ref_variables", "small_convnet", "while_loop_v1")
     def test_finds_the_forward_operations_of_tensorflow_gradients(self, name):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph = models.op_graph_of(made)
         found = 0
         for i, operation in enumerate(graph.names):

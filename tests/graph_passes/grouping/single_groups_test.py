@@ -14,7 +14,7 @@ from tests.graph_passes.grouping import models
 class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_each_needed_colocation_group_is_a_group(self, name):
-        graph = models.op_graph_of(graphs.shared(name))
+        graph = models.op_graph_of(graphs.share_graph(name))
         colocation = find_colocation_groups(graph)
         grouping = single_groups(graph, colocation)
         needed = np.unique(colocation.group[graph.needed])

@@ -110,7 +110,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_costs_of_real_graphs_are_finite_everywhere(self, name):
-        test_graph = graphs.shared(name)
+        test_graph = graphs.share_graph(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
         costs = analytic_costs(op_graph, described_machine("2xK80"))
         self.assertEqual(costs.compute_secs.dtype, np.float64)

@@ -34,7 +34,7 @@ _PAIR = Machine(
 
 class EmulatedTest(tf.test.TestCase):
     def test_where_only_shapes_are_computed_the_costs_are_those_of_the_description(self):
-        made = graphs.shared("matmul_chain")
+        made = graphs.share_graph("matmul_chain")
         source = read_workload(made.graph, made.fetches, made.feeds)
         described = find_machine("2xK80")
         expected = analytic_costs(source.op_graph, described)

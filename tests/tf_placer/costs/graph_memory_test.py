@@ -330,7 +330,7 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_byte_is_counted_once_where_nothing_can_be_sent(self, factory):
-        graph = graphs.shared(factory)
+        graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         counted = _count(op_graph, np.zeros(op_graph.num_operations, np.int32))
         buffers = _buffers(op_graph, counted.places)
@@ -338,7 +338,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_no_byte_is_left_out_and_few_are_counted_twice(self, factory):
-        graph = graphs.shared(factory)
+        graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         grouped = group_operations(op_graph)
         counted = _count(op_graph, grouped.grouping.expand_to_operations(grouped.colocation))

@@ -218,7 +218,7 @@ class GraphProblemTest(tf.test.TestCase):
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_graph_is_a_problem_that_can_be_simulated(self, factory):
-        graph = graphs.shared(factory)
+        graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(
             graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
         )
@@ -266,7 +266,7 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
     def test_a_graph_and_its_problem_have_the_same_groups(self, name, granularity):
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         graph_def = made.graph.as_graph_def()
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
         grouped = group_operations(op_graph, granularity)

@@ -64,7 +64,7 @@ class ValuesTest(absltest.TestCase):
 
 class TimesTest(absltest.TestCase):
     def test_kernels_take_what_the_analytic_model_says(self):
-        made = graphs.shared("small_convnet")
+        made = graphs.share_graph("small_convnet")
         graph = read_workload(made.graph, made.fetches, made.feeds).op_graph
         expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
         traced = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["kernels"]

@@ -35,7 +35,7 @@ def compare_values() -> dict[str, list[bool]]:
     random = np.random.default_rng(0)
     equal = {}
     for name in VALUES_OF:
-        made = graphs.shared(name)
+        made = graphs.share_graph(name)
         source = read_workload(made.graph, made.fetches, made.feeds)
         grouped = group_operations(source.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
@@ -50,7 +50,7 @@ def compare_values() -> dict[str, list[bool]]:
 
 def optimize_convolutions() -> list[list[float]]:
     """Runs convolutions on a GPU as TensorFlow optimizes them, and on the CPU as they are."""
-    made = graphs.shared("small_convnet")
+    made = graphs.share_graph("small_convnet")
     source = read_workload(made.graph, made.fetches, made.feeds)
     grouped = group_operations(source.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
@@ -81,7 +81,7 @@ def _steps(
 
 def trace_step() -> dict[str, Any]:
     """Traces a step of a convolutional network: what kernels and copies took, in microseconds."""
-    made = graphs.shared("small_convnet")
+    made = graphs.share_graph("small_convnet")
     source = read_workload(made.graph, made.fetches, made.feeds)
     graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
     grouped = group_operations(source.op_graph)

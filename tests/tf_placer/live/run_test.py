@@ -34,8 +34,8 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs import run_directory
-from tf_placer.runs.other_searches import RunLock
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_lock import RunLock
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.driver import GraphDoesNotRunError
 from tf_placer.search.log_header import LogError, LogMismatchError

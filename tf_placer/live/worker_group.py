@@ -41,16 +41,18 @@ _SECS_BETWEEN_STATUS_REPORTS = 30.0
 class FleetMaker(Protocol):
     """Connects to machines and makes the actors of workers there."""
 
-    def __call__(self, workers: Workers, setup: Setup) -> contextlib.AbstractContextManager[Fleet]:
+    def __call__(
+        self, workers: Workers, setup: MeasuringSetup
+    ) -> contextlib.AbstractContextManager[ActorBackend]:
         """Yields the backend that starts workers, each with the given setup."""
         ...
 
 
 @contextlib.contextmanager
-def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
+def ray_fleet(workers: Workers, setup: MeasuringSetup) -> Iterator[ActorBackend]:
     """Connects to Ray; see `FleetMaker`."""
-    with connected(workers):
-        yield RayFleet(workers, MeasuringWorker, setup)
+    with connect_to_ray(workers):
+        yield RayBackend(workers, MeasuringWorker, setup)
 
 
 class WorkerGroup:
@@ -209,7 +211,7 @@ class _WorkerGroupMeasurer:
         self._on_trial(trial, progress)
 
 
-def _is_worth_showing(tally: Tally) -> bool:
+def _is_worth_showing(tally: WorkerStatistics) -> bool:
     """Returns whether a worker is running or has measured trials."""
     return tally.state not in ("lost", "ended") or tally.trials > 0
 

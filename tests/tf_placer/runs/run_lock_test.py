@@ -11,8 +11,8 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from tf_placer.runs import other_searches
-from tf_placer.runs.other_searches import RunLock
+from tf_placer.runs import run_lock
+from tf_placer.runs.run_lock import RunLock
 
 
 class RunLockTest(absltest.TestCase):
@@ -67,7 +67,7 @@ class RunLockTest(absltest.TestCase):
         self.assertEmpty(self.lines["a"])
 
     def test_ignores_searches_of_another_computer_with_the_same_home(self):
-        with mock.patch.object(other_searches, "_identify_computer", lambda: "elsewhere"):
+        with mock.patch.object(run_lock, "_identify_computer", lambda: "elsewhere"):
             far = self.enterContext(self.search("far"))
         with self.search("a") as a:
             far.look()

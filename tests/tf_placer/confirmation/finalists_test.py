@@ -8,7 +8,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import Script, confirmation, trial
-from tf_placer.confirmation.choice import (
+from tf_placer.confirmation.finalists import (
     choose_finalists,
     choose_winner,
     drop_slow_finalists,
