@@ -96,8 +96,8 @@ def optimize(
         fetches: the fetches of a step, as `Session.run` takes them, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; also for
-            placeholders of initializers; for a SavedModel by the names of the signature's arguments. By
-            default synthetic values of the placeholders' shapes and types.
+            placeholders of initializers; for a SavedModel by the names of the arguments.
+            By default synthetic values of the placeholders' shapes and types.
         initializers: operations (or names) that initialize everything before the first step, or a
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
