@@ -176,7 +176,7 @@ def optimize_function(
         function: a tf.function or a ConcreteFunction.
         example: the arguments of one call, a tuple, or its only argument.
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -239,7 +239,7 @@ def optimize_model(
         model: a Keras model that is built and compiled.
         example: a batch as `fit` takes it, such as (x, y).
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -305,7 +305,7 @@ def optimize_saved_model(
         example: the arguments of one call by name, or the value of the only argument; by default
             synthetic values of their shapes and types.
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
