@@ -96,8 +96,8 @@ def optimize(
         fetches: the fetches of a step, as `Session.run` takes them, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; also for
-            placeholders of initializers; for a SavedModel by the names of the signature's arguments. By
-            default synthetic values of the placeholders' shapes and types.
+            placeholders of initializers; for a SavedModel by the names of the arguments.
+            By default synthetic values of the placeholders' shapes and types.
         initializers: operations (or names) that initialize everything before the first step, or a
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
@@ -176,7 +176,7 @@ def optimize_function(
         function: a tf.function or a ConcreteFunction.
         example: the arguments of one call, a tuple, or its only argument.
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -239,7 +239,7 @@ def optimize_model(
         model: a Keras model that is built and compiled.
         example: a batch as `fit` takes it, such as (x, y).
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -305,7 +305,7 @@ def optimize_saved_model(
         example: the arguments of one call by name, or the value of the only argument; by default
             synthetic values of their shapes and types.
         machine: see `optimize`, as of all that follow.
-        placer: who searches.
+        placer: the name of the placer.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.

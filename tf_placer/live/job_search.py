@@ -215,7 +215,7 @@ class _Stages:
         options = self._config.placer_options if name == self._config.placer else {}
         source = start_source(name, options)
         if coarse is not None and granularity_of(name, options) == "coarse":
-            # The trials of all stages use the same groups, so that stages can reuse each other's trials.
+            # All stages use the same groups, so that they can reuse each other's trials.
             coarse_legal = coarse.grouping.legal_devices(coarse.colocation, self._context.devices)
             setup = PlacerSetup(
                 name,
@@ -306,7 +306,7 @@ class _Reporter:
             self._context.interrupts.count_stop_request()
 
     def _include_whole_budget(self, progress: Progress) -> Progress:
-        """Adds the times of the start and of the confirmation to the progress, as the budget does."""
+        """Adds the times of start and confirmation to the progress, as the budget does."""
         left_secs = max(0.0, self._plan.compute_secs_left())
         to_search_secs = max(0.0, self._context.compute_search_secs_left())
         to_search_secs = min(to_search_secs, left_secs)

@@ -38,7 +38,7 @@ def check_own_run(directory: RunDirectory) -> None:
     """Checks that the files in a directory belong to a search; changes nothing.
 
     Raises:
-        LogError: a file there is somebody else's; the message names it.
+        LogError: a file belongs to another program; the message names it.
         OSError: a file cannot be read.
     """
     check_own_files(directory.path, _readers(directory), _RECORDS)
@@ -77,7 +77,7 @@ def check_own_step(directory: RunDirectory) -> None:
     search by the files that are written first.
 
     Raises:
-        LogError: a file there is somebody else's; the message names it.
+        LogError: a file belongs to another program; the message names it.
         OSError: a file cannot be read.
     """
     names = _readers(directory)

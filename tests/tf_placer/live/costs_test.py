@@ -1,4 +1,4 @@
-"""Tests of searches whose placers need to know what the operations cost."""
+"""Tests of searches whose placers need the costs of operations."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class LiveCostsTest(tf.test.TestCase):
             asked, self.directory, ProgressPrinter(self.lines.append), self.script.environment
         )
 
-    def said(self, text: str) -> bool:
+    def has_line(self, text: str) -> bool:
         return any(text in line for line in self.lines)
 
     def files(self) -> dict[str, bytes]:
@@ -161,11 +161,11 @@ class LiveCostsTest(tf.test.TestCase):
         cheapest = device_secs(problem).argmin(axis=1)
         self.assertEqual(trials[-1].assignment, tuple(cheapest.tolist()))
         self.assertEqual(header["costs"], "profiled")
-        self.assertTrue(self.said("placer 'cheapest' needs to know what the operations cost: "))
-        self.assertTrue(self.said(f"profiled {problem.num_operations} operations and"))
-        self.assertTrue(self.said(f" s; the costs are in {self.directory.problem}"))
+        self.assertTrue(self.has_line("placer 'cheapest' needs to know what the operations cost: "))
+        self.assertTrue(self.has_line(f"profiled {problem.num_operations} operations and"))
+        self.assertTrue(self.has_line(f" s; the costs are in {self.directory.problem}"))
 
-    def test_what_was_profiled_is_kept_with_what_it_is_of(self):
+    def test_costs_are_kept_with_their_origin(self):
         self.run_search()
         [problem] = Cheapest.made_for
         kept = read_problem(self.directory.problem)
@@ -183,7 +183,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertLen(self.profiler.settings, 1)
         first, second = Cheapest.made_for
         self.assertEqual(problem_to_json(first), problem_to_json(second))
-        self.assertTrue(self.said(f"the costs are those in {self.directory.problem}, which took"))
+        self.assertTrue(self.has_line(f"costs are those in {self.directory.problem}, which took"))
         after = self.files()
         for name in ("problem.json", "profile.json"):
             self.assertEqual(after[name], before[name])
@@ -227,22 +227,22 @@ class LiveCostsTest(tf.test.TestCase):
                 self.run_search()
                 self.start_over_with_the_costs()
                 self.run_search(**changes)
-                self.assertTrue(self.said(f"are not used: they are of another {noun}"))
-                self.assertTrue(self.said("needs to know what the operations cost: profiling"))
+                self.assertTrue(self.has_line(f"are not used: they are of another {noun}"))
+                self.assertTrue(self.has_line("needs to know what the operations cost: profiling"))
                 # The new ones have taken their place.
                 self.run_search(max_trials=13, **changes)
-                self.assertTrue(self.said("the costs are those in"))
+                self.assertTrue(self.has_line("the costs are those in"))
         self.assertLen(self.profiler.settings, 6)
 
     def test_costs_that_are_damaged_are_profiled_again(self):
-        def changed(path: pathlib.Path) -> None:
+        def change_slots(path: pathlib.Path) -> None:
             path.write_text(path.read_text().replace('"slots": 1', '"slots": 2'))
 
         def later(path: pathlib.Path) -> None:
             path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
 
         for damage, file, message in (
-            (changed, "problem.json", "not used: the file has been changed"),
+            (change_slots, "problem.json", "not used: the file has been changed"),
             (later, "profile.json", "profile.json has format 2, not 1"),
             (lambda path: path.write_text("{}"), "profile.json", "does not say what they are of"),
             (lambda path: path.write_text("[]"), "profile.json", "does not say what they are of"),
@@ -257,9 +257,9 @@ class LiveCostsTest(tf.test.TestCase):
                 damage(self.directory.path / file)
                 self.directory.result.unlink()
                 self.run_search()
-                self.assertTrue(self.said(message), self.lines)
+                self.assertTrue(self.has_line(message), self.lines)
                 self.assertLen(self.profiler.settings, count + 1)
-                # What the log has, it keeps.
+                # The log keeps its trials.
                 self.assertEqual(read_log(self.directory.trials)[1], whole)
                 self.directory.result.unlink()
                 self.run_search()
@@ -322,11 +322,11 @@ class LiveCostsTest(tf.test.TestCase):
         made: list[PlacementProblem | None] = []
         make = placers.make_placer
 
-        def noted(name, groups, legal, **settings):
+        def make_and_record(name, groups, legal, **settings):
             made.append(settings["problem"])
             return make(name, groups, legal, **settings)
 
-        with mock.patch.object(placer_setup, "make_placer", noted):
+        with mock.patch.object(placer_setup, "make_placer", make_and_record):
             self.run_search(placer="random", max_trials=5)
             self.assertEqual(set(made), {None})
             self.assertNotIn("costs", read_log(self.directory.trials)[0])
@@ -345,7 +345,7 @@ class LiveCostsTest(tf.test.TestCase):
             self.run_search(placer="random")
         self.assertLen(self.profiler.settings, 1)
 
-    def test_what_a_killed_search_left_is_gone_when_the_graph_is_profiled(self):
+    def test_profiling_removes_files_of_a_killed_search(self):
         self.directory.path.mkdir(exist_ok=True)
         left = leave_stale_directory(self.directory.path)
         self.run_search()

@@ -1,4 +1,4 @@
-"""Tests of what a search says that it would do."""
+"""Tests of the plan of a search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DryRunTest(tf.test.TestCase):
         step = read_target(graph or self.given.graph, self.given.fetches)
         return plan_search(step, SearchConfig(**settings | changes, log_dir=log_dir))
 
-    def test_it_counts_what_is_placed_where(self):
+    def test_counts_groups_by_device(self):
         plan = self.plan()
         self.assertEqual(plan.operations, len(self.given.graph.as_graph_def().node))
         self.assertLess(plan.operations_in_step, plan.operations)
@@ -58,7 +58,7 @@ class DryRunTest(tf.test.TestCase):
         fine = self.plan(placer="hill_climbing")
         self.assertEqual(fine.groups, self.plan().groups)
 
-    def test_it_says_what_comes_before_the_placer(self):
+    def test_names_the_work_before_the_placer(self):
         with mock.patch.object(dry_run, "known_links", return_value=None):
             plan = self.plan(placer="auto")
         self.assertEqual((plan.is_profiled, plan.are_links_measured), (True, True))
@@ -81,7 +81,7 @@ class DryRunTest(tf.test.TestCase):
         with self.assertRaisesRegex(LogError, "a log of another seed"):
             self.plan(log_dir, seed=1)
 
-    def test_it_says_what_is_missing(self):
+    def test_explains_why_there_is_nothing_to_search_for(self):
         self.assertRegex(str(self.plan(machine="local:1").missing), "one device only")
         graph_def = self.given.graph.as_graph_def()
         for node in graph_def.node:

@@ -28,8 +28,8 @@ class EntryPointsTest(absltest.TestCase):
         warnings.simplefilter("error")
         self.given = graphs.two_branches()
 
-    def asked(self, **keywords) -> SearchConfig:
-        """The configuration that a call comes to."""
+    def build_config(self, **keywords) -> SearchConfig:
+        """Returns the configuration that results from a call."""
         optimize(self.given.graph, self.given.fetches, **keywords)
         return self.place.call_args.args[1]
 
@@ -38,16 +38,16 @@ class EntryPointsTest(absltest.TestCase):
         self.assertLen([each for each in parameters if each.kind is not each.VAR_KEYWORD], 13)
 
     def test_without_keywords_a_search_is_as_the_configuration_has_it_by_default(self):
-        self.assertEqual(self.asked(), SearchConfig())
+        self.assertEqual(self.build_config(), SearchConfig())
 
     def test_keywords_replace_what_the_configuration_says(self):
         config = SearchConfig(placer="eagle", placer_options={"num_groups": 8}, seed=3, max_secs=9)
-        asked = self.asked(config=config, seed=0, machine="local:2", max_trials=7)
+        asked = self.build_config(config=config, seed=0, machine="local:2", max_trials=7)
         self.assertEqual((asked.seed, asked.machine, asked.max_trials), (0, "local:2", 7))
         self.assertEqual((asked.placer, asked.max_secs), ("eagle", 9.0))
         self.assertEqual(asked.placer_options, {"num_groups": 8})
         with self.assertRaisesRegex(ValueError, "'random' has no option 'num_groups'"):
-            self.asked(config=config, placer="random")
+            self.build_config(config=config, placer="random")
 
     def test_keywords_of_former_versions_work_with_one_note(self):
         session_config = tf.compat.v1.ConfigProto()
@@ -56,7 +56,7 @@ class EntryPointsTest(absltest.TestCase):
             r"no placer_options=, session_config=: write config=tf_placer.SearchConfig\("
             r"placer=..., placer_options=..., session_config=...\)$",
         ) as warned:
-            asked = self.asked(
+            asked = self.build_config(
                 placer="eagle", placer_options={"num_groups": 8}, session_config=session_config
             )
         self.assertLen(warned.warnings, 1)
@@ -64,21 +64,21 @@ class EntryPointsTest(absltest.TestCase):
         self.assertEqual((asked.placer, asked.placer_options), ("eagle", {"num_groups": 8}))
         self.assertIs(asked.session_config, session_config)
 
-    def test_what_is_no_keyword_is_refused_by_its_name(self):
+    def test_refuses_unknown_keywords_by_name(self):
         with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'max_trails'"):
-            self.asked(max_trails=3)
+            self.build_config(max_trails=3)
         with self.assertRaisesRegex(ValueError, "config is a tf_placer.SearchConfig, not dict"):
-            self.asked(config={"seed": 1})
+            self.build_config(config={"seed": 1})
         with self.assertRaisesRegex(ValueError, "objects of tf_placer.Callback, not builtin"):
-            self.asked(callbacks=[print])
+            self.build_config(callbacks=[print])
         self.place.assert_not_called()
 
-    def test_what_a_graph_begins_with_is_in_the_configuration(self):
+    def test_restored_values_come_from_the_configuration(self):
         with (
             mock.patch.object(entry_points, "read_target") as read,
             self.assertWarnsRegex(DeprecationWarning, "no restore_from="),
         ):
-            self.asked(restore_from="weights")
+            self.build_config(restore_from="weights")
         self.assertEqual(read.call_args.kwargs["restore_from"], "weights")
 
     def test_a_function_is_passed_on_with_its_example(self):

@@ -78,7 +78,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.interrupt_at((7, 0))
         self.assertEqual(self.run_search(), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
-        # What was broken off is no trial.
+        # The canceled trial is not in the log.
         self.assertEqual(sum(each.repeats is None for each in trials), 6)
         self.assertLess(len(trials), 20)
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
@@ -117,7 +117,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.interrupt_at((7, 0), (7, 2))
         self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
         self.assertFalse(self.directory.placement.exists())
-        # What was found is there, not confirmed.
+        # The best placement is written, though not confirmed.
         self.assertTrue(uses_two_devices(read_placement(self.directory.best).assignment))
         self.assertIsNone(self.directory.read_result().confirmation)
 

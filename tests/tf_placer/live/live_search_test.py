@@ -1,4 +1,4 @@
-"""Tests of whole live searches: what they leave, how they die, and how they go on."""
+"""Tests of whole live searches: their files, their deaths, and how they resume."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LiveSearchTest(tf.test.TestCase):
             steps = [len(measurement.step_secs) for measurement in measurements.values()]
             self.assertEqual(steps[0], steps[1])
         self.assertIsNotNone(confirmation.comparisons[candidate].interval)
-        # Whether it is faster is up to the machine.
+        # The outcome depends on the machine, so accept both.
         after = given.graph.as_graph_def()
         self.assertEqual(result.changed, after != before)
         self.assertEqual(after, result.graph_def)
@@ -193,7 +193,7 @@ class LiveSearchTest(tf.test.TestCase):
         directory = RunDirectory(self.create_tempdir().full_path)
         lines: list[str] = []
         given = graphs.v1_ref_variables()
-        asked = self.asked(given.graph, placer="heft", max_trials=12)
+        asked = self.write_request(given.graph, placer="heft", max_trials=12)
         # Without finalists the search ends before the confirmation, which takes longest.
         with mock.patch.object(time_plan, "choose_finalists", lambda *_: {}):
             live_run.run(asked, directory, ProgressPrinter(lines.append))
@@ -209,16 +209,16 @@ class LiveSearchTest(tf.test.TestCase):
                 live_run.run(asked, directory, ProgressPrinter(lines.append))
         self.assertEqual(read_log(directory.trials)[1], trials)
 
-    def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
-        """A directory with what a search is to do."""
-        source = read_workload(graph, seed=_SETTINGS["seed"])
+    def write_request(self, graph: tf.Graph | str, **changes) -> RunDirectory:
+        """Writes the request of a search into a new directory."""
+        source = read_source(graph, seed=_SETTINGS["seed"])
         values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
         return request_directory(self.create_tempdir().full_path, source, **values)
 
-    def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
-        """What an uninterrupted search proposes: random placements follow from the seed alone."""
+    def find_expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
+        """Returns the proposals of an uninterrupted search, which depend on the seed alone."""
         directory = RunDirectory(self.create_tempdir().full_path)
-        live_run.run(self.asked(path), directory, Callback(), Script().environment)
+        live_run.run(self.write_request(path), directory, Callback(), Script().environment)
         return [trial.assignment for trial in read_log(directory.trials)[1]]
 
     def wait_for_trials(self, log: pathlib.Path, count: int, child: subprocess.Popen[str]):
@@ -252,7 +252,7 @@ class LiveSearchTest(tf.test.TestCase):
                 self.assertEqual(wait_until_gone(processes), [])
                 content = log.read_bytes()
                 self.assertStartsWith(content, finished)
-                # What follows the last end of a line is a trial that was not finished.
+                # An unfinished trial may follow the last end of a line.
                 finished = content[: content.rindex(b"\n") + 1]
                 if victim == "search":
                     self.assertIn("the search was killed by signal 9 (SIGKILL)", errors)
@@ -262,7 +262,7 @@ class LiveSearchTest(tf.test.TestCase):
         trials = [json.loads(line) for line in finished.splitlines()[1:]]
         self.assertEqual([trial["index"] for trial in trials], list(range(_TRIALS)))
         assignments = [trial["assignment"] and tuple(trial["assignment"]) for trial in trials]
-        self.assertEqual(assignments, self.expected_assignments(graph))
+        self.assertEqual(assignments, self.find_expected_assignments(graph))
         measured = [tuple(t["assignment"] or ()) for t in trials if t["repeats"] is None]
         self.assertLen(set(measured), len(measured))
 

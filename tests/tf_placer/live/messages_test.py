@@ -1,4 +1,4 @@
-"""Tests of messages between the search and the process that asked for it."""
+"""Tests of messages between the search and the calling process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recorded(Callback):
 
 
 class MessagesTest(absltest.TestCase):
-    def test_what_is_sent_arrives(self):
+    def test_all_messages_arrive(self):
         heard, wanted = Recorded(), []
 
         def send(message):

@@ -120,7 +120,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         given = graphs.two_branches()
         graph_def = given.graph.as_graph_def()
         result = self.optimize(graph_def, given.fetches)
-        # What operations cost, which this placer does not ask for: a group is an operation here.
+        # Write costs by hand, as this placer needs none: each group is one operation here.
         found = result.finalists[result.winner].assignment
         names = sorted(result.placement.assignment)[: len(found)]
         problem = make_problem([[1.0, 1.0]] * len(found), names=names)
@@ -151,7 +151,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertAlmostEqual(result.speedup, 1.0)
         self.assertNotIn("found", result.table())
 
-    def test_what_is_given_by_value_is_not_changed(self):
+    def test_graphs_given_by_value_are_not_changed(self):
         given = graphs.two_branches()
         with given.graph.as_default():
             tf1.train.Saver()
@@ -187,7 +187,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertEqual({name: devices(graph)[name] for name in came_with}, came_with)
         self.assertGreater(len(devices(graph)), len(came_with))
 
-    def test_what_makes_no_sense_is_refused_before_anything_is_written(self):
+    def test_refuses_invalid_arguments_before_writing(self):
         given = graphs.two_branches()
         file = self.directory / "file"
         file.touch()
@@ -308,7 +308,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             r"^1 h .* were used where 600 s are allowed: no limit covers .* \(1 h .* here\) and ",
         )
 
-    def test_what_has_not_been_asked_before_is_not_answered_from_the_directory(self):
+    def test_a_different_request_is_not_answered_from_the_directory(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         self.optimize(graph_def, "result")
         for settings in ({"max_trials": 11}, {"max_secs": 601.0}):

@@ -95,7 +95,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.assertTrue(again.changed)
         self.assertEqual(again.placement.assignment, first.placement.assignment)
 
-    def test_one_that_cannot_be_faster_is_itself(self):
+    def test_returns_the_function_itself_if_nothing_is_faster(self):
         self.is_faster = False
         step, _ = step_function()
         result = self.place(optimize_function, step, X)
@@ -151,7 +151,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.assertEqual(*content)
         self.assertEqual(result.function(x=tf.constant(REQUEST))["requests"].numpy(), 1)
 
-    def test_what_makes_no_sense_is_refused(self):
+    def test_refuses_invalid_arguments(self):
         step, _ = step_function()
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         path = save_functions(self.directory)
@@ -172,7 +172,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
             optimize_saved_model(path, example=REQUEST, **restored)
 
-    def test_what_was_given_to_optimize_in_former_versions_is_taken_with_a_warning(self):
+    def test_accepts_keywords_of_former_versions_with_a_warning(self):
         step, _ = step_function()
         for arguments, error, message in (
             ({"example": X, "fetches": "loss"}, ValueError, "takes no fetches, feeds"),

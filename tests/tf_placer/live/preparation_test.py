@@ -1,4 +1,4 @@
-"""Tests of how a search is prepared on the devices that sessions and functions see."""
+"""Tests of the preparation of a search on the devices of sessions and functions."""
 
 from __future__ import annotations
 

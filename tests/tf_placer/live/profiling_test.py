@@ -70,7 +70,7 @@ class ProfilingTest(tf.test.TestCase):
         self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
 
-    def test_what_is_wrong_is_said(self):
+    def test_reports_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "steps must be a whole number from 1 on, not 0"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output, steps=0)
         with self.assertRaisesRegex(ValueError, "needs example="):

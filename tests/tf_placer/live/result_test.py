@@ -1,4 +1,4 @@
-"""Tests of what `optimize` returns."""
+"""Tests of the results of `optimize`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class OptimizeResultTest(absltest.TestCase):
         lines = result.table().splitlines()
         self.assertRegex(lines[3], "ms +found: runs, as the original does not$")
 
-    def test_what_was_searched_is_shown_even_if_nothing_was_confirmed(self):
+    def test_shows_the_finalists_even_if_nothing_was_confirmed(self):
         finalists = {"original": trial(0, None), "expert": trial(1, [0, 1], 0.05, "expert")}
         lines = OptimizeResult("graph", False, "no time", finalists=finalists).table().splitlines()
         self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")

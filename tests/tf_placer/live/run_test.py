@@ -1,4 +1,4 @@
-"""Tests of whole searches with scripted measurements: what they accept, refuse and go on with."""
+"""Tests of whole searches with scripted measurements: accepting, refusing and resuming."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class RunTest(tf.test.TestCase):
         self.assertRegex(
             result.note,
             "^of 300 s, reading the graph and starting the search took .*, and starting processes "
-            "and the first steps of the graph as it came take more than the .* that were left",
+            "and the first steps of the original take more than the .* that were left",
         )
         self.assertEmpty(read_log(self.directory.trials)[1])
         # The same call tries again: the machine may have been busy.
@@ -285,7 +285,7 @@ class RunTest(tf.test.TestCase):
             self.directory.read_result().note,
         )
 
-    def test_what_was_measured_is_in_the_log_beside_the_original(self):
+    def test_the_log_has_each_trial_with_the_original(self):
         self.run_search(Script(secs=split_is_faster), max_trials=6)
         header, trials = read_log(self.directory.trials)
         self.assertEqual(header["protocol"]["most_blocks"], 6)
@@ -308,7 +308,7 @@ class RunTest(tf.test.TestCase):
         self.assertRegex(
             "\n".join(self.lines), "40 s are too short to confirm anything: .* goes on"
         )
-        # What was found is there all the same.
+        # The best placement is written nevertheless.
         best = read_placement(self.directory.best)
         self.assertTrue(uses_two_devices(best.assignment))
         self.assertEqual(best.measurement, {"step_secs": 5.0})
@@ -575,7 +575,7 @@ class RunTest(tf.test.TestCase):
     def test_so_do_sessions_whose_log_has_gone_there_before(self):
         self.check_sessions_that_miss_their_files(looks=2)
 
-    def test_what_sessions_miss_is_an_error_where_the_directory_is_there(self):
+    def test_files_missing_in_sessions_are_an_error_if_the_directory_exists(self):
         def secs(assignment) -> float:
             raise FileNotFoundError(2, "No such file or directory", "worker.log")
 
@@ -590,7 +590,7 @@ class RunTest(tf.test.TestCase):
             self.run_search(Script(secs=self.deletes(5)))
         self.assertFalse(self.directory.path.exists())
 
-    def test_what_a_directory_has_no_room_for_at_the_end_goes_elsewhere_with_the_log(self):
+    def test_relocates_result_and_log_if_the_directory_is_full_at_the_end(self):
         for name in ("placement.json", "result.json"):
             with self.subTest(name):
                 self.directory = RunDirectory(self.create_tempdir().full_path)
@@ -619,11 +619,11 @@ class RunTest(tf.test.TestCase):
             self.directory.trials.write_bytes(content)
             self.assertEqual(self.run_search(Script(), max_trials=2), Outcome.NOT_FASTER)
 
-    def test_nothing_of_the_moment_is_left_at_the_end(self):
+    def test_temporary_files_are_removed_at_the_end(self):
         self.run_search(Script())
         self.assertEmpty([each.name for each in self.directory.path.iterdir() if each.is_dir()])
 
-    def test_what_a_killed_search_left_goes_and_what_somebody_has_there_stays(self):
+    def test_removes_files_of_a_killed_search_and_keeps_other_files(self):
         os.makedirs(self.directory.path)
         left = leave_stale_directory(self.directory.path)
         self.assertTrue(left.exists())
@@ -725,10 +725,10 @@ class RunTest(tf.test.TestCase):
                 max_trials=max_trials,
             )
 
-    def saved_policy(self) -> str:
+    def read_policy(self) -> str:
         return (self.directory.path / "policy.weights.h5").read_text()
 
-    def test_what_the_placer_learns_is_kept_beside_the_trials(self):
+    def test_the_training_of_the_placer_is_kept_beside_the_trials(self):
         self.learn(max_trials=14)
         header, updates = read_training_log(self.directory.path)
         trial_header, trials = read_log(self.directory.trials)
@@ -738,7 +738,7 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(own[0].index, 5)
         best = [min(t.measurement.median_secs for t in own[:n]) for n in (3, 6, 9)]
         self.assertEqual([update.best_step_secs for update in updates], best)
-        self.assertEqual(self.saved_policy(), "3")
+        self.assertEqual(self.read_policy(), "3")
         self.assertLen(os.listdir(self.directory.path / "tensorboard"), 1)
 
     def test_a_search_that_goes_on_repeats_no_update(self):
@@ -748,7 +748,7 @@ class RunTest(tf.test.TestCase):
         for max_trials in (2, 8, 9, 12, 16):
             self.learn(max_trials)
         self.assertEqual(read_training_log(self.directory.path)[1], expected)
-        self.assertEqual(self.saved_policy(), str(len(expected)))
+        self.assertEqual(self.read_policy(), str(len(expected)))
 
     def test_an_update_that_a_kill_lost_is_learned_again(self):
         self.learn(max_trials=14)

@@ -1,4 +1,4 @@
-"""Tests of how the time of a live search is shared out."""
+"""Tests of the division of the time of a live search."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def plan(max_secs, trials=()):
     return TimePlan(max_secs, time.monotonic(), trials, _BASELINES)
 
 
-def started(trials, restart_secs):
-    """The trials, the first of which took that long to start its processes."""
+def set_restart_secs(trials, restart_secs):
+    """Returns the trials with another duration of starting the processes of the first."""
     secs = restart_secs + trials[0].measurement.total_secs
     return [dataclasses.replace(trials[0], elapsed_secs=secs), *trials[1:]]
 
@@ -44,14 +44,14 @@ class TimePlanTest(absltest.TestCase):
         }
 
     def confirmation(self, max_secs, impatient=False, restart_secs=4.0):
-        trials = started(self.trials, restart_secs)
+        trials = set_restart_secs(self.trials, restart_secs)
         return plan(max_secs).confirmation(trials, self.finalists, impatient=impatient)
 
     def test_time_begins_with_the_call(self):
         late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
         self.assertAlmostEqual(late.compute_secs_left(), 70.0, delta=1.0)
 
-    def test_what_earlier_calls_took_counts(self):
+    def test_the_time_of_earlier_calls_counts(self):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
         self.assertAlmostEqual(plan(100.0, earlier).compute_secs_left(), 60.0, delta=1.0)
 
@@ -66,35 +66,35 @@ class TimePlanTest(absltest.TestCase):
             self.assertEqual(late.had_baseline_share(begin_secs, left_secs), expected)
 
     def test_a_profile_takes_its_steps_and_the_links_unless_they_are_known(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=True), 3.0 + 25 * 1)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=False), 3.0 + 25 * 1 + 12.0)
 
-    def test_where_the_machine_has_become_slow_more_time_is_kept(self):
-        def slowed(trial, drift):
+    def test_reserves_more_time_if_the_machine_has_become_slow(self):
+        def set_drift(trial, drift):
             measurement = dataclasses.replace(trial.measurement, drift=drift)
             return dataclasses.replace(trial, measurement=measurement)
 
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         usual_secs = plan(1.0).estimate_needed_secs(trials, self.finalists)
         # A single slow trial says nothing.
-        one = [*trials[:-1], slowed(trials[-1], 2.0)]
+        one = [*trials[:-1], set_drift(trials[-1], 2.0)]
         self.assertEqual(plan(1.0).estimate_needed_secs(one, self.finalists), usual_secs)
-        slow = [trials[0], *(slowed(each, 2.0) for each in trials[1:])]
+        slow = [trials[0], *(set_drift(each, 2.0) for each in trials[1:])]
         self.assertEqual(plan(1.0).estimate_needed_secs(slow, self.finalists), 2 * usual_secs)
         self.assertEqual(plan(1.0).profile_secs(slow, links_known=True), 2 * (3.0 + 25 * 1))
         # One round of all to choose, seven of two, and what follows; 10 s of that are a search.
         left = plan(1000.0).compute_search_secs_left(slow, self.finalists)
         self.assertAlmostEqual(left, 1000 - 2 * (33.7 + 7 * 17.5 + 2) - 10, delta=1.0)
         # A fast phase is no reason to keep less.
-        fast = [trials[0], *(slowed(each, 0.5) for each in trials[1:])]
+        fast = [trials[0], *(set_drift(each, 0.5) for each in trials[1:])]
         self.assertEqual(plan(1.0).estimate_needed_secs(fast, self.finalists), usual_secs)
 
     # A round starts processes (4 s here) and runs nine steps of each: 9 s of the graph as it came,
     # 4.5 s of the fastest, 7.2 s of the expert, 9 s of the single device.
 
     def test_the_confirmation_has_its_share_before_it_begins(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         # One round of all to choose, seven of two; and 2 s and 10 s for what follows.
         left = plan(500.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 500 - 33.7 - 7 * 17.5 - 12, delta=1.0)
@@ -104,7 +104,7 @@ class TimePlanTest(absltest.TestCase):
             measurement = dataclasses.replace(trial.measurement, setup_secs=setup_secs)
             return dataclasses.replace(trial, measurement=measurement)
 
-        trials = started([slower(self.trials[0], 4.0), slower(self.trials[2], 1.0)], 4.0)
+        trials = set_restart_secs([slower(self.trials[0], 4.0), slower(self.trials[2], 1.0)], 4.0)
         finalists = {ORIGINAL: trials[0], "auto": trials[1]}
         # Half of what the graph as it came took, and half as much again for Grappler of what the
         # other took; and three sessions for comparing values.
@@ -112,37 +112,37 @@ class TimePlanTest(absltest.TestCase):
         self.assertAlmostEqual(left, 500 - 7 * (4 + 2 + 1.5 + 13.5) - 12 - 6, delta=1.0)
 
     def test_half_of_a_short_time_is_for_the_search(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         left = plan(200.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100.0, delta=1.0)
 
     def test_where_half_is_too_little_for_any_confirmation_the_least_it_needs_is_kept(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         left = plan(100.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100 - 4 * 17.5 - 6, delta=1.0)
 
     def test_where_nothing_can_be_confirmed_all_time_is_for_the_search(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         # 4 rounds, and 4.6 s for what follows; some more time than there is may be taken.
         self.assertTrue(plan(66.0).can_confirm(trials, self.finalists))
         self.assertFalse(plan(64.0).can_confirm(trials, self.finalists))
         left = plan(64.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 64.0, delta=1.0)
 
-    def test_where_the_original_did_not_run_one_round_is_enough(self):
-        def failed(secs):
+    def test_one_round_is_enough_if_the_original_did_not_run(self):
+        def replace_original(secs):
             return [trial(0, None, secs), *self.trials[1:]]
 
         def estimate_needed_secs(trials):
             return plan(1.0).estimate_needed_secs(trials, {**self.finalists, ORIGINAL: trials[0]})
 
         # Sessions open in no time, and neither step counts as much as starting processes.
-        runs = estimate_needed_secs(started(failed(1e-9), 100.0))
-        fails = estimate_needed_secs(started(failed(None), 100.0))
+        runs = estimate_needed_secs(set_restart_secs(replace_original(1e-9), 100.0))
+        fails = estimate_needed_secs(set_restart_secs(replace_original(None), 100.0))
         self.assertAlmostEqual(runs / fails, LEAST_ROUNDS, delta=0.1)
 
     def test_no_time_is_exceeded_for_a_confirmation_of_nothing(self):
-        trials = started(self.trials, 4.0)
+        trials = set_restart_secs(self.trials, 4.0)
         slow = trial(4, [1], 3.0, "expert")
         # The rounds alone take all of the time, and what follows some more.
         for finalists, is_hopeful in (
@@ -172,27 +172,27 @@ class TimePlanTest(absltest.TestCase):
         self.assertEqual(found.labels, (ORIGINAL, "auto"))
 
     def test_the_fastest_alone_is_confirmed_as_long_as_the_fewest_rounds_fit(self):
-        # What follows takes 5 s where the whole time is as short as this.
+        # Reserve 5 s for the work after the confirmation of so short a search.
         found = self.confirmation(4 * 17.5 + 5)
         self.assertEqual(found.labels, (ORIGINAL, "auto"))
         self.assertAlmostEqual(found.max_secs, 4 * 17.5, delta=1.0)
-        # One that seems to take a little more than there is begins, rather than to find nothing. It
-        # gets no more than there is.
+        # A confirmation that slightly exceeds the time left by its estimate begins nevertheless,
+        # with the time left as its limit.
         self.assertAlmostEqual(self.confirmation(4 * 17.5).max_secs, 4 * 17.5 - 4.8, delta=1.0)
         self.assertIsNone(self.confirmation(60.0))
 
-    def test_what_a_confirmation_needs_at_least_can_be_asked(self):
-        trials = started(self.trials, 4.0)
+    def test_estimates_the_minimum_time_of_a_confirmation(self):
+        trials = set_restart_secs(self.trials, 4.0)
         self.assertAlmostEqual(plan(1.0).estimate_needed_secs(trials, self.finalists), 4 * 17.5)
 
-    def test_who_is_impatient_gets_the_fewest_rounds_of_the_fastest(self):
+    def test_an_interrupt_plans_the_minimum_of_rounds_with_the_fastest(self):
         found = self.confirmation(600.0, impatient=True)
         self.assertEqual(found.labels, (ORIGINAL, "auto"))
         self.assertEqual(found.most_rounds, LEAST_ROUNDS)
         self.assertEqual(found.max_secs, math.inf)
 
-    def test_nothing_can_be_confirmed_where_nothing_was_found(self):
-        trials = started(self.trials, 4.0)
+    def test_plans_nothing_without_a_finalist(self):
+        trials = set_restart_secs(self.trials, 4.0)
         finalists = {ORIGINAL: trials[0]}
         self.assertIsNone(plan(600.0).confirmation(trials, finalists, impatient=False))
 

@@ -1,4 +1,4 @@
-"""Whole searches by workers with scripted measurements: the log, the verdict, what is said."""
+"""Tests of whole searches by workers with scripted measurements: log, verdict and messages."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class WorkerGroupTest(tf.test.TestCase):
         opened = [each for each in fleet.script.confirmed if each == {}]
         self.assertGreater(len(opened), len(rounds))
 
-    def controlled(self, max_trials: int) -> ScriptedFleet:
+    def search_with_controllers(self, max_trials: int) -> ScriptedFleet:
         fleet = ScriptedFleet(4, Script(split_is_faster))
         outcome = self.run_search(
             fleet,
@@ -199,9 +199,9 @@ class WorkerGroupTest(tf.test.TestCase):
     def test_controllers_propose_and_share_weights(self):
         run_eagerly(self)
         self.deaths = [2, 5]
-        self.controlled(18)
+        self.search_with_controllers(18)
         # Killed or not, the same call with a larger budget goes on.
-        self.controlled(26)
+        self.search_with_controllers(26)
         header, trials = read_log(self.directory.trials)
         self.assertEqual(header["controllers"], 2)
         self.assertLen(trials, 26)
@@ -229,7 +229,7 @@ class WorkerGroupTest(tf.test.TestCase):
 
     def test_a_search_with_another_number_of_controllers_is_another_search(self):
         run_eagerly(self)
-        self.controlled(18)
+        self.search_with_controllers(18)
         with self.assertRaisesRegex(LogMismatchError, "controllers 2, this search has none"):
             self.run_search(
                 ScriptedFleet(4, Script(split_is_faster)),
@@ -250,7 +250,7 @@ class WorkerGroupTest(tf.test.TestCase):
         with self.assertRaisesRegex(Exception, "the original graph does not run.*no kernel"):
             self.run_search(Broken(2, Script(split_is_faster)))
 
-    def test_what_workers_did_is_said_and_logged(self):
+    def test_events_of_workers_are_reported_and_logged(self):
         fleet = ScriptedFleet(2, Script(split_is_faster))
         self.run_search(fleet)
         said = "\n".join(self.lines)
