@@ -29,7 +29,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import write_json, write_text
 from tf_placer.inputs.workload import read_workload
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.markdown import markdown_table
@@ -60,7 +60,7 @@ def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     built = build_model(name)
     feeds = next(built.feeds())
     source = read_workload(built.graph, [built.train_op], feeds, built.initializer)
-    machine = described_machine(machine_name)
+    machine = make_described_machine(machine_name)
     grouped = group_operations(source.op_graph)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)

@@ -26,7 +26,7 @@ from benchmarks.harness.table_file import write_table
 from benchmarks.models.catalog import MODELS, build_model
 from benchmarks.paper_tables.published import COLOCRL, find_published
 from tf_placer.files import read_json, write_json
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -105,7 +105,7 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
     from tf_placer.inputs.workload import read_workload
     from tf_placer.simulation.simulator import Simulator
 
-    machine = described_machine(machine_name)
+    machine = make_described_machine(machine_name)
     model = build_model(name, small=small)
     with model.graph.as_default():
         variables = tf.compat.v1.trainable_variables()

@@ -23,7 +23,7 @@ from benchmarks.models.catalog import MODELS
 from benchmarks.problems.group_graph_file import read_group_graph, write_group_graph
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.files import read_json, write_json
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.placers import Granularity
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
@@ -116,7 +116,7 @@ def make_problems(
     for key in keys:
         if key.model not in MODELS:
             raise ValueError(f"there is no model {key.model!r}; there are {', '.join(MODELS)}")
-        described_machine(key.machine)
+        make_described_machine(key.machine)
     missing = [key for key in keys if not _is_made(key, problems_dir)]
     failures = {}
     sizes = sorted({(key.model, key.small) for key in missing})
@@ -241,14 +241,15 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     num_graph_operations = len(source.op_graph.names)
     del model
     costs = {
-        key.machine: analytic_costs(source.op_graph, described_machine(key.machine)) for key in keys
+        key.machine: analytic_costs(source.op_graph, make_described_machine(key.machine))
+        for key in keys
     }
     for granularity in sorted({key.granularity for key in keys}):
         grouped = group_operations(source.op_graph, granularity)
         for key in keys:
             if key.granularity != granularity:
                 continue
-            machine = described_machine(key.machine)
+            machine = make_described_machine(key.machine)
             names = tuple(device.name for device in machine.devices)
             write_parts(
                 key,

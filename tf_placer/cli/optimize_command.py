@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.inputs.feeds_file import read_feeds
     from tf_placer.inputs.workload import read_graph, remove_devices
     from tf_placer.live.dry_run import plan_search
-    from tf_placer.live.entry_points import counted_from, optimize
+    from tf_placer.live.entry_points import count_time_from, optimize
     from tf_placer.live.optimization_target import read_target
 
     graph = read_graph(args.input_graph, args.signature)
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
         plan = plan_search(given, config)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
-    with counted_from(args.start_secs):
+    with count_time_from(args.start_secs):
         result = optimize(graph, **step, config=config)
     error = write_output_graph(args, graph, result)
     answer_result(args, result, error)

@@ -22,7 +22,7 @@ from tf_placer.confirmation.round_statistics import (
 )
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
-from tf_placer.environments.second_try import tried_twice
+from tf_placer.environments.retry import run_with_retry
 from tf_placer.interrupts import TimeLimitReached
 from tf_placer.text.units import format_duration
 
@@ -483,7 +483,7 @@ class _Confirming:
         failed: dict[str, Measurement] = {}
         while True:
             running = [label for label in order if label not in failed]
-            result = tried_twice(functools.partial(self._take_turns, running), self._report)
+            result = run_with_retry(functools.partial(self._take_turns, running), self._report)
             if not isinstance(result, tuple):
                 return {label: (failed | result)[label] for label in order}
             label, failure = result
@@ -580,7 +580,7 @@ class _Confirming:
         """
         attempts = _PROTOCOL.attempts_at_memory if label in self._ran else 1
         while True:
-            measured = tried_twice(lambda: self._run_alone(label), self._report)
+            measured = run_with_retry(lambda: self._run_alone(label), self._report)
             attempts -= 1
             failure = measured.failure
             if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY or not attempts:

@@ -17,12 +17,12 @@ from absl import logging
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.given_placement import asked_devices, colocated_devices
 from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
-from tf_placer.costs.known_links import keep_links, known_links
+from tf_placer.costs.link_cache import keep_links, known_links
 from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
 from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.costs.original_devices import colocated_devices, find_requested_devices
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
@@ -93,7 +93,7 @@ class CostedGraph:
         graph, colocation = self.grouped.op_graph, self.grouped.colocation
         asked = None
         if placement is not None:
-            asked = asked_devices(graph, colocation, placement, self.machine.devices)
+            asked = find_requested_devices(graph, colocation, placement, self.machine.devices)
         chosen = colocated_devices(colocation, self.machine.devices, asked)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # What is left alone may be on a device that it has no known kernel for.

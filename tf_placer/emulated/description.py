@@ -19,7 +19,7 @@ import importlib.resources
 from collections.abc import Iterator
 
 from graph_passes.kernel_work import kernel_rule
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.machine import Device, Machine
 
@@ -60,7 +60,7 @@ def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
     yield "mode", "values" if options.computes_values else "times"
     yield "slowdown", repr(options.slowdown)
     # Sessions may see a part of the GPUs, and others in the same process the rest.
-    described = described_machine(options.machine)
+    described = make_described_machine(options.machine)
     for device in described.devices[1:]:
         yield ("device", *_device_fields(described, device))
     numbers = {device.name: number + _HOST for number, device in enumerate(described.devices)}

@@ -11,7 +11,7 @@ from tf_placer.files import write_text
 from tf_placer.machines.emulation_state import (
     DESCRIPTION_VARIABLE,
     SPEC_VARIABLE,
-    emulated_spec,
+    find_emulated_spec,
 )
 from tf_placer.machines.machine import Machine
 from tf_placer.processes import environment_with_plugin
@@ -63,4 +63,4 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
 
 def is_on(spec: str) -> bool:
     """Says whether the environment of this process is that of an emulated machine."""
-    return emulated_spec() == spec
+    return find_emulated_spec() == spec

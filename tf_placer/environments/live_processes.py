@@ -13,7 +13,7 @@ from absl import logging
 from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
-from tf_placer.environments.hosted_worker import HostedWorker
+from tf_placer.environments.in_process_worker import InProcessWorker
 from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.cluster_return import await_cluster, why_silent
@@ -235,7 +235,7 @@ class LiveProcesses:
         assert worker is not None
         deadline = time.monotonic() + _START_TIMEOUT_SECS
         target = self.machine.target if self._cluster is None else self._cluster.target
-        if isinstance(worker, HostedWorker):
+        if isinstance(worker, InProcessWorker):
             worker.wait_until_it_serves()
         # It imports TensorFlow and the graph while the servers start.
         commands = []
@@ -258,7 +258,7 @@ class LiveProcesses:
 
     def _new_worker(self, template: ForkServer | None) -> Child:
         if self._host is not None:
-            return HostedWorker(self._host)
+            return InProcessWorker(self._host)
         environ, backend = self._environ(), self.machine.backend
         if backend.starts_servers:
             environ["no_grpc_proxy"] = "localhost"

@@ -13,7 +13,7 @@ from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
-from tf_placer.environments.second_try import as_second, tried_twice
+from tf_placer.environments.retry import as_second, run_with_retry
 from tf_placer.environments.session import SessionEnvironment
 
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
@@ -107,7 +107,7 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(self._measured_original, self._report)
+        return run_with_retry(self._measured_original, self._report)
 
     def _measured_original(self) -> Measurement:
         start_secs = time.monotonic()

@@ -18,7 +18,7 @@ from absl import logging
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.failures import failure_of_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
-from tf_placer.environments.second_try import tried_twice
+from tf_placer.environments.retry import run_with_retry
 from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.inputs.step import Step
@@ -206,7 +206,7 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        return tried_twice(lambda: self._measured_alone(assignment), self._report)
+        return run_with_retry(lambda: self._measured_alone(assignment), self._report)
 
     def _measured_alone(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
@@ -316,7 +316,7 @@ class SessionEnvironment:
             "path": str(self._values_path),
             "tensors": list(tensors),
         }
-        answer = tried_twice(lambda: self._request(command), self._report)
+        answer = run_with_retry(lambda: self._request(command), self._report)
         if isinstance(answer, Failure):
             return answer
         values = read_tensors(self._values_path)
@@ -351,7 +351,7 @@ class SessionEnvironment:
             "dropped": protocol.dropped,
             "alone_on": None if alone_on is None else list(alone_on),
         }
-        answer = tried_twice(lambda: self._request(command), self._report)
+        answer = run_with_retry(lambda: self._request(command), self._report)
         return answer if isinstance(answer, Failure) else StepProfile.from_json(answer)
 
     def time_each(
@@ -369,7 +369,7 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(lambda: self._timed_each(fetches, enough_secs), self._report)
+        return run_with_retry(lambda: self._timed_each(fetches, enough_secs), self._report)
 
     def _timed_each(
         self, fetches: Sequence[str], enough_secs: float | None

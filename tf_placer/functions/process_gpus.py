@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tf_placer.machines.emulation_state import emulated_spec
+from tf_placer.machines.emulation_state import find_emulated_spec
 
 __all__ = ["build_session_config", "holds_gpu_memory"]
 
@@ -43,7 +43,7 @@ def holds_gpu_memory() -> bool:
 
     Memory that sessions have reserved is not detected.
     """
-    if emulated_spec() is not None or not getattr(context.context(), "_initialized", False):
+    if find_emulated_spec() is not None or not getattr(context.context(), "_initialized", False):
         return False  # Emulated GPUs have separate memory in each process.
     gpus = tf.config.get_visible_devices("GPU")
     return any(not tf.config.experimental.get_memory_growth(gpu) for gpu in gpus)

@@ -19,7 +19,7 @@ from tf_placer.confirmation.finalists import (
     explain_no_finalists,
 )
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.costs.given_placement import given_assignment
+from tf_placer.costs.original_devices import find_original_assignment
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.given_devices import describe_given_devices
@@ -76,7 +76,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
 
     def write() -> None:
         context.write_found()
-        original = given_assignment(context.grouped, config.found_machine.devices)
+        original = find_original_assignment(context.grouped, config.found_machine.devices)
         context.directory.write_result(
             RunResult(
                 outcome=outcome,

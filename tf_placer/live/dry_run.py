@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph_passes.pipeline import group_operations
-from tf_placer.costs.known_links import known_links
+from tf_placer.costs.link_cache import known_links
 from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget

@@ -24,7 +24,7 @@ from tf_placer.search.callbacks import Callback, Callbacks
 from tf_placer.search.config import SearchConfig
 
 __all__ = [
-    "counted_from",
+    "count_time_from",
     "optimize",
     "optimize_function",
     "optimize_model",
@@ -349,7 +349,7 @@ def optimize_saved_model(
 
 
 @contextlib.contextmanager
-def counted_from(call_secs: float) -> Iterator[None]:
+def count_time_from(call_secs: float) -> Iterator[None]:
     """Starts the time limit of a search at the call of a command, earlier than `optimize`.
 
     Args:

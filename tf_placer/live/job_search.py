@@ -11,8 +11,8 @@ import numpy as np
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import read_placement, write_placement
-from tf_placer.costs.given_placement import asked_devices, nearest_assignment
-from tf_placer.costs.known_links import known_links
+from tf_placer.costs.link_cache import known_links
+from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext
@@ -264,7 +264,7 @@ class _Stages:
         """
         devices, asked = self._config.found_machine.devices, None
         if source != ORIGINAL_START:
-            asked = asked_devices(
+            asked = find_requested_devices(
                 grouped.op_graph, grouped.colocation, read_placement(source), devices
             )
         return nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from graph_passes.annotate import Annotate
 from graph_passes.placement import Placement, read_placement
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.environments.hosted_worker import WorkerHost
+from tf_placer.environments.in_process_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.files import check_output, make_persistent_directory
 from tf_placer.functions.placed_signature import PlacedSignature

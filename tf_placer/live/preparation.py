@@ -17,7 +17,7 @@ from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.machines.emulated_machine import PREFIX
-from tf_placer.machines.emulation_state import emulated_spec
+from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
@@ -94,7 +94,7 @@ def note_on_gpus(given: OptimizationTarget, machine: Machine, *, calls_python: b
 def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
     """Makes the configuration of sessions that have none of their own."""
     spec = machine.spec if isinstance(machine, Machine) else machine
-    if spec in (None, "attached", emulated_spec()):
+    if spec in (None, "attached", find_emulated_spec()):
         return build_session_config()
     return tf.compat.v1.ConfigProto()
 
@@ -103,7 +103,7 @@ def _note_on_missing_gpus(
     machine: Machine, step: PlacedStep | PlacedSignature | None
 ) -> str | None:
     """Warns that placed functions cannot run in this process, which has no emulated GPUs."""
-    if not machine.backend.is_described or step is None or emulated_spec() is not None:
+    if not machine.backend.is_described or step is None or find_emulated_spec() is not None:
         return None
     return (
         f"this process has no GPUs of {machine.spec}, so what is found for them runs in another: "

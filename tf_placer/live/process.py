@@ -13,7 +13,7 @@ from typing import Any
 
 from graph_passes.errors import GraphError
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.environments.hosted_worker import WorkerHost
+from tf_placer.environments.in_process_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.live.messages import pass_on
 from tf_placer.processes import (

@@ -44,8 +44,8 @@ __all__ = [
     "catalog_names",
     "catalog_table",
     "catalog_values",
-    "described_machine",
     "find",
+    "make_described_machine",
 ]
 
 _FILE = "machines.json"
@@ -97,7 +97,7 @@ def catalog_values() -> dict[str, Any]:
 
 
 def _largest(entry: Mapping[str, Any]) -> Machine:
-    return described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
+    return make_described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
 
 
 def _wrapped(text: str) -> list[str]:
@@ -130,10 +130,10 @@ def _summary(machine: Machine) -> list[str]:
 def find(spec: str, session_config: Any = None) -> Machine | None:
     """Makes the machine of a file (".json") or of a name like those here; see `find_machine`."""
     is_one = spec.endswith(".json") or _entry(spec) is not None
-    return described_machine(spec) if is_one else None
+    return make_described_machine(spec) if is_one else None
 
 
-def described_machine(spec: str) -> Machine:
+def make_described_machine(spec: str) -> Machine:
     """Makes the machine of a file or of a name.
 
     Args:
@@ -146,7 +146,7 @@ def described_machine(spec: str) -> Machine:
         MachineError: the file is not a machine file, or there is no such machine.
 
     Example:
-        >>> [device.model for device in described_machine("2xK80").devices]
+        >>> [device.model for device in make_described_machine("2xK80").devices]
         ['Haswell-18', 'K80', 'K80']
     """
     if spec.endswith(".json"):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_passes.util.messages import quote
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.computer_memory import with_memory_of_computer
 from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError
@@ -93,7 +93,7 @@ def emulated_machine(spec: str, session_config: Any = None) -> Machine:
         MachineError: there is no such machine or option, its devices are not a CPU and GPUs of one
             process, or the configuration names GPUs that it does not have.
     """
-    described = described_machine(emulation_options(spec).machine)
+    described = make_described_machine(emulation_options(spec).machine)
     for number, device in enumerate(described.devices):
         name = _device_name(number)
         if device.name != name:

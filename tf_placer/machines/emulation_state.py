@@ -13,7 +13,7 @@ __all__ = [
     "SPEC_VARIABLE",
     "apply_gpu_options",
     "emulated_description",
-    "emulated_spec",
+    "find_emulated_spec",
 ]
 
 SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
@@ -21,7 +21,7 @@ SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
 DESCRIPTION_VARIABLE = "TF_PLACER_EMULATED"
 
 
-def emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
+def find_emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
     """Returns the name of the machine whose GPUs a process has emulated.
 
     Args:
@@ -43,7 +43,7 @@ def emulated_description(environ: Mapping[str, str]) -> str | None:
     Returns:
         The path; None where no GPUs are emulated.
     """
-    return environ.get(DESCRIPTION_VARIABLE) if emulated_spec(environ) else None
+    return environ.get(DESCRIPTION_VARIABLE) if find_emulated_spec(environ) else None
 
 
 def apply_gpu_options(session_config: Any) -> None:
@@ -54,5 +54,5 @@ def apply_gpu_options(session_config: Any) -> None:
     Args:
         session_config: a ConfigProto, which is changed where this process has emulated GPUs.
     """
-    if emulated_spec() is not None and hasattr(session_config, "pluggable_device_options"):
+    if find_emulated_spec() is not None and hasattr(session_config, "pluggable_device_options"):
         session_config.pluggable_device_options.CopyFrom(session_config.gpu_options)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from graph_passes.util.json_records import POSITIVE, Rule, read_record
 from graph_passes.util.messages import shorten_text
 from tf_placer.machines.backends import BACKENDS, Kind, MachineBackend
-from tf_placer.machines.emulation_state import emulated_spec
+from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.processes import environment_with_gpus
 
 __all__ = ["Count", "Device", "DeviceClass", "Link", "Machine", "MachineError", "Name"]
@@ -137,7 +137,7 @@ class Machine:
             spec = self.spec
         elif self.backend.in_one_process:
             # Processes without GPUs ask for those that have some.
-            spec = emulated_spec(environment_with_gpus())
+            spec = find_emulated_spec(environment_with_gpus())
         return spec is None or "values" in spec.split(",")[1:]
 
     @property

@@ -18,7 +18,7 @@ from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.files import read_json
 from tf_placer.machines.emulated_machine import PREFIX
-from tf_placer.machines.emulation_state import emulated_spec
+from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
@@ -85,7 +85,7 @@ def prepare_script(
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
         start.restart(start.stage, emulated.environment(_find_machine(machine)))
-    if emulated_spec() is not None:
+    if find_emulated_spec() is not None:
         disable_keras_xla()
     remove_stale_directories(directory.path)
     watcher: ScriptWatcher | None = None

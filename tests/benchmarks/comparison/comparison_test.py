@@ -8,7 +8,7 @@ from benchmarks.comparison.comparison import COMPARISONS, Comparison
 from benchmarks.harness.run_placers import ALL_PLACERS
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.models.catalog import MODELS
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.placers import PLACERS, check_options
 
 
@@ -29,7 +29,7 @@ class ComparisonTest(parameterized.TestCase):
     def test_models_machines_placers_and_options_exist(self, name):
         for runs in COMPARISONS[name].keys().values():
             self.assertIn(runs[0].model, MODELS)
-            described_machine(runs[0].machine)
+            make_described_machine(runs[0].machine)
             self.assertIn(runs[0].placer, ALL_PLACERS)
             if runs[0].placer in PLACERS:
                 check_options(runs[0].placer, dict(runs[0].options))

@@ -10,7 +10,7 @@ from benchmarks.harness.run_placers import ALL_PLACERS
 from benchmarks.models.catalog import MODELS
 from benchmarks.paper_tables.published import read_published_results
 from benchmarks.paper_tables.published_tables import TABLES
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 
 
 class PublishedTablesTest(absltest.TestCase):
@@ -54,7 +54,7 @@ class PublishedTablesTest(absltest.TestCase):
     def test_machines_have_as_many_gpus_as_the_paper_says(self):
         for table in TABLES.values():
             for row in table.rows:
-                gpus = len(described_machine(row.machine).devices) - 1
+                gpus = len(make_described_machine(row.machine).devices) - 1
                 self.assertEqual(gpus, row.num_gpus or 4, row)
 
     def test_what_is_to_the_letter_is_there_as_it_is_by_default_too(self):

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 
 tf1 = tf.compat.v1
@@ -112,7 +112,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
     def test_costs_of_real_graphs_are_finite_everywhere(self, name):
         test_graph = graphs.share_graph(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
-        costs = analytic_costs(op_graph, described_machine("2xK80"))
+        costs = analytic_costs(op_graph, make_described_machine("2xK80"))
         self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 3))
         self.assertTrue(np.isfinite(costs.compute_secs).all())

@@ -15,7 +15,7 @@ from tests import graph_parts, graphs
 from tf_placer.costs import costed_graph
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
-from tf_placer.costs.given_placement import asked_devices, nearest_assignment
+from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import read_workload
@@ -217,7 +217,7 @@ class CostedGraphTest(tf.test.TestCase):
         chosen[::2] = 1
         where = zip(op_graph.names, colocation.group, strict=True)
         placement = Placement("", tuple(names), {name: names[chosen[i]] for name, i in where})
-        asked = asked_devices(op_graph, colocation, placement, costed.machine.devices)
+        asked = find_requested_devices(op_graph, colocation, placement, costed.machine.devices)
         found = nearest_assignment(
             costed.grouped.grouping, colocation, costed.machine.devices, asked
         )
@@ -229,7 +229,7 @@ class CostedGraphTest(tf.test.TestCase):
         self.assertEqual(found.tolist(), most)
         self.assertGreater(len(set(most)), 1)
         with self.assertRaisesRegex(GraphError, "on /device:TPU:0, which is not there"):
-            asked_devices(
+            find_requested_devices(
                 op_graph,
                 colocation,
                 dataclasses.replace(placement, assignment={op_graph.names[0]: "/device:TPU:0"}),

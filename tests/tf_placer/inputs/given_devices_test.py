@@ -8,7 +8,7 @@ from graph_passes.op_graph import OpGraph
 from tests import graph_parts
 from tf_placer.inputs.given_devices import check_given_devices, describe_given_devices
 from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 
 tf1 = tf.compat.v1
 
@@ -26,7 +26,7 @@ def graph_on(device: str) -> OpGraph:
 class CheckGivenDevicesTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.machine = described_machine("2xK80")
+        self.machine = make_described_machine("2xK80")
 
     def test_devices_of_the_machine_are_accepted(self):
         for device in ("", "/gpu:1", "/cpu:0", "/device:GPU:*"):
@@ -84,7 +84,7 @@ class DevicesInFunctionsTest(tf.test.TestCase, parameterized.TestCase):
             tf.identity(build(tf1.placeholder(tf.float32, [], name="x")), name="y")
         given = read_graph(graph.as_graph_def())
         source = read_workload(remove_devices(given) if clear else given, ["y"])
-        machine = described_machine("2xK80")
+        machine = make_described_machine("2xK80")
         check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
 
     @parameterized.parameters(in_loop, in_conditional, in_data_set, in_function_in_conditional)

@@ -211,7 +211,7 @@ class LiveSearchTest(tf.test.TestCase):
 
     def write_request(self, graph: tf.Graph | str, **changes) -> RunDirectory:
         """Writes the request of a search into a new directory."""
-        source = read_source(graph, seed=_SETTINGS["seed"])
+        source = read_workload(graph, seed=_SETTINGS["seed"])
         values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
         return request_directory(self.create_tempdir().full_path, source, **values)
 

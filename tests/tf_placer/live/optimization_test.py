@@ -20,7 +20,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.entry_points import counted_from, optimize
+from tf_placer.live.entry_points import count_time_from, optimize
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.runs.run_directory import RunDirectory
@@ -292,7 +292,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
 
         call_secs = time.monotonic() - 50.0
         with mock.patch.object(optimization, "run_search", search):
-            with counted_from(call_secs):
+            with count_time_from(call_secs):
                 self.optimize(given.graph, given.fetches)
             self.optimize(graphs.two_branches().graph, "result", log_dir=self.directory / "other")
         self.assertEqual(begun[0], call_secs)
@@ -300,7 +300,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
 
     def test_time_that_no_limit_covers_is_said_with_its_seconds(self):
         given, heard = graphs.two_branches(), Heard()
-        with counted_from(time.monotonic() - 3600.0):
+        with count_time_from(time.monotonic() - 3600.0):
             result = self.optimize(given.graph, given.fetches, [heard])
         self.assertEmpty(result.trials)
         self.assertRegex(

@@ -7,7 +7,7 @@ import json
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines.catalog import catalog_names, catalog_table, described_machine
+from tf_placer.machines.catalog import catalog_names, catalog_table, make_described_machine
 from tf_placer.machines.machine import Link, Machine, MachineError
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -39,7 +39,7 @@ class CatalogTest(parameterized.TestCase):
     def test_every_number_of_gpus_up_to_the_largest_makes_a_machine(self, name, largest):
         for gpus in range(1, largest + 1):
             spec = name.replace("N", str(gpus), 1)
-            machine = described_machine(spec)
+            machine = make_described_machine(spec)
             self.assertEqual((machine.spec, machine.kind), (spec, "described"))
             names = [f"{_PREFIX}CPU:0", *(f"{_PREFIX}GPU:{i}" for i in range(gpus))]
             self.assertEqual([device.name for device in machine.devices], names)
@@ -56,22 +56,22 @@ class CatalogTest(parameterized.TestCase):
                 self.assertGreater(device.memory_bytes, 10e9)
         for gpus in (0, largest + 1):
             with self.assertRaisesRegex(MachineError, f"from 1 to {largest} GPUs, not {gpus}"):
-                described_machine(name.replace("N", str(gpus), 1))
+                make_described_machine(name.replace("N", str(gpus), 1))
 
     @parameterized.parameters(*_LARGEST)
     def test_json_brings_the_machine_back(self, name):
-        machine = described_machine(name.replace("N", "3", 1))
+        machine = make_described_machine(name.replace("N", "3", 1))
         self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
 
     def test_an_unknown_name_lists_what_there_is(self):
         with self.assertRaisesRegex(MachineError, "'4xK81': expected NxK80, post-NxK80, "):
-            described_machine("4xK81")
+            make_described_machine("4xK81")
 
     def test_the_machines_of_the_papers_have_their_memory(self):
-        self.assertEqual(described_machine("4xK80").devices[0].memory_bytes, 50_000_000_000)
-        post = described_machine("post-2xK80").devices
+        self.assertEqual(make_described_machine("4xK80").devices[0].memory_bytes, 50_000_000_000)
+        post = make_described_machine("post-2xK80").devices
         self.assertEqual([d.memory_bytes for d in post], [26_000_000_000, *[11 * 2**30] * 2])
-        self.assertEqual(described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
+        self.assertEqual(make_described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
 
     def test_the_table_has_every_machine_and_class(self):
         table = catalog_table()
@@ -82,7 +82,7 @@ class CatalogTest(parameterized.TestCase):
 
 class TopologyTest(absltest.TestCase):
     def test_the_gpus_of_a_k80_board_share_one_way_to_the_cpu_in_each_direction(self):
-        machine = described_machine("4xK80")
+        machine = make_described_machine("4xK80")
         up = [_link(machine, f"GPU:{i}", "CPU:0").channel for i in range(4)]
         down = [_link(machine, "CPU:0", f"GPU:{i}").channel for i in range(4)]
         self.assertEqual(up[0], up[1])
@@ -91,14 +91,14 @@ class TopologyTest(absltest.TestCase):
         self.assertLen({*up, *down}, 4)
 
     def test_copies_within_a_board_disturb_nothing_and_others_leave_through_its_slot(self):
-        machine = described_machine("4xK80")
+        machine = make_described_machine("4xK80")
         within, across = _link(machine, "GPU:0", "GPU:1"), _link(machine, "GPU:1", "GPU:2")
         self.assertIsNone(within.channel)
         self.assertEqual(across.channel, _link(machine, "GPU:0", "CPU:0").channel)
         self.assertGreater(within.bandwidth_bytes_per_sec, across.bandwidth_bytes_per_sec)
 
     def test_every_gpu_of_a_cube_mesh_has_six_links(self):
-        machine = described_machine("8xV100")
+        machine = make_described_machine("8xV100")
         for i in range(8):
             direct = [
                 link
@@ -111,13 +111,13 @@ class TopologyTest(absltest.TestCase):
             self.assertLen(direct, 4)
 
     def test_the_links_of_a_cube_mesh_are_the_same_both_ways(self):
-        machine = described_machine("8xV100")
+        machine = make_described_machine("8xV100")
         for i, j in itertools.combinations(range(8), 2):
             there, back = (_link(machine, f"GPU:{a}", f"GPU:{b}") for a, b in ((i, j), (j, i)))
             self.assertEqual(there.bandwidth_bytes_per_sec, back.bandwidth_bytes_per_sec)
 
     def test_a_gpu_behind_an_nvswitch_sends_one_thing_at_a_time_to_its_peers(self):
-        machine = described_machine("4xH100")
+        machine = make_described_machine("4xH100")
         channels = [_link(machine, "GPU:1", f"GPU:{j}").channel for j in (0, 2, 3)]
         self.assertLen(set(channels), 1)
         self.assertNotEqual(channels[0], _link(machine, "GPU:1", "CPU:0").channel)

@@ -10,7 +10,7 @@ from typing import Any
 from absl.testing import absltest, parameterized
 
 from tf_placer.machines import machine_file
-from tf_placer.machines.catalog import described_machine
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file
 
@@ -150,9 +150,9 @@ class MachineFileTest(parameterized.TestCase):
     def test_what_cannot_be_read_is_refused(self):
         path = self.create_tempfile("box.json", '{"format": ').full_path
         with self.assertRaisesRegex(MachineError, f"machine file {path} is not JSON: "):
-            described_machine(path)
+            make_described_machine(path)
         with self.assertRaisesRegex(MachineError, "machine file gone.json: No such file"):
-            described_machine("gone.json")
+            make_described_machine("gone.json")
         with self.assertRaisesRegex(
             MachineError, r"^box.json: the machine is a list: it must be an object$"
         ):

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 
-__all__ = ["as_second", "tried_twice"]
+__all__ = ["as_second", "run_with_retry"]
 
 _Result = TypeVar("_Result")
 
@@ -25,7 +25,7 @@ def _failure_in(result: object) -> Failure | None:
     return result if isinstance(result, Failure) else None
 
 
-def tried_twice(attempt: Callable[[], _Result], report: Callable[[str], None]) -> _Result:
+def run_with_retry(attempt: Callable[[], _Result], report: Callable[[str], None]) -> _Result:
     """Tries something, and once more if a process died meanwhile: somebody may have killed it.
 
     Args:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from tf_placer.costs.known_links import keep_links, known_links
+from tf_placer.costs.link_cache import keep_links, known_links
 from tf_placer.files import cache_directory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Link, Machine

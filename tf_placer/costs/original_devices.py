@@ -17,7 +17,12 @@ from graph_passes.placement import Placement
 from tf_placer.machines.machine import Device
 from tf_placer.problem.coarse_groups import coarse_assignment
 
-__all__ = ["asked_devices", "colocated_devices", "given_assignment", "nearest_assignment"]
+__all__ = [
+    "colocated_devices",
+    "find_original_assignment",
+    "find_requested_devices",
+    "nearest_assignment",
+]
 
 
 def colocated_devices(
@@ -49,7 +54,7 @@ def colocated_devices(
     )
 
 
-def asked_devices(
+def find_requested_devices(
     graph: OpGraph,
     colocation: ColocationGroups,
     placement: Placement,
@@ -102,7 +107,7 @@ def nearest_assignment(
     )
 
 
-def given_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:
+def find_original_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:
     """Finds the device of each group in the graph as it came.
 
     Returns:

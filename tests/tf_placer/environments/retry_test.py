@@ -5,7 +5,7 @@ from __future__ import annotations
 from absl.testing import absltest
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.environments.second_try import tried_twice
+from tf_placer.environments.retry import run_with_retry
 
 _DIED = Failure(FailureKind.WORKER_DIED, "task 1 was killed")
 _AGAIN = Failure(FailureKind.WORKER_DIED, "at the second try, too: task 1 was killed")
@@ -17,7 +17,7 @@ class SecondTryTest(absltest.TestCase):
     def tried(self, *results: object) -> object:
         """What comes of tries with these results, all of which must be needed."""
         left, self.lines = list(results), []
-        result = tried_twice(lambda: left.pop(0), self.lines.append)
+        result = run_with_retry(lambda: left.pop(0), self.lines.append)
         self.assertEmpty(left)
         return result
 

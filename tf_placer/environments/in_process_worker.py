@@ -2,7 +2,7 @@
 
 A graph that calls functions of Python runs only in the process that has them. There a `WorkerHost`
 waits in a thread; the process that searches inherits one end of a socket from it. Where others
-start a process, a `HostedWorker` makes a pair of sockets and sends one of them to the host, which
+start a process, a `InProcessWorker` makes a pair of sockets and sends one of them to the host, which
 then obeys what comes over it, as `tf_placer.environments.worker` says. Where others kill the
 process, it closes its socket: the host breaks off what it does and waits for the next one.
 """
@@ -27,7 +27,7 @@ from tf_placer.descriptors import wait_until_readable
 from tf_placer.environments.worker import Worker
 from tf_placer.processes import ChildDied, ChildTimeout, await_message
 
-__all__ = ["HostedWorker", "WorkerHost"]
+__all__ = ["InProcessWorker", "WorkerHost"]
 
 _SERVES = {"serves": True}
 # How long a host may take to break off what it did before. Nothing can break off Python functions.
@@ -35,7 +35,7 @@ _FREE_SECS = 30.0
 _JOIN_SECS = 10.0
 
 
-class HostedWorker:
+class InProcessWorker:
     """The end of the process that searches; to it, it is like a `ChildProcess`.
 
     Attributes:

@@ -11,9 +11,9 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.environments import hosted_worker
+from tf_placer.environments import in_process_worker
 from tf_placer.environments.environment import FailureKind
-from tf_placer.environments.hosted_worker import WorkerHost
+from tf_placer.environments.in_process_worker import WorkerHost
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.inputs.step import Step
@@ -26,7 +26,7 @@ _STEP = Step(("y:0",))
 _CONFIG = tf1.ConfigProto(device_count={"CPU": 2})
 
 
-class HostedWorkerTest(tf.test.TestCase):
+class InProcessWorkerTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
@@ -142,7 +142,7 @@ class HostedWorkerTest(tf.test.TestCase):
         failure = environment.measure_assignment({}).failure
         self.assertEqual(failure.kind, FailureKind.TIMEOUT)
         with (
-            mock.patch.object(hosted_worker, "_FREE_SECS", 0.2),
+            mock.patch.object(in_process_worker, "_FREE_SECS", 0.2),
             self.assertRaisesRegex(
                 WorkerStartError, "still runs in the calling process, where nothing can end it"
             ),
