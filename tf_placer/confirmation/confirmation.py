@@ -252,7 +252,8 @@ def confirm(
     Raises:
         KeyboardInterrupt: a measurement was canceled before there were enough rounds for a
             verdict. With enough rounds, the verdict uses these.
-        TimeLimitReached: the time was over before the end of the first round. With a complete round, the
+        TimeLimitReached: the time was over before the end of the first round. With a complete
+        round, the
             result uses the rounds so far.
         ValueError: the reference is not among the candidates, or it is the only one.
     """

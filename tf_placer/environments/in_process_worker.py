@@ -2,8 +2,8 @@
 
 A graph that calls functions of Python runs only in the process that has them. There a `WorkerHost`
 waits in a thread; the process that searches inherits one end of a socket from it. Where others
-start a process, a `InProcessWorker` makes a pair of sockets and sends one of them to the host, which
-then obeys what comes over it, as `tf_placer.environments.worker` says. Where others kill the
+start a process, a `InProcessWorker` makes a pair of sockets and sends one of them to the host,
+which then obeys what comes over it, as `tf_placer.environments.worker` says. Where others kill the
 process, it closes its socket: the host breaks off what it does and waits for the next one.
 """
 

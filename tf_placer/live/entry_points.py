@@ -89,8 +89,8 @@ def optimize(
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Workload`, a graph that was read
-            with its step and is used without changes. Functions, models and directories of
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Workload`, a graph that was
+            read with its step and is used without changes. Functions, models and directories of
             SavedModels are passed on to `optimize_function`, `optimize_model` and
             `optimize_saved_model`.
         fetches: the fetches of a step, as `Session.run` takes them, or names of operations and

@@ -68,9 +68,9 @@ def plan(
     """Finds a fast placement of a problem by simulating steps on all cores.
 
     The machine need not be there, and TensorFlow is needed only by placers that learn. `auto`
-    has its own search loop (`coarse_to_fine_search`); any other placer runs in the loop of all searches,
-    `tf_placer.search.driver.drive`. An interrupt from the keyboard ends
-    the search with the best so far.
+    has its own search loop (`coarse_to_fine_search`); any other placer runs in the loop of all
+    searches, `tf_placer.search.driver.drive`. An interrupt from the keyboard ends the search with
+    the best so far.
 
     Args:
         problem: the placement problem, or its file, as `profile` writes it.

@@ -58,8 +58,8 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
         share = device.transfer_share
         if not (_is_finite(share) and 0 <= share <= 1):
             raise ProblemError(
-                f"{entry}.transfer_share is {format_value(share)} (device {format_value(device.name)}): it must "
-                "be a number from 0 to 1"
+                f"{entry}.transfer_share is {format_value(share)} (device "
+                f"{format_value(device.name)}): it must be a number from 0 to 1"
             )
         overhead_secs = device.transfer_overhead_secs
         if not (_is_finite(overhead_secs) and overhead_secs >= 0):
@@ -70,8 +70,8 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
         _check_asynchronous(entry, device)
         if seen.setdefault(device.name, index) != index:
             raise ProblemError(
-                f"{entry}.name is {format_value(device.name)}, which devices[{seen[device.name]}] is "
-                "called already"
+                f"{entry}.name is {format_value(device.name)}, which devices[{seen[device.name]}] "
+                "is called already"
             )
 
 
@@ -85,14 +85,14 @@ def _check_asynchronous(entry: str, device: ProblemDevice) -> None:
         return
     if device.slots != 1:
         raise ProblemError(
-            f"{entry}.slots is {device.slots} (device {format_value(device.name)}): an asynchronous "
-            "device has 1"
+            f"{entry}.slots is {device.slots} (device {format_value(device.name)}): an "
+            "asynchronous device has 1"
         )
     for name in ("transfer_share", "transfer_overhead_secs"):
         if getattr(device, name):
             raise ProblemError(
-                f"{entry}.{name} is {getattr(device, name)} (device {format_value(device.name)}): an "
-                "asynchronous device loses nothing to transfers"
+                f"{entry}.{name} is {getattr(device, name)} (device {format_value(device.name)}): "
+                "an asynchronous device loses nothing to transfers"
             )
 
 
@@ -120,13 +120,13 @@ def check_links(devices: Sequence[ProblemDevice], links: Sequence[Link]) -> None
         latency_secs, bandwidth = link.latency_secs, link.bandwidth_bytes_per_sec
         if not (_is_finite(latency_secs) and latency_secs >= 0):
             raise ProblemError(
-                f"{entry}.latency_secs is {format_value(latency_secs)} ({pair}): it must be a finite "
-                "number of seconds, 0 or more"
+                f"{entry}.latency_secs is {format_value(latency_secs)} ({pair}): it must be a "
+                "finite number of seconds, 0 or more"
             )
         if not (_is_finite(bandwidth) and bandwidth > 0):
             raise ProblemError(
-                f"{entry}.bandwidth_bytes_per_sec is {format_value(bandwidth)} ({pair}): it must be a "
-                "finite number greater than 0"
+                f"{entry}.bandwidth_bytes_per_sec is {format_value(bandwidth)} ({pair}): it must "
+                "be a finite number greater than 0"
             )
         if link.channel is not None:
             check_text(f"{entry}.channel", link.channel)
@@ -156,8 +156,8 @@ def _check_whole(entry: str, value: object, least: int, most: int, name: str) ->
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or not least <= value <= most:  # type: ignore[operator]
         raise ProblemError(
-            f"{entry} is {format_value(value)} (device {format_value(name)}): it must be a whole number from "
-            f"{least} to {most}"
+            f"{entry} is {format_value(value)} (device {format_value(name)}): it must be a whole "
+            f"number from {least} to {most}"
         )
 
 

@@ -281,7 +281,8 @@ def _refuse_first(
         if not accepts(each):
             row, device = divmod(index, num_devices)
             raise ProblemError(
-                f"operations[{row}].compute_secs[{device}] is {format_value(each)}: it must be {wanted}"
+                f"operations[{row}].compute_secs[{device}] is {format_value(each)}: it must be "
+                f"{wanted}"
             )
 
 
