@@ -201,13 +201,13 @@ def _time_transfers(
     if isinstance(times, Failure):
         return times
     secs = {
-        key: _undisturbed(run.secs) / _TRIPS
+        key: _estimate_undisturbed_secs(run.secs) / _TRIPS
         for key, run in zip(trips, times[: len(trips)], strict=True)
     }
     return secs, dict(zip(streams, times[len(trips) :], strict=True))
 
 
-def _undisturbed(secs: Sequence[float]) -> float:
+def _estimate_undisturbed_secs(secs: Sequence[float]) -> float:
     """Computes what something takes; what disturbs it only adds to that."""
     return float(np.quantile(secs, 0.25))
 
@@ -230,29 +230,33 @@ def _losses(
     sizes = {size for _, _, size, _ in streams}
     small, large = min(sizes), max(sizes)
 
-    def lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
+    def compute_lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
         """Computes what an end of a stream lost to each tensor."""
         sent_secs, kept_secs = (
-            _undisturbed(streams[*pair, size, how].cpu_secs[tasks[end]]) for how in (manner, "kept")
+            _estimate_undisturbed_secs(streams[*pair, size, how].cpu_secs[tasks[end]])
+            for how in (manner, "kept")
         )
         return (sent_secs - kept_secs) / _NUM_TENSORS
 
     # To receive costs as much, and more or less on top of that: it hangs on chance how much memory
     # an allocator has just returned to the system.
     grown_secs = statistics.fmean(
-        lost_secs(pair, pair[0], large, "at once") - lost_secs(pair, pair[0], small, "at once")
+        compute_lost_secs(pair, pair[0], large, "at once")
+        - compute_lost_secs(pair, pair[0], small, "at once")
         for pair in pairs
     )
     link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in links)
     share = min(max(grown_secs / link_secs, 0.0), 1.0)
     at_once_secs, apart_secs = (
-        statistics.fmean(lost_secs(pair, end, small, manner) for pair in pairs for end in pair)
+        statistics.fmean(
+            compute_lost_secs(pair, end, small, manner) for pair in pairs for end in pair
+        )
         for manner in ("at once", "apart")
     )
     # The next tensor is made when the last one is there already.
     latency_secs = statistics.fmean(link.latency_secs for link in links)
     computed_secs = statistics.fmean(
-        _undisturbed(streams[*pair, small, "kept"].secs) for pair in pairs
+        _estimate_undisturbed_secs(streams[*pair, small, "kept"].secs) for pair in pairs
     )
     gap_secs = computed_secs / _NUM_TENSORS + apart_secs - latency_secs
     parts = overhead_part(0.0) + overhead_part(gap_secs)

@@ -215,7 +215,7 @@ class LiveProcesses:
         except MachineError as error:
             raise WorkerStartError(str(error)) from None
 
-    def blamed(self, failure: Failure) -> Failure:
+    def attribute_failure(self, failure: Failure) -> Failure:
         """Finds out whose fault a failure is, after which the processes were stopped.
 
         Where a cluster does not answer any more, a step that did not end in time died with it.
@@ -236,7 +236,7 @@ class LiveProcesses:
         deadline = time.monotonic() + _START_TIMEOUT_SECS
         target = self.machine.target if self._cluster is None else self._cluster.target
         if isinstance(worker, HostedWorker):
-            worker.wait_until_it_serves()
+            worker.wait_until_ready()
         # It imports TensorFlow and the graph while the servers start.
         commands = []
         if not self._is_connected:

@@ -18,7 +18,7 @@ from tf_placer.environments.initializer_order import initializer_order
 from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarize
-from tf_placer.environments.variable_state import assigned_variable, variable_assignments
+from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
@@ -140,14 +140,14 @@ class OpenSession:
             Seconds that it took and what was fetched, None for operations.
         """
         try:
-            return self._timed_step()
+            return self._time_step()
         except tf.errors.OpError as error:
             self._raise_what_ended_the_threads()
             if self.is_as_initialized or not isinstance(error, _ERRORS_OF_STATE):
                 raise
         self.initialize()
         try:
-            return self._timed_step()
+            return self._time_step()
         except tf.errors.OpError:
             self._raise_what_ended_the_threads()
             raise
@@ -177,7 +177,7 @@ class OpenSession:
         if self.threads is not None:
             wait_until_filled([self.threads])
 
-    def _timed_step(self) -> tuple[float, list[Any]]:
+    def _time_step(self) -> tuple[float, list[Any]]:
         start = time.perf_counter()
         fetched = self._run_step()
         secs = time.perf_counter() - start
@@ -382,7 +382,7 @@ class LoadedGraph:
         here: set[tuple[str, str]] = set()
         if self._shares_variables and shares_variables:
             assignments = (*self._initializers, *(each for each, _ in self._restored))
-            variables = map(assigned_variable, itertools.chain(*assignments))
+            variables = map(find_assigned_variable, itertools.chain(*assignments))
             here = {(variable.name, variable.device) for variable in variables if variable}
             # Without a device nobody knows where TensorFlow has put it before.
             if here <= self._initialized and all(device for _, device in here):

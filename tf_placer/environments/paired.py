@@ -13,7 +13,7 @@ from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
-from tf_placer.environments.second_try import as_second, tried_twice
+from tf_placer.environments.second_try import mark_as_retry, tried_twice
 from tf_placer.environments.session import SessionEnvironment
 
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
@@ -107,9 +107,9 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(self._measured_original, self._report)
+        return tried_twice(self._measure_original_once, self._report)
 
-    def _measured_original(self) -> Measurement:
+    def _measure_original_once(self) -> Measurement:
         start_secs = time.monotonic()
         setup_secs = self._sessions.open_session(_REFERENCE, {})
         if isinstance(setup_secs, Failure):
@@ -161,7 +161,7 @@ class PairedEnvironment:
             self._sessions.stop()
             if not self._has_reference():
                 return self._sessions.measure_assignment(assignment)
-            measurement = as_second(self._measure_beside(assignment, usual_secs))
+            measurement = mark_as_retry(self._measure_beside(assignment, usual_secs))
             if _slowness(measurement, usual_secs) >= _SLOW:
                 self._report("fresh processes are as slow: something else slows the computer down")
         self._is_machine_slow = _slowness(measurement, usual_secs) >= _SLOW

@@ -206,9 +206,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        return tried_twice(lambda: self._measured_alone(assignment), self._report)
+        return tried_twice(lambda: self._measure_alone(assignment), self._report)
 
-    def _measured_alone(self, assignment: Mapping[str, str]) -> Measurement:
+    def _measure_alone(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
         setup_secs = self.open_session(_ALONE, assignment)
         if isinstance(setup_secs, Failure):
@@ -369,9 +369,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(lambda: self._timed_each(fetches, enough_secs), self._report)
+        return tried_twice(lambda: self._time_each_once(fetches, enough_secs), self._report)
 
-    def _timed_each(
+    def _time_each_once(
         self, fetches: Sequence[str], enough_secs: float | None
     ) -> list[OperationTimes] | Failure:
         self._check_open()
@@ -415,7 +415,7 @@ class SessionEnvironment:
             self._load, command, timeout_secs, stage or "sending the placement"
         )
         if isinstance(answer, Failure):
-            return self._processes.blamed(answer)
+            return self._processes.attribute_failure(answer)
         if "error" not in answer:
             return answer
         error = answer["error"]
@@ -426,7 +426,7 @@ class SessionEnvironment:
             failure = Failure(failure.kind, f"{failure.message} ({timeout_secs:g} s)")
         if may_have_harmed(failure, error["type"]):
             self._processes.stop()
-            return self._processes.blamed(failure)
+            return self._processes.attribute_failure(failure)
         return failure
 
     def process_ids(self) -> dict[str, int]:

@@ -55,7 +55,7 @@ class LinksTest(tf.test.TestCase):
         self.lines: list[str] = []
         with (
             mock.patch.object(costed_graph, "profile_graph", mock.Mock()),
-            mock.patch.object(costed_graph, "known_links", return_value=None),
+            mock.patch.object(costed_graph, "find_links", return_value=None),
             mock.patch.object(costed_graph, "keep_links") as self.keep_links,
             mock.patch.object(costed_graph, "calibrate_links", calibrate_links),
         ):

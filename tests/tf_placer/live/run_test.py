@@ -268,7 +268,7 @@ class RunTest(tf.test.TestCase):
         profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
         with (
             mock.patch.object(time_plan, "_LINKS_SECS", 1000.0),
-            mock.patch.object(job_search, "known_links", return_value=None),
+            mock.patch.object(job_search, "find_links", return_value=None),
             mock.patch.object(job_search, "profile_costs", profile),
         ):
             self.run_until(Script(split_is_faster), placer="auto")
