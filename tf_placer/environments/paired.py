@@ -21,14 +21,13 @@ __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
 _REFERENCE, _CANDIDATE = "original", "candidate"
 # Steps of fresh processes that are slow, and do not count; they tell how many steps a burst has.
 _FIRST_STEPS = 4
-# So many times as slow as at first, processes are replaced once. Computers that others use, too,
-# drift up to 2.6 times.
+# Shared computers drift by a factor of up to 2.6, so processes are only replaced beyond that.
 _SLOW = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedProtocol:
-    """How a placement and the graph as it came take turns.
+    """The turns of a placement and the original graph.
 
     In a block each of the two runs one burst of steps; the second block swaps the order, and so
     on. A placement that is clearly worse than the best so far is left after few blocks.
@@ -97,7 +96,7 @@ class PairedEnvironment:
         self._best_secs = best_secs
         self._report = report
         self._fits_beside = True
-        # Whether fresh processes were far slower than the first ones.
+        # True if fresh processes were far slower than the first ones.
         self._is_machine_slow = False
         self.reference_secs = reference_secs
 
@@ -243,7 +242,7 @@ class PairedEnvironment:
 
 
 def _slowness(measurement: Measurement, usual_secs: float) -> float:
-    """How many times as long as at first the graph as it came took beside a placement."""
+    """Computes the step time of the original graph relative to its first measurement."""
     if measurement.reference_secs is None:
         return measurement.drift
     return statistics.median(measurement.reference_secs) / usual_secs

@@ -25,7 +25,7 @@ _REF_VARIABLES = frozenset({"AutoReloadVariable", "Variable", "VariableV2"})
 
 @dataclasses.dataclass(frozen=True)
 class _VariableProbe:
-    """How to read a variable: tensors that say whether it has a value, and which."""
+    """Tensors that read a variable: whether it is initialized, and its value."""
 
     name: str
     initialized: str

@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class MeasuringProtocol:
-    """How many steps a measurement takes.
+    """The numbers of steps of a measurement.
 
     Attributes:
         steps: how many steps run after the initializers.
@@ -58,7 +58,7 @@ class MeasuringProtocol:
 
     @property
     def counted(self) -> int:
-        """How many steps count."""
+        """The number of steps that count."""
         return self.steps - self.dropped
 
 
@@ -164,7 +164,7 @@ class SessionEnvironment:
             "session_config": str(directory / "session_config"),
             "meta_optimizer": meta_optimizer,
             "isolate": not machine.backend.in_one_process,
-            # Where memory is scarce, those of sessions that were closed would be in the way.
+            # With scarce memory, the variables of closed sessions would take too much of it.
             "share_variables": machine.backend.shares_variables
             and all(device.memory_bytes is None for device in machine.devices),
         }
@@ -409,7 +409,7 @@ class SessionEnvironment:
         timeout_secs = self.timeout_secs if limit_secs is None else limit_secs
         stage = _STAGES.get(command["command"])
         if stage is None:
-            # Of every single run in the worker.
+            # The worker applies this limit to every single run.
             command = {**command, "timeout_secs": timeout_secs}
         answer = self._processes.request(
             self._load, command, timeout_secs, stage or "sending the placement"

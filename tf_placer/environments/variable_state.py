@@ -1,4 +1,4 @@
-"""Whether sessions may share their state: only where variables are all that there is."""
+"""Decides whether sessions may share their state: only if it consists of variables."""
 
 from __future__ import annotations
 
