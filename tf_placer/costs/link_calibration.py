@@ -44,7 +44,6 @@ _NUM_PRODUCTS = _NUM_TENSORS * _PRODUCTS_EACH
 _AT_ONCE = (1,) * _NUM_TENSORS
 _APART = range(_PRODUCTS_EACH, _NUM_PRODUCTS + 1, _PRODUCTS_EACH)
 _Manner = Literal["kept", "at once", "apart"]
-# Of small tensors, and of the large ones that are sent in streams.
 _SMALL_MANNERS: tuple[_Manner, ...] = ("kept", "at once", "apart")
 _LARGE_MANNERS: tuple[_Manner, ...] = ("kept", "at once")
 _LARGEST_IN_STREAM = _MIB
@@ -57,7 +56,7 @@ _ENOUGH_SECS = 8.0
 # A device holds the values of all sizes and, while the largest are on their way, some copies; and
 # others may need memory meanwhile.
 _COPIES, _SHARE_OF_FREE = 4, 0.5
-# Of devices that send on the cores that they compute on; others lose nothing.
+# Only devices that send on the cores that they compute on lose time to transfers.
 _USUAL_SHARE, _USUAL_OVERHEAD_SECS = 0.3, 2e-4
 
 
@@ -291,7 +290,7 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
     """
     latency_secs = max(latency_secs, 1e-7)
     bandwidths = [size / max(taken - latency_secs, 1e-12) for size, taken in secs.items()]
-    # Where a tensor takes no longer than an empty one, its size says nothing.
+    # A tensor that takes no longer than an empty one tells nothing about the bandwidth.
     slower = [
         b for b, taken in zip(bandwidths, secs.values(), strict=True) if taken > 2 * latency_secs
     ]

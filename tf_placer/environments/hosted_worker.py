@@ -30,7 +30,7 @@ from tf_placer.processes import ChildDied, ChildTimeout, await_message
 __all__ = ["HostedWorker", "WorkerHost"]
 
 _SERVES = {"serves": True}
-# How long a host may take to break off what it did before. Nothing can break off Python functions.
+# A host may need this long to cancel its last command; Python functions cannot be canceled.
 _FREE_SECS = 30.0
 _JOIN_SECS = 10.0
 

@@ -31,7 +31,7 @@ _FILLING = "filling the queues"
 _TIMED_ALONE = 2
 # Rounds of timed operations that say something, beside those that do not count.
 _LEAST_ROUNDS = 3
-# What a step may raise because of the values of variables, or of how far an iterator is.
+# Errors that the values of variables or the position of an iterator can cause.
 _ERRORS_OF_STATE = (
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
@@ -250,7 +250,7 @@ class LoadedGraph:
         self._original = {node.name: node.device for node in graph_def.node}
         # The import moves operations with a loc:@ to a device that another one there asks for.
         self._current = {op.name: op.device for op in self._graph.get_operations()}
-        # Where they are shared, which variables have a value on which device.
+        # Pairs of a shared variable and a device on which it is initialized.
         self._initialized: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
         # Those in `_open`, and those that something runs in.
@@ -356,7 +356,7 @@ class LoadedGraph:
                 cleanup.callback(self._active.remove, opened)
                 cleanup.callback(opened.close)
                 opened.open()
-                # What other processes hold is no state of a session in this one.
+                # A session in this process does not see the variables of other processes.
                 self._initialize(opened, shares_variables=target == self._target)
                 yield opened
         except SessionFailed:
@@ -502,7 +502,7 @@ class LoadedGraph:
             timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
             step_secs = []
             for _ in range(timed):
-                # What takes from a queue would seem to work while it waits.
+                # A dequeue operation that waits would count as running.
                 opened.wait_for_input()
                 step_secs.append(opened.step()[0])
             opened.enter("the traced steps")
@@ -595,6 +595,6 @@ def _cpu_secs(processes: Sequence[int]) -> np.ndarray:
 
 
 def _close(session: tf.compat.v1.Session) -> None:
-    # What a failed session says when it is closed would hide why it failed.
+    # An error from closing a failed session would hide the original error.
     with contextlib.suppress(tf.errors.OpError):
         session.close()
