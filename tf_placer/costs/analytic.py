@@ -1,31 +1,33 @@
-"""What operations cost on devices that are not there, from what they do and what devices can.
+"""Operation costs on described devices, computed by a roofline model.
 
 An operation takes
 
     launch_secs + max(flops / (peak_flops * compute_fraction),
                       bytes / (memory_bandwidth_bytes_per_sec * bandwidth_fraction))
 
-with the numbers of the device's class, which are the same for every graph. The flops are those of
-contractions, two per multiply-and-add; the bytes are what the operation reads and writes.
+seconds, with the numbers of the device's class, which are the same for every graph. Only
+contractions have flops, two per multiply-and-add; the bytes are those that the operation reads and
+writes.
 
 By published times of one K80, RNNLM takes 0.57 times the step, and Inception-V3 0.65 times that of
 TensorFlow's own benchmark of 2017, 0.40 and 0.15 times those of two papers (commit 361ef7c). On an
 H200, by kind of operation, measured with PyTorch's kernels, products take 1.2 times as long as this
-says, element-wise operations 0.8, convolutions 1.9 to 3.1, batch normalization 2.9 and pooling 4.7
-times (commit 07eed8c).
+model predicts, element-wise operations 0.8, convolutions 1.9 to 3.1, batch normalization 2.9 and
+pooling 4.7 times (commit 07eed8c).
 
-What is assumed:
+Assumptions:
 
-- Operations that only hand tensors on (Const, Identity, Reshape, ReadVariableOp, Shape and the
-  like; what puts tensors on lists and takes them off) cost nothing: they start no kernel, and the
-  executor is done with them while kernels run.
-- Arithmetic on int32 alone (sizes, positions, indices) runs on the host, which is ahead of a GPU;
-  it costs nothing on a GPU and what everything costs on a CPU.
-- Convolutions hold copies of their inputs and outputs while they run, in the layout that their
-  kernel wants, and no further workspace. Other operations hold nothing beside inputs and outputs.
-- A loop runs as often as constants and shapes say at most, and once where they do not say it.
-- An operation that calls functions takes what their operations take one after the other, and holds
-  meanwhile what the largest of them touches.
+- Operations that only pass tensors through (Const, Identity, Reshape, ReadVariableOp, Shape and the
+  like; operations that add tensors to lists or take them off) cost nothing: they launch no kernel,
+  and the executor processes them while kernels run.
+- Arithmetic on int32 alone (sizes, positions, indices) runs on the host, ahead of the GPU; it costs
+  nothing on a GPU and the usual time on a CPU.
+- Convolutions hold copies of their inputs and outputs while they run, in the layout of their
+  kernel, and no further workspace. Other operations hold nothing beside inputs and outputs.
+- A loop runs the largest number of iterations that constants and shapes allow, and once where they
+  give no bound.
+- An operation that calls functions takes the sum of the times of their operations, and holds
+  meanwhile the memory that the largest of them touches.
 - Large and small contractions reach the same share of the peak, float64 the same as float32, and no
   operations are fused or folded.
 
@@ -48,7 +50,7 @@ __all__ = ["analytic_costs"]
 
 
 def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
-    """Computes the costs of the operations that a step needs; those of others are 0.
+    """Computes the costs of the operations that a step needs; other operations cost 0.
 
     Args:
         graph: the graph; dimensions of unknown size count as 1.
@@ -85,4 +87,4 @@ def _operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.
     if known.type == "GPU":
         secs[work.on_host] = 0.0
     seconds = np.bincount(work.operations, secs * work.repeats, graph.num_operations)
-    return seconds.astype(np.float64)  # Without any kernel they are integers.
+    return seconds.astype(np.float64)  # `bincount` of no kernels returns integers.

@@ -1,4 +1,4 @@
-"""A graph with its groups, and what everything costs on a machine."""
+"""A graph with its groups and its costs on a machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from absl import logging
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.given_placement import asked_devices, find_colocation_devices
 from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
-from tf_placer.costs.link_cache import keep_links, known_links
+from tf_placer.costs.known_links import find_links, keep_links
 from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.original_devices import colocated_devices, find_requested_devices
@@ -38,23 +39,37 @@ from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
 
-# A search has the graph as it came and a placement of it open while links are measured.
+# A search has the original graph and a placement of it open while links are measured.
 _OPEN_SESSIONS = 2
-# Links are measured where there is so much time, in seconds; of more, a share is for them, up to a
-# limit after which none are expected.
-_LEAST_LINKS_SECS, _LINKS_SHARE, _MOST_LINKS_SECS = 8.0, 0.5, 60.0
-# Of loops that a note names.
-_MOST_LOOPS = 4
+_MAX_LISTED_LOOPS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkTimeLimits:
+    """The time for measuring the links of a machine.
+
+    Attributes:
+        min_left_secs: remaining time below which links are not measured.
+        max_left_share: largest share of the remaining time for links.
+        max_secs: seconds after which no measurement is expected to end.
+    """
+
+    min_left_secs: float = 8.0
+    max_left_share: float = 0.5
+    max_secs: float = 60.0
+
+
+_LINK_TIME = LinkTimeLimits()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CostedGraph:
-    """A graph with its groups, and what everything costs on a machine.
+    """A graph with its groups and its costs on a machine.
 
     Attributes:
         grouped: the graph and its groups.
         machine: the machine, with the memory of its devices and with its links.
-        costs: of the graph's operations.
+        costs: the costs of the graph's operations.
     """
 
     grouped: GroupedGraph
@@ -62,7 +77,7 @@ class CostedGraph:
     costs: OperationCosts
 
     def problem(self) -> PlacementProblem:
-        """Makes the problem of placing the groups, with coarse ones where the groups are finer."""
+        """Builds the problem of placing the groups; fine groups come with their coarse groups."""
         grouped, coarse = self.grouped, self.grouped.coarse
         layered = coarse or grouped
         layered_groups = layered.grouping.expand_to_operations(layered.colocation)
@@ -77,12 +92,12 @@ class CostedGraph:
         )
 
     def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:
-        """Makes the problem of placing the colocation groups, and finds where a placement has them.
+        """Builds the problem of placing the colocation groups, and finds their devices.
 
         Args:
-            placement: full device names by operation; None for the devices that the graph came
-                with. What has none is where TensorFlow would put it: on the first GPU if it has a
-                kernel for it, else on the first CPU.
+            placement: full device names by operation; None for the devices of the original graph.
+                TensorFlow puts operations without a device on the first GPU if it has a kernel for
+                them, else on the first CPU.
 
         Returns:
             The problem and int32 [num_groups], a device index for each of its groups.
@@ -91,15 +106,15 @@ class CostedGraph:
             GraphError: the placement names a device that the machine does not have.
         """
         graph, colocation = self.grouped.op_graph, self.grouped.colocation
-        asked = None
+        requested = None
         if placement is not None:
-            asked = find_requested_devices(graph, colocation, placement, self.machine.devices)
-        chosen = colocated_devices(colocation, self.machine.devices, asked)
+            requested = asked_devices(graph, colocation, placement, self.machine.devices)
+        chosen = find_colocation_devices(colocation, self.machine.devices, requested)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
-        # What is left alone may be on a device that it has no known kernel for.
-        legal[np.arange(len(chosen)), chosen] |= colocation.pinned
+        # Pinned operations may be on a device without a known kernel for them.
+        legal[np.arange(len(chosen)), chosen] |= colocation.left_alone
         problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
-        # The last colocation groups have no operation in the problem if no step needs them.
+        # Colocation groups without an operation in the problem have the highest numbers.
         return problem, chosen[: problem.num_groups].astype(np.int32)
 
     def _device_names(self) -> tuple[str, ...]:
@@ -122,35 +137,36 @@ def cost_graph(
     measure_links: bool = False,
     report: Callable[[str], None] = logging.info,
 ) -> CostedGraph:
-    """Finds out what a graph costs on a machine: measured where it is there, else computed.
+    """Determines the costs of a graph on a machine.
 
-    Kernels of emulated GPUs that compute shapes alone take what is computed, so nothing is
-    measured there either, although their CPU is the computer's own.
+    Costs on real machines are measured; costs on described ones are computed. Where the kernels of
+    emulated GPUs compute only shapes, the costs are computed, too, although the CPU is real.
 
-    The links of a machine are measured once, and then are those in the user's cache directory.
-    Those that cannot be measured, or that there is no time to measure, are taken for those of the
-    machine's description or usual ones of the kind of machine, which is said and not kept.
+    The links of a machine are measured once and then read from the user's cache directory. Links
+    that cannot be measured, or that there is no time to measure, come from the machine's
+    description or are the usual ones of its kind; a message says so, and the cache is unchanged.
 
     Args:
         source: the graph and its step.
         machine: the machine.
-        steps: how many steps to trace on each kind of device.
-        granularity: how fine the groups of the graph are, as `group_operations` takes it.
+        steps: number of steps to trace on each kind of device.
+        granularity: the granularity of the groups, as `group_operations` takes it.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
-        timeout_secs: seconds that each trace of the graph may take.
-        max_secs: seconds for all of it; decides whether links are measured.
-        known_secs: by placement, a device index per group, seconds of a step that was measured on
-            the machine already.
-        environment: runs steps of the graph on the machine; one of its own when None.
-        processes: of the machine, for an environment of its own; new ones when None.
-        measure_links: whether to measure links that are known; then it is an error if they cannot
-            be measured.
-        report: called with what is being done.
+        timeout_secs: time limit of each trace of the graph.
+        max_secs: time limit of the whole call; decides whether links are measured.
+        known_secs: by placement, a device index per group, seconds of a step that was already
+            measured on the machine.
+        environment: runs steps of the graph on the machine; a new one when None.
+        processes: the processes of the machine for a new environment; new ones when None.
+        measure_links: whether to measure links even if they are in the cache; then it is an error
+            if they cannot be measured.
+        report: called with a line for people at each stage.
 
     Raises:
         GraphError: the graph is on devices that the machine lacks.
-        ValueError: the granularity is unknown, or links are to be measured that nobody can measure.
+        ValueError: the granularity is unknown, or `measure_links` is set for a machine whose links
+            cannot be measured.
         SearchError, WorkerStartError: the graph could not be run.
     """
     end_secs = time.monotonic() + max_secs
@@ -174,15 +190,16 @@ def cost_graph(
             )
         loops = costs.unknown_loops
         if loops:
-            shown = ", ".join(loops[:_MOST_LOOPS]) + (", ..." if len(loops) > _MOST_LOOPS else "")
+            listed = ", ".join(loops[:_MAX_LISTED_LOOPS])
+            listed += ", ..." if len(loops) > _MAX_LISTED_LOOPS else ""
             report(
-                f"constants and shapes do not tell how often these loops run: {shown}; of each of "
+                f"constants and shapes do not tell how often these loops run: {listed}; of each of "
                 "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
                 "maximum_iterations to tf.while_loop"
             )
         if machine.backend.is_timed:
             report(f"the costs are those that the description of {machine.spec} gives")
-            machine, costs = _slowed(machine, costs, emulation_options(machine.spec).slowdown)
+            machine, costs = _slow_down(machine, costs, emulation_options(machine.spec).slowdown)
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(temporary_directory(work_dir))
@@ -212,10 +229,10 @@ def cost_graph(
     return CostedGraph(grouped, _with_memory(machine), costs)
 
 
-def _slowed(
+def _slow_down(
     machine: Machine, costs: OperationCosts, slowdown: float
 ) -> tuple[Machine, OperationCosts]:
-    """Makes links and operations take so many times as long."""
+    """Multiplies the times of links and operations by a factor."""
     links = tuple(
         dataclasses.replace(
             link,
@@ -239,30 +256,30 @@ def _with_links(
     held_bytes: int,
     left_secs: float,
 ) -> Machine:
-    """Adds the links of a machine: those that are known, or else as they are measured now.
+    """Adds the links of a machine, from the cache or else by measuring them.
 
     Args:
-        machine: without links.
-        session_config: of the sessions that measure.
-        directory: for logs and exchange files.
-        processes: of the machine.
-        measure_links: whether to measure links that are known.
-        report: called with what is being done.
-        held_bytes: what the variables of the graph may take on each device.
-        left_secs: the time that is left; infinite without a limit.
+        machine: a machine without links.
+        session_config: the ConfigProto of the sessions that measure.
+        directory: directory for logs and exchange files.
+        processes: the processes of the machine.
+        measure_links: whether to measure links even if they are in the cache.
+        report: called with a line for people at each stage.
+        held_bytes: memory that the variables of the graph may take on each device.
+        left_secs: the remaining time; infinite without a limit.
     """
-    known = None if measure_links else known_links(machine, session_config)
-    if known is not None:
-        report(f"the links of {machine.spec} are those measured {format_age(known.age_secs)} ago")
-        return known.machine
-    if left_secs < _LEAST_LINKS_SECS and not measure_links:
+    cached = None if measure_links else find_links(machine, session_config)
+    if cached is not None:
+        report(f"the links of {machine.spec} are those measured {format_age(cached.age_secs)} ago")
+        return cached.machine
+    if left_secs < _LINK_TIME.min_left_secs and not measure_links:
         return _without_measuring(machine, "there is no time to measure them", report)
     report(f"measuring the links of {machine.spec}, to keep them")
     try:
         machine = calibrate_links(
             *(machine, session_config, directory, processes),
             held_bytes=held_bytes,
-            timeout_secs=min(_MOST_LINKS_SECS, _LINKS_SHARE * left_secs),
+            timeout_secs=min(_LINK_TIME.max_secs, _LINK_TIME.max_left_share * left_secs),
         )
     except (SearchError, WorkerStartError) as error:
         if measure_links:
@@ -276,7 +293,7 @@ def _with_links(
 
 
 def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
-    """Takes the links of a machine for those of its description or usual ones, and says so."""
+    """Gives a machine the links of its description or usual ones, and reports the reason."""
     if machine.links:
         report(f"the links of {machine.spec} are those of its description: {why}")
         return machine
@@ -288,7 +305,7 @@ def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]
 
 
 def _with_memory(machine: Machine) -> Machine:
-    """Gives the devices of a machine that have no limit of their own the computer's memory."""
+    """Sets the memory of devices without a limit to the computer's memory."""
     memory_bytes = computer_memory_bytes()
     return dataclasses.replace(
         machine,

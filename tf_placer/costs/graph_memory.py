@@ -1,4 +1,4 @@
-"""What the tensors of a graph hold in memory, each byte counted once."""
+"""The memory that the tensors of a graph take, each byte counted once."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from graph_passes.op_types import VARIABLES
 
 __all__ = ["GraphMemory", "graph_memory", "variables_bytes"]
 
-# Operations whose outputs are in the memory of their first input. Those that hand on a reference
-# to a variable are further ones.
+# Operations whose outputs share the memory of their first input. Operations that pass a reference
+# to a variable through are added by `_returns_references`.
 _ALIASES = frozenset(
     [
         *("Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
         *("PreventGradient", "Snapshot", "CheckNumerics", "Switch", "Enter", "Exit"),
     ]
 )
-# Operations that write their output into the memory of an input, if nothing else reads it and it is
-# of the same size.
+# Operations that write their output into the memory of an input of the same size that no other
+# operation reads.
 _IN_PLACE = frozenset(
     [
         *("Abs", "AccumulateNV2", "Add", "AddN", "AddV2", "BiasAdd", "Ceil", "Cos", "Div"),
@@ -37,8 +37,8 @@ _IN_PLACE = frozenset(
         *("SquaredDifference", "Sub", "Tanh", "TanhGrad", "Xdivy", "Xlogy"),
     ]
 )
-# What they never write to: whoever feeds a tensor still has it.
-_KEPT = VARIABLES | frozenset(["Const", "Placeholder", "PlaceholderWithDefault"])
+# In-place operations never overwrite the outputs of these: the caller still owns a fed tensor.
+_NEVER_OVERWRITTEN = VARIABLES | frozenset(["Const", "Placeholder", "PlaceholderWithDefault"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ class GraphMemory:
     """Memory of a graph.
 
     Attributes:
-        resident_bytes: int64 [num_operations], what an operation holds for the whole step.
-        local_bytes: int64 [num_tensors], what a tensor holds where it is made.
-        readers: by tensor the places of the operations that it must not be freed before.
+        resident_bytes: int64 [num_operations], memory that an operation holds for the whole step.
+        local_bytes: int64 [num_tensors], memory that a tensor holds on the device of its producer.
+        readers: by tensor, the indices of the operations that must run before it is freed.
     """
 
     resident_bytes: np.ndarray
@@ -63,22 +63,23 @@ def graph_memory(
     readers: Mapping[int, Sequence[int]],
     tensor_bytes: np.ndarray,
 ) -> GraphMemory:
-    """Works out what is resident, and counts no byte twice where operations share a buffer.
+    """Computes the memory of a graph, and counts no byte twice where operations share a buffer.
 
-    Variables and constants are resident, and what is read from them holds nothing where it is
-    made. Reshaping a tensor makes another one in the same memory, if both are in one group. Where
-    no other group reads it, whoever reads it holds the tensor behind it. Where another group does,
-    it holds the memory until that is done, and what is behind it holds nothing.
+    Variables and constants are resident, and tensors read from them take no further memory on
+    the device of their producer. Reshaping a tensor gives an alias in the same memory, if both are
+    in one group. If no other group reads the alias, its readers keep the original tensor alive. If
+    another group reads it, the alias holds the memory until that group is done, and the original
+    tensor holds none.
 
-    Counted twice is what other groups read under two names, and what is read in its group under
-    one name and by other groups under another. Left out is what is behind handles other than of
+    A buffer counts twice if other groups read it under two names, or if its own group reads it
+    under one name and other groups under another. State behind resource handles counts only for
     variables.
 
     Args:
         graph: the graph.
         groups: int32 [num_operations], the group of each operation that the step needs.
-        number: int32 [num_operations], the place of each operation in the problem, -1 for none.
-        readers: by tensor the places of the operations that read it.
+        number: int32 [num_operations], the index of each operation in the problem, -1 for none.
+        readers: by tensor, the indices of the operations that read it.
         tensor_bytes: int64 [num_tensors], the size of every tensor.
 
     Returns:
@@ -118,7 +119,7 @@ def graph_memory(
 
 
 def variables_bytes(graph: OpGraph) -> int:
-    """Adds up what the variables hold that a step needs."""
+    """Computes the total size of the variables that a step needs."""
     places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
     return sum(_variable_bytes(graph, i) for i in places.tolist())
 
@@ -131,20 +132,20 @@ def _buffers(
     readers: Mapping[int, Sequence[int]],
     tensor_bytes: np.ndarray,
 ) -> dict[int, list[int]]:
-    """Lists the tensors in each piece of memory, topologically, by the one that it was made for.
+    """Lists the tensors that share each buffer, in topological order, by the first of them.
 
-    Tensors share memory only within a group: beyond it they may be on another device.
+    Tensors share memory only within a group: other groups may be on another device.
     """
     shares = graph.has_type(
         name
         for name in graph.type_names
-        if name in _ALIASES or (_hands_out_references(name) and name not in VARIABLES)
+        if name in _ALIASES or (_returns_references(name) and name not in VARIABLES)
     )
     in_place = graph.has_type(_IN_PLACE)
-    kept = graph.has_type(_KEPT)
+    never_overwritten = graph.has_type(_NEVER_OVERWRITTEN)
     root = np.arange(len(graph.tensor_dtypes))
     buffers: dict[int, list[int]] = {}
-    # Memory that somebody else may still read, under an earlier name.
+    # Buffers that another operation may still read, through an earlier tensor.
     shared: set[int] = set()
 
     def may_overwrite(i: int, tensor: int) -> bool:
@@ -154,7 +155,7 @@ def _buffers(
             and buffers[first][-1] == tensor
             and set(readers.get(tensor, ())) == {int(number[i])}
             and tensor_bytes[tensor] == tensor_bytes[graph.output_start[i]]
-            and not kept[graph.tensor_producer[first]]
+            and not never_overwritten[graph.tensor_producer[first]]
         )
 
     for i in operation_at.tolist():
@@ -180,7 +181,7 @@ def _buffers(
     return buffers
 
 
-def _hands_out_references(op_type: str) -> bool:
+def _returns_references(op_type: str) -> bool:
     definition = op_def_registry.get(op_type)
     return definition is not None and any(output.is_ref for output in definition.output_arg)
 

@@ -1,4 +1,4 @@
-"""From a graph, a machine and costs to a placement problem."""
+"""Builds the placement problem of a graph on a machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["graph_problem", "operations_of"]
 
-# TensorFlow runs what is ready in no fixed order, and so needs a little more or less memory in each
-# step than the simulator says.
-_CERTAIN_SHARE = 0.97
+# TensorFlow runs ready operations in no fixed order, so the peak memory of a step varies around the
+# simulated one.
+_SAFE_MEMORY_SHARE = 0.97
 
 
 def operations_of(graph: OpGraph) -> np.ndarray:
-    """Lists the operations that a problem has, in its order: those a step needs, topologically.
+    """Lists the operations of a problem: those that a step needs, in topological order.
 
     Args:
         graph: the graph.
@@ -40,18 +40,17 @@ def graph_problem(
     coarse_groups: np.ndarray | None = None,
     layers: np.ndarray | None = None,
 ) -> PlacementProblem:
-    """Makes the placement problem of a graph on a machine.
+    """Builds the placement problem of a graph on a machine.
 
-    What a step is fed is there at its start and costs nothing. An edge that closes a loop of a v1
-    while loop is left out: all of a loop shares a device, and its operations' costs are those of
-    all iterations.
+    Fed tensors exist at the start of a step and cost nothing. The back edge of a v1 while loop is
+    left out: a loop shares one device, and the costs of its operations cover all iterations.
 
     Args:
         graph: the graph.
         groups: int32 [num_operations], the group of each operation that the step needs.
-        legal: bool [num_groups, num_devices], where each group may go.
-        machine: its links with latency and bandwidth, its devices with memory.
-        costs: of the graph's operations on the machine's devices.
+        legal: bool [num_groups, num_devices], true where the group may go on the device.
+        machine: the machine; its links have latency and bandwidth, its devices memory.
+        costs: the costs of the graph's operations on the machine's devices.
         coarse_groups: int32 [num_operations], the coarse group of each operation that the step
             needs, or None.
         layers: int32 [num_operations], the layer of each operation that the step needs, or None.
@@ -61,7 +60,7 @@ def graph_problem(
 
     Raises:
         MachineError: a link has no latency or bandwidth, or a device no memory size.
-        ProblemError: the costs are no costs.
+        ProblemError: the costs are invalid.
     """
     kept = operations_of(graph)
     number = np.full(graph.num_operations, -1, np.int32)
@@ -120,8 +119,8 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             raise MachineError(f"it is not known how much memory {device.name} has")
         kind = device.model or device.type
         if device.type == "GPU":
-            usable_bytes = int(_CERTAIN_SHARE * _managed_bytes(machine, device))
-            devices.append(ProblemDevice(device.name, kind, usable_bytes, is_asynchronous=True))
+            memory_bytes = int(_SAFE_MEMORY_SHARE * _find_managed_bytes(machine, device))
+            devices.append(ProblemDevice(device.name, kind, memory_bytes, is_asynchronous=True))
             continue
         slots = machine.class_of(device).slots if device.model else 1
         devices.append(
@@ -137,9 +136,9 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
     return tuple(devices)
 
 
-def _managed_bytes(machine: Machine, device: Device) -> int:
+def _find_managed_bytes(machine: Machine, device: Device) -> int:
     assert device.memory_bytes is not None
-    # Whoever has asked TensorFlow knows what it manages.
+    # For a real device, TensorFlow itself reports the memory that it manages.
     return device.memory_bytes if machine.backend.is_timed else usable_bytes(device.memory_bytes)
 
 

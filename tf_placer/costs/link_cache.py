@@ -1,4 +1,4 @@
-"""Keeps the links of machines that were measured, in the user's own cache directory."""
+"""A cache of the measured links of machines, in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ import tensorflow as tf
 from graph_passes.util.json_records import read_value
 from tf_placer.files import cache_directory, read_json, write_json
 from tf_placer.machines.emulated_machine import emulated_machine
-from tf_placer.machines.emulation_state import emulated_description
+from tf_placer.machines.emulation_state import find_emulated_description
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.machines.processor import processor_name
 from tf_placer.processes import environment_with_gpus
 
-__all__ = ["KnownLinks", "keep_links", "known_links"]
+__all__ = ["KnownLinks", "find_links", "keep_links"]
 
 _FORMAT = 3
 _FILE = "links.json"
-_LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
+_MEASURED_FIELDS = ("transfer_share", "transfer_overhead_secs")
 
 
 @dataclasses.dataclass(frozen=True)
 class KnownLinks:
-    """The links of a machine as they were measured.
+    """The links of a machine from an earlier measurement.
 
     Attributes:
-        machine: with them.
-        measured: when, in UTC.
+        machine: the machine with its links.
+        measured: the time of the measurement, in UTC.
     """
 
     machine: Machine
@@ -43,71 +43,70 @@ class KnownLinks:
 
     @property
     def age_secs(self) -> float:
-        """How long ago that was."""
+        """Seconds since the measurement."""
         return (datetime.datetime.now(datetime.UTC) - self.measured).total_seconds()
 
 
-def known_links(
+def find_links(
     machine: Machine, session_config: tf.compat.v1.ConfigProto | None
 ) -> KnownLinks | None:
-    """Finds links that were measured before on the same machine with the same configuration.
+    """Finds the links that were measured on the same machine with the same configuration.
 
     Args:
-        machine: whose links are wanted.
-        session_config: of the sessions that measure; None for TensorFlow's default.
+        machine: the machine without links.
+        session_config: the ConfigProto of the sessions that measure; None for TensorFlow's default.
 
     Returns:
         The links; None if there are none, or if the file cannot be read.
     """
     try:
-        kept = read_json(cache_directory() / _FILE)
-        if kept["format"] != _FORMAT:
+        cached = read_json(cache_directory() / _FILE)
+        if cached["format"] != _FORMAT:
             return None
-        entry = kept["machines"][_key(machine, session_config)]
+        entry = cached["machines"][_key(machine, session_config)]
         devices = tuple(
-            dataclasses.replace(device, **{name: lost[name] for name in _LOST_TO_TRANSFERS})
-            for device, lost in zip(machine.devices, entry["devices"], strict=True)
+            dataclasses.replace(device, **{name: values[name] for name in _MEASURED_FIELDS})
+            for device, values in zip(machine.devices, entry["devices"], strict=True)
         )
         links = read_value(tuple[Link, ...], entry["links"], "links")
         measured = datetime.datetime.fromisoformat(entry["measured"])
         return KnownLinks(dataclasses.replace(machine, devices=devices, links=links), measured)
     except (OSError, KeyError, TypeError, ValueError):
-        # Whatever is wrong with it: what it says can be measured.
+        # An unreadable cache costs only another measurement.
         return None
 
 
 def keep_links(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> None:
-    """Keeps the links of a machine, which were measured just now.
+    """Stores the links of a machine that were measured just now.
 
     Args:
-        machine: with measured links.
-        session_config: of the sessions that measured.
+        machine: the machine with measured links.
+        session_config: the ConfigProto of the sessions that measured.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the file cannot be written.
     """
     entry = {
         "machine": machine.spec,
         "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "devices": [
-            {name: getattr(device, name) for name in _LOST_TO_TRANSFERS}
-            for device in machine.devices
+            {name: getattr(device, name) for name in _MEASURED_FIELDS} for device in machine.devices
         ],
         "links": [dataclasses.asdict(link) for link in machine.links],
     }
-    with _locked():
+    with _lock_file():
         path = cache_directory() / _FILE
-        kept: dict[str, Any] = {"format": _FORMAT, "machines": {}}
+        cached: dict[str, Any] = {"format": _FORMAT, "machines": {}}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             before = read_json(path)
             if before["format"] == _FORMAT:
-                kept["machines"] = dict(before["machines"])
-        kept["machines"][_key(machine, session_config)] = entry
-        write_json(path, kept)
+                cached["machines"] = dict(before["machines"])
+        cached["machines"][_key(machine, session_config)] = entry
+        write_json(path, cached)
 
 
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def _lock_file() -> Iterator[None]:
     """Keeps other processes from writing at the same time."""
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -117,13 +116,13 @@ def _locked() -> Iterator[None]:
 
 
 def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
-    """Tells a machine and what may change its links from others."""
+    """Computes a key of the machine and of everything that may change its links."""
     config = b"" if session_config is None else session_config.SerializeToString()
     is_remote = machine.backend.is_remote
     value: dict[str, Any] = {
         "spec": machine.spec,
         "devices": [
-            # The memory tells one GPU from another.
+            # The memory distinguishes GPUs of different models.
             [device.name, *device.cores, device.memory_bytes if device.type == "GPU" else None]
             for device in machine.devices
         ],
@@ -131,15 +130,17 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
         "tensorflow": tf.__version__,
         "session_config": hashlib.sha256(config).hexdigest(),
     }
-    # Links of emulated GPUs are what their description says.
+    # The links of emulated GPUs follow their description.
     if machine.backend.is_described:
         described = emulated_machine(machine.spec).links
         value["described"] = [dataclasses.asdict(link) for link in described]
-    elif machine.backend.in_one_process and (file := emulated_description(environment_with_gpus())):
+    elif machine.backend.in_one_process and (
+        file := find_emulated_description(environment_with_gpus())
+    ):
         value["described"] = file
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _computer() -> str:
-    """Tells this computer from others that share the user's home directory."""
+    """Describes this computer, since others may share the user's home directory."""
     return f"{os.uname().nodename} {processor_name()} {os.cpu_count()}"

@@ -44,7 +44,6 @@ _NUM_PRODUCTS = _NUM_TENSORS * _PRODUCTS_EACH
 _AT_ONCE = (1,) * _NUM_TENSORS
 _APART = range(_PRODUCTS_EACH, _NUM_PRODUCTS + 1, _PRODUCTS_EACH)
 _Manner = Literal["kept", "at once", "apart"]
-# Of small tensors, and of the large ones that are sent in streams.
 _SMALL_MANNERS: tuple[_Manner, ...] = ("kept", "at once", "apart")
 _LARGE_MANNERS: tuple[_Manner, ...] = ("kept", "at once")
 _LARGEST_IN_STREAM = _MIB
@@ -57,7 +56,7 @@ _ENOUGH_SECS = 8.0
 # A device holds the values of all sizes and, while the largest are on their way, some copies; and
 # others may need memory meanwhile.
 _COPIES, _SHARE_OF_FREE = 4, 0.5
-# Of devices that send on the cores that they compute on; others lose nothing.
+# Only devices that send on the cores that they compute on lose time to transfers.
 _USUAL_SHARE, _USUAL_OVERHEAD_SECS = 0.3, 2e-4
 
 
@@ -201,13 +200,13 @@ def _time_transfers(
     if isinstance(times, Failure):
         return times
     secs = {
-        key: _undisturbed(run.secs) / _TRIPS
+        key: _estimate_undisturbed_secs(run.secs) / _TRIPS
         for key, run in zip(trips, times[: len(trips)], strict=True)
     }
     return secs, dict(zip(streams, times[len(trips) :], strict=True))
 
 
-def _undisturbed(secs: Sequence[float]) -> float:
+def _estimate_undisturbed_secs(secs: Sequence[float]) -> float:
     """Computes what something takes; what disturbs it only adds to that."""
     return float(np.quantile(secs, 0.25))
 
@@ -230,29 +229,33 @@ def _losses(
     sizes = {size for _, _, size, _ in streams}
     small, large = min(sizes), max(sizes)
 
-    def lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
+    def compute_lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
         """Computes what an end of a stream lost to each tensor."""
         sent_secs, kept_secs = (
-            _undisturbed(streams[*pair, size, how].cpu_secs[tasks[end]]) for how in (manner, "kept")
+            _estimate_undisturbed_secs(streams[*pair, size, how].cpu_secs[tasks[end]])
+            for how in (manner, "kept")
         )
         return (sent_secs - kept_secs) / _NUM_TENSORS
 
     # To receive costs as much, and more or less on top of that: it hangs on chance how much memory
     # an allocator has just returned to the system.
     grown_secs = statistics.fmean(
-        lost_secs(pair, pair[0], large, "at once") - lost_secs(pair, pair[0], small, "at once")
+        compute_lost_secs(pair, pair[0], large, "at once")
+        - compute_lost_secs(pair, pair[0], small, "at once")
         for pair in pairs
     )
     link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in links)
     share = min(max(grown_secs / link_secs, 0.0), 1.0)
     at_once_secs, apart_secs = (
-        statistics.fmean(lost_secs(pair, end, small, manner) for pair in pairs for end in pair)
+        statistics.fmean(
+            compute_lost_secs(pair, end, small, manner) for pair in pairs for end in pair
+        )
         for manner in ("at once", "apart")
     )
     # The next tensor is made when the last one is there already.
     latency_secs = statistics.fmean(link.latency_secs for link in links)
     computed_secs = statistics.fmean(
-        _undisturbed(streams[*pair, small, "kept"].secs) for pair in pairs
+        _estimate_undisturbed_secs(streams[*pair, small, "kept"].secs) for pair in pairs
     )
     gap_secs = computed_secs / _NUM_TENSORS + apart_secs - latency_secs
     parts = overhead_part(0.0) + overhead_part(gap_secs)
@@ -287,7 +290,7 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
     """
     latency_secs = max(latency_secs, 1e-7)
     bandwidths = [size / max(taken - latency_secs, 1e-12) for size, taken in secs.items()]
-    # Where a tensor takes no longer than an empty one, its size says nothing.
+    # A tensor that takes no longer than an empty one tells nothing about the bandwidth.
     slower = [
         b for b, taken in zip(bandwidths, secs.values(), strict=True) if taken > 2 * latency_secs
     ]

@@ -1,4 +1,4 @@
-"""What the operations of a graph cost, wherever that is known from."""
+"""The compute times and sizes of the operations of a graph."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ class OperationCosts:
     """Seconds and bytes of the operations of a graph on the devices of a machine.
 
     Attributes:
-        compute_secs: float64 [num_operations, num_devices], what each operation takes on each
+        compute_secs: float64 [num_operations, num_devices], seconds of each operation on each
             device; finite also where it has no kernel.
-        temp_bytes: int64 [num_operations], what each holds beside its inputs and outputs while it
-            runs.
+        temp_bytes: int64 [num_operations], the memory that each operation holds while it runs,
+            beside its inputs and outputs.
         tensor_bytes: int64 [num_tensors], the size of each tensor.
         source: "analytic" or "profiled".
-        unknown_sizes: descriptions of the tensors of which an unknown dimension counts as 1.
-        unknown_loops: descriptions of the loops of which one iteration counts.
+        unknown_sizes: descriptions of the tensors with an unknown dimension, which counts as 1.
+        unknown_loops: descriptions of the loops with an unknown number of iterations, which counts
+            as 1.
     """
 
     compute_secs: np.ndarray

@@ -1,4 +1,4 @@
-"""Costs from traced steps."""
+"""Operation costs from traced steps."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from graph_passes.op_graph import OpGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.environments.step_profile import StepProfile
 
-__all__ = ["profiled_costs"]
+__all__ = ["compute_profiled_costs"]
 
 
-def profiled_costs(
+def compute_profiled_costs(
     graph: OpGraph, profiles: Sequence[StepProfile], whole_step_secs: Sequence[float | None]
 ) -> OperationCosts:
-    """Computes the costs of operations as they were traced.
+    """Computes the costs of operations from traced steps.
 
-    Tracing costs time, and between two operations an executor has work to do that belongs to
+    Tracing takes time, and so does the executor's work between two operations, which belongs to
     neither. So the seconds of all operations are scaled to add up to a step without a trace. The
-    operations of a loop or a conditional that is one operation of the graph count for that one.
-    What did not run in the traced steps, because TensorFlow had folded or merged it or because it
-    lies in a branch that was not taken, costs nothing.
+    operations inside a functional loop or conditional count for the loop or conditional.
+    Operations that did not run in the traced steps, because TensorFlow folded or merged them or
+    because their branch was not taken, cost nothing.
 
     Args:
         graph: the graph.
-        profiles: for each device of the machine the profile of a step that ran on one like it.
-        whole_step_secs: for each device the seconds of a step that runs all on it, on the machine
-            itself; None for what the profile says.
+        profiles: for each device of the machine, the profile of a step on a device of its kind.
+        whole_step_secs: for each device, the seconds of a step that runs entirely on it, on the
+            machine itself; None to use the step time of the profile.
 
     Returns:
-        The costs. Sizes of tensors that the shapes do not tell are those seen in the traces.
+        The costs. Tensors whose shapes are unknown have the sizes seen in the traces.
     """
     compute_secs = np.zeros((graph.num_operations, len(profiles)))
     temp_bytes = np.zeros(graph.num_operations, np.int64)
@@ -61,9 +61,9 @@ def profiled_costs(
 
 
 def _caller(graph: OpGraph, functions: FunctionLibrary, name: str) -> int | None:
-    """Finds the operation that TensorFlow replaced by its functions' operations, this being one.
+    """Finds the operation whose inlined function contains the operation of this name.
 
-    They are called "while/body/_1/add" and "Func/while/body/_1/input/_7" then.
+    TensorFlow names inlined operations "while/body/_1/add" and "Func/while/body/_1/input/_7".
     """
     caller = name.removeprefix("Func/").rpartition("/")[0]
     while caller and caller not in graph.index:

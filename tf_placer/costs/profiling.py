@@ -1,4 +1,4 @@
-"""Profiles a graph on the devices of a machine that is there."""
+"""Profiles a graph on the devices of a real machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from absl import logging
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.util.messages import plain_text
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.costs.profiled import profiled_costs
+from tf_placer.costs.profiled import compute_profiled_costs
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import StepProfile
@@ -20,7 +20,7 @@ from tf_placer.placers import make_placer
 
 __all__ = ["profile_graph"]
 
-_DROPPED = 2
+_WARM_UP_STEPS = 2
 
 
 def profile_graph(
@@ -31,20 +31,20 @@ def profile_graph(
     steps: int = 10,
     known_secs: Mapping[tuple[int, ...], float] | None = None,
 ) -> OperationCosts:
-    """Traces steps on one device of each kind and takes the costs from them.
+    """Computes operation costs from steps traced on one device of each kind.
 
     The operations of a "local" machine are traced in the worker, in a session with one thread for
-    operations, on the cores of the device: in the server, operations that run at the same time take
-    turns on a core, and each would be charged for the others. What the server adds to a step is in
-    the time of a whole step there.
+    operations, on the cores of the device: in the server, concurrent operations take turns on a
+    core, and each would be charged for the others. The time of a whole step in the server includes
+    the server's overhead.
 
     Args:
         environment: runs steps of the graph on the machine.
         grouped: the graph and its groups.
         machine: an attached or local machine or a cluster.
-        steps: how many steps to trace on each kind of device; two more run before.
-        known_secs: by placement, a device index per group, seconds of a step that was measured on
-            the machine already.
+        steps: number of steps to trace on each kind of device, after two warm-up steps.
+        known_secs: by placement, a device index per group, seconds of a step that was already
+            measured on the machine.
 
     Returns:
         The costs of the graph's operations on each device.
@@ -59,15 +59,15 @@ def profile_graph(
         kind = (device.type, len(device.cores))
         if kind not in kinds:
             logging.info("profiling the graph on %s", device.name)
-            kinds[kind] = profiler.on_device(d, known_secs or {})
+            kinds[kind] = profiler.profile_device(d, known_secs or {})
     found = [kinds[device.type, len(device.cores)] for device in machine.devices]
-    return profiled_costs(
+    return compute_profiled_costs(
         grouped.op_graph, [profile for profile, _ in found], [secs for _, secs in found]
     )
 
 
 class _Profiler:
-    """What the profiles of one graph on one machine share."""
+    """Profiles one graph on the devices of one machine."""
 
     def __init__(
         self,
@@ -79,29 +79,29 @@ class _Profiler:
         self._environment = environment
         self._grouped = grouped
         self._machine = machine
-        self._protocol = MeasuringProtocol(steps + _DROPPED, _DROPPED)
+        self._protocol = MeasuringProtocol(steps + _WARM_UP_STEPS, _WARM_UP_STEPS)
         self._names = tuple(device.name for device in machine.devices)
         self._legal = grouped.grouping.legal_devices(grouped.colocation, self._names)
 
-    def on_device(
+    def profile_device(
         self, d: int, known_secs: Mapping[tuple[int, ...], float]
     ) -> tuple[StepProfile, float | None]:
         """Profiles one device.
 
         Args:
-            d: its number.
-            known_secs: steps that were measured already, by placement.
+            d: the index of the device.
+            known_secs: see `profile_graph`.
 
         Returns:
             The profile, and the seconds of a whole step on the machine where they differ from
-            those of the profile.
+            the step time of the profile.
         """
         device = self._machine.devices[d]
         if not self._machine.backend.starts_servers:
             return self._trace(d, known_secs), None
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
         answer = self._environment.trace(everywhere, self._protocol, alone_on=device.cores)
-        profile = self._checked(answer, device)
+        profile = self._require_profile(answer, device)
         known = known_secs.get(tuple(self._all_on(d).tolist()))
         if known is not None:
             return profile, known
@@ -115,9 +115,9 @@ class _Profiler:
         return profile, measurement.median_secs
 
     def _trace(self, d: int, known_secs: Mapping[tuple[int, ...], float]) -> StepProfile:
-        """Traces a step on one device or, where it does not fit, spread over those of its kind.
+        """Traces a step on one device or, where it does not fit, on all devices of that kind.
 
-        To run out of memory takes long, so what has run before comes first.
+        Running out of memory takes long, so placements that have run before are tried first.
         """
         device = self._machine.devices[d]
         alike = np.array([other.type == device.type for other in self._machine.devices])
@@ -136,12 +136,12 @@ class _Profiler:
                 answer = self._trace_placement(placement)
                 if not isinstance(answer, Failure):
                     break
-        return self._checked(answer, device)
+        return self._require_profile(answer, device)
 
     def _trace_placement(self, placement: np.ndarray) -> StepProfile | Failure:
         return self._environment.trace(self._assignment(placement), self._protocol)
 
-    def _checked(self, answer: StepProfile | Failure, device: Device) -> StepProfile:
+    def _require_profile(self, answer: StepProfile | Failure, device: Device) -> StepProfile:
         if isinstance(answer, Failure):
             raise SearchError(
                 f"no step of the graph could be traced on {device.name}: {answer.message}"
@@ -149,7 +149,7 @@ class _Profiler:
         return answer
 
     def _all_on(self, d: int) -> np.ndarray:
-        """Puts all on device d, and what may not go there on the first: int32 [num_groups]."""
+        """Places all groups on device d, or on the first legal device: int32 [num_groups]."""
         return np.where(self._legal[:, d], d, self._legal.argmax(axis=1)).astype(np.int32)
 
     def _assignment(self, placement: np.ndarray) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Builds what sends tensors from a device to another while both compute."""
+"""Operations that send tensors from a device to another while both compute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FACTOR_SIZE = 256
 
 
 def make_factor(name: str, device: str) -> tf.Variable:
-    """Makes a square matrix whose products with itself are all alike, as a variable."""
+    """Makes a variable with a square matrix whose powers are all equal."""
     with tf.device(device):
         return tf1.get_variable(
             name,
@@ -26,7 +26,7 @@ def make_factor(name: str, device: str) -> tf.Variable:
 
 
 def make_values(name: str, device: str, size_bytes: int) -> tf.Variable:
-    """Makes what tensors of so many bytes are made of, a variable: float32 [size_bytes / 4]."""
+    """Makes the variable that the sent tensors are computed from: float32 [size_bytes / 4]."""
     with tf.device(device):
         return tf1.get_variable(
             name, [size_bytes // 4], initializer=tf1.ones_initializer(), use_resource=True
@@ -34,21 +34,21 @@ def make_values(name: str, device: str, size_bytes: int) -> tf.Variable:
 
 
 def send(values: tf.Variable, source: str, destination: str) -> tf.Operation:
-    """Makes a tensor on one device and looks at it on another.
+    """Makes a tensor on one device and reads it on another.
 
     Args:
         values: float32 [n], on the source.
-        source: name of the device that makes it.
-        destination: name of the device that looks at it.
+        source: name of the device that makes the tensor.
+        destination: name of the device that reads it.
 
     Returns:
-        The operation that looks.
+        The operation that reads it.
     """
     with tf.device(source):
         made = tf.abs(values.read_value())
     with tf.device(destination):
-        # Looks at next to nothing of the tensor, but not at nothing: what only needs its shape
-        # would be folded into a constant.
+        # Read a single element: an operation that needs only the shape of the tensor would be
+        # folded into a constant.
         return made[:1].op
 
 
@@ -66,15 +66,16 @@ def tensor_stream(
 
     Args:
         values: float32 [n], on the source.
-        factors: of each device, from `make_factor`.
+        factors: by device, a matrix from `make_factor`.
         source: name of the device that makes the tensors.
-        destination: name of the other one.
-        is_sent: whether the destination looks at the tensors, or the source itself.
-        num_products: how many products each device computes, one after the other.
-        made_after: for each tensor, after how many products of the source it is made: at least one.
+        destination: name of the other device.
+        is_sent: whether the destination reads the tensors, or the source itself.
+        num_products: number of products that each device computes, one after the other.
+        made_after: for each tensor, the number of products on the source that precede it: at least
+            one.
 
     Returns:
-        The operation that all of it leads to.
+        An operation that waits for all of them.
     """
     products = {
         device: _products(factors[device], device, num_products) for device in (source, destination)

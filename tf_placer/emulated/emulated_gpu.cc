@@ -567,7 +567,7 @@ bool HasSize(DataType type) {
 
 // The shapes and bytes of what a kernel reads and writes.
 struct Operands {
-  std::vector<TensorShape> inputs, outputs;  // Of handles empty.
+  std::vector<TensorShape> inputs, outputs;  // Empty for handles.
   std::vector<double> input_bytes;
   double read = 0, written = 0, largest = 0;
   int handles = 0;
@@ -959,7 +959,7 @@ class EmulatedKernel : public OpKernel {
  private:
   Emulation emulation_;
   const std::unique_ptr<OpKernel> kernel_;
-  const absl::Status status_;  // Why there is no kernel, which matters only where values do.
+  const absl::Status status_;  // The reason for a missing kernel, which matters only in the mode "values".
 };
 
 class EmulatedAsyncKernel : public tensorflow::AsyncOpKernel {

@@ -1,4 +1,4 @@
-"""What a placement is measured by, and what a measurement is."""
+"""Measurements of placements, and the interface of environments that make them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Secs = tuple[Annotated[float, POSITIVE], ...]
 
 
 class FailureKind(enum.Enum):
-    """Why a placement has no step time."""
+    """The kinds of failures of a placement."""
 
     OUT_OF_MEMORY = "out_of_memory"
     INVALID_PLACEMENT = "invalid_placement"
@@ -41,7 +41,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """What running one placement gave: step times, or the reason why there are none.
+    """The result of running one placement: step times or a failure.
 
     Attributes:
         step_secs: seconds of every counted step, in the order they ran; None after a failure.

@@ -1,4 +1,4 @@
-"""What went wrong in a trial, told from what TensorFlow said or from how a process died."""
+"""Classifies failures of a trial by TensorFlow's errors and by the deaths of processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["count_oom_kills", "failure_of_death", "failure_of_error", "may_have_
 
 _MAX_MESSAGE_CHARS = 500
 
-# What TensorFlow's Placer, partitioner and executor say when a device is not possible.
+# Errors of TensorFlow's Placer, partitioner and executor about impossible devices.
 _PLACEMENT_WORDS = (
     "Cannot assign a device for operation",
     "Could not satisfy device specification",
@@ -45,9 +45,9 @@ _UNINITIALIZED_WORDS = (
     "Could not find variable",
     "Resource does not exist",
 )
-# What a server says that was started again meanwhile, and what others say of it.
+# Errors of a server that was restarted meanwhile, and of its clients.
 _RESTARTED_WORDS = ("restarted", "is not found")
-# From here on it is of no use to anybody without the sources.
+# The rest of a message after these words helps only with the sources at hand.
 _TRACES = (
     r"Original stack trace for|Colocation Debug Info|Traceback \(most recent call last\)"
     r"|Recent warning and error logs"
@@ -83,7 +83,7 @@ def shorten(message: str) -> str:
         listed = (re.match(r"\(\d+\)\s+(.+)", line) for line in lines)
         kept = [match[1] for match in listed if match]
     result = " ".join(" ".join(dict.fromkeys(kept)).split()) or " ".join(message.split())
-    # What a line of a log says before it comes to the point.
+    # Drop the time stamp and the source location of a log line.
     result = re.sub(
         r"^.{0,40}\d\d:\d\d.{0,80}\.cc:\d+\] (OP_REQUIRES failed at \S+ : )?", "", result
     )

@@ -30,7 +30,7 @@ from tf_placer.processes import ChildDied, ChildTimeout, await_message
 __all__ = ["InProcessWorker", "WorkerHost"]
 
 _SERVES = {"serves": True}
-# How long a host may take to break off what it did before. Nothing can break off Python functions.
+# A host may need this long to cancel its last command; Python functions cannot be canceled.
 _FREE_SECS = 30.0
 _JOIN_SECS = 10.0
 
@@ -58,7 +58,7 @@ class InProcessWorker:
         with contextlib.suppress(OSError), of_host, socket.socket(fileno=os.dup(host)) as control:
             socket.send_fds(control, [b"w"], [of_host.fileno()])
 
-    def wait_until_it_serves(self) -> None:
+    def wait_until_ready(self) -> None:
         """Waits until the host has broken off what it did before, unless it has said so already.
 
         Raises:
@@ -84,7 +84,7 @@ class InProcessWorker:
         """Sends a command; see `ChildProcess.send`."""
         self._line.settimeout(max(1e-3, deadline - time.monotonic()))
         try:
-            self._line.sendall(_encoded(message))
+            self._line.sendall(_encode(message))
         except TimeoutError:
             raise ChildTimeout(f"{self.name} does not take commands") from None
         except OSError:
@@ -232,10 +232,10 @@ class _Line:
         if self._is_closed:
             raise EOFError
         try:
-            self._connection.sendall(_encoded(message))
+            self._connection.sendall(_encode(message))
         except OSError:
             raise EOFError from None
 
 
-def _encoded(message: Mapping[str, Any]) -> bytes:
+def _encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""In which order initializers have to run."""
+"""The order in which initializers have to run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _read(
     while waiting:
         operation = waiting.pop()
         if operation in states and operation is not initializer:
-            # What makes a variable needs nothing.
+            # The operation that creates a variable depends on nothing.
             found.add(operation)
             continue
         for before in (*(tensor.op for tensor in operation.inputs), *operation.control_inputs):

@@ -33,14 +33,12 @@ from tf_placer.processes import (
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
 _START_TIMEOUT_SECS = 300.0
-# How often processes are started for one request: once more after any failure, and once more again
-# if a signal ended or stopped one of them, which is the fault of somebody else.
+# Starts per request. A process that a signal ended or stopped is not at fault and gets one more.
 _MOST_STARTS, _MOST_STARTS_IF_HIT = 2, 3
-# What worker and servers import before they know what to do.
+# Modules that worker and servers import before their first command.
 _TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
-# How long a dead server may take to be noticed after its client was told that it is gone.
 _DEATH_NOTICE_SECS = 2.0
-# How long a worker may take to close its sessions before it is replaced, too.
+# The worker is replaced, too, if closing its sessions takes longer.
 _CLOSE_SECS = 10.0
 
 
@@ -82,13 +80,13 @@ class LiveProcesses:
         # The worker and the servers of a local machine are among themselves.
         self._network: PrivateNetwork | None = None
         self._why_open = ""
-        # What they are made of, unless they are to differ as processes started afresh do.
-        self._template: ForkServer | None = None
+        # Forks the processes, except where they must be started independently.
+        self._template: ProcessTemplate | None = None
         self._start_afresh = False
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
-        # Whether the servers of a cluster, which others start, may be gone.
+        # True if the servers of a remote cluster may be gone.
         self._is_target_doubted = False
         self.generation = 0
 
@@ -185,7 +183,7 @@ class LiveProcesses:
         self._report(f"the workers did not start, trying once more: {error}")
         self.stop()
         if not was_hit:
-            # A template that fails is not in the way.
+            # If the fork server fails, start processes from scratch.
             self._drop_template()
             self._start_afresh = True
 
@@ -215,10 +213,10 @@ class LiveProcesses:
         except MachineError as error:
             raise WorkerStartError(str(error)) from None
 
-    def blamed(self, failure: Failure) -> Failure:
-        """Finds out whose fault a failure is, after which the processes were stopped.
+    def attribute_failure(self, failure: Failure) -> Failure:
+        """Attributes a failure that stopped the processes to the placement or to the cluster.
 
-        Where a cluster does not answer any more, a step that did not end in time died with it.
+        If the cluster no longer answers, a time-out counts as the death of a worker.
         """
         if not self.machine.backend.is_remote:
             return failure
@@ -235,8 +233,8 @@ class LiveProcesses:
         assert worker is not None
         deadline = time.monotonic() + _START_TIMEOUT_SECS
         target = self.machine.target if self._cluster is None else self._cluster.target
-        if isinstance(worker, InProcessWorker):
-            worker.wait_until_it_serves()
+        if isinstance(worker, HostedWorker):
+            worker.wait_until_ready()
         # It imports TensorFlow and the graph while the servers start.
         commands = []
         if not self._is_connected:

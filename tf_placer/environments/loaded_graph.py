@@ -18,8 +18,8 @@ from tf_placer.environments.initializer_order import initializer_order
 from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarize
-from tf_placer.environments.variable_state import assigned_variable, variable_assignments
-from tf_placer.inputs.iterator_handles import find_fed_iterators
+from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
+from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
@@ -31,7 +31,7 @@ _FILLING = "filling the queues"
 _TIMED_ALONE = 2
 # Rounds of timed operations that say something, beside those that do not count.
 _LEAST_ROUNDS = 3
-# What a step may raise because of the values of variables, or of how far an iterator is.
+# Errors that the values of variables or the position of an iterator can cause.
 _ERRORS_OF_STATE = (
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
@@ -140,14 +140,14 @@ class OpenSession:
             Seconds that it took and what was fetched, None for operations.
         """
         try:
-            return self._timed_step()
+            return self._time_step()
         except tf.errors.OpError as error:
             self._raise_what_ended_the_threads()
             if self.is_as_initialized or not isinstance(error, _ERRORS_OF_STATE):
                 raise
         self.initialize()
         try:
-            return self._timed_step()
+            return self._time_step()
         except tf.errors.OpError:
             self._raise_what_ended_the_threads()
             raise
@@ -177,7 +177,7 @@ class OpenSession:
         if self.threads is not None:
             wait_until_filled([self.threads])
 
-    def _timed_step(self) -> tuple[float, list[Any]]:
+    def _time_step(self) -> tuple[float, list[Any]]:
         start = time.perf_counter()
         fetched = self._run_step()
         secs = time.perf_counter() - start
@@ -250,7 +250,7 @@ class LoadedGraph:
         self._original = {node.name: node.device for node in graph_def.node}
         # The import moves operations with a loc:@ to a device that another one there asks for.
         self._current = {op.name: op.device for op in self._graph.get_operations()}
-        # Where they are shared, which variables have a value on which device.
+        # Pairs of a shared variable and a device on which it is initialized.
         self._initialized: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
         # Those in `_open`, and those that something runs in.
@@ -356,7 +356,7 @@ class LoadedGraph:
                 cleanup.callback(self._active.remove, opened)
                 cleanup.callback(opened.close)
                 opened.open()
-                # What other processes hold is no state of a session in this one.
+                # A session in this process does not see the variables of other processes.
                 self._initialize(opened, shares_variables=target == self._target)
                 yield opened
         except SessionFailed:
@@ -382,7 +382,7 @@ class LoadedGraph:
         here: set[tuple[str, str]] = set()
         if self._shares_variables and shares_variables:
             assignments = (*self._initializers, *(each for each, _ in self._restored))
-            variables = map(assigned_variable, itertools.chain(*assignments))
+            variables = map(find_assigned_variable, itertools.chain(*assignments))
             here = {(variable.name, variable.device) for variable in variables if variable}
             # Without a device nobody knows where TensorFlow has put it before.
             if here <= self._initialized and all(device for _, device in here):
@@ -502,7 +502,7 @@ class LoadedGraph:
             timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
             step_secs = []
             for _ in range(timed):
-                # What takes from a queue would seem to work while it waits.
+                # A dequeue operation that waits would count as running.
                 opened.wait_for_input()
                 step_secs.append(opened.step()[0])
             opened.enter("the traced steps")
@@ -595,6 +595,6 @@ def _cpu_secs(processes: Sequence[int]) -> np.ndarray:
 
 
 def _close(session: tf.compat.v1.Session) -> None:
-    # What a failed session says when it is closed would hide why it failed.
+    # An error from closing a failed session would hide the original error.
     with contextlib.suppress(tf.errors.OpError):
         session.close()

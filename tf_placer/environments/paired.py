@@ -13,7 +13,7 @@ from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
-from tf_placer.environments.retry import as_second, run_with_retry
+from tf_placer.environments.second_try import mark_as_retry, tried_twice
 from tf_placer.environments.session import SessionEnvironment
 
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
@@ -21,14 +21,13 @@ __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
 _REFERENCE, _CANDIDATE = "original", "candidate"
 # Steps of fresh processes that are slow, and do not count; they tell how many steps a burst has.
 _FIRST_STEPS = 4
-# So many times as slow as at first, processes are replaced once. Computers that others use, too,
-# drift up to 2.6 times.
+# Shared computers drift by a factor of up to 2.6, so processes are only replaced beyond that.
 _SLOW = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedProtocol:
-    """How a placement and the graph as it came take turns.
+    """The turns of a placement and the original graph.
 
     In a block each of the two runs one burst of steps; the second block swaps the order, and so
     on. A placement that is clearly worse than the best so far is left after few blocks.
@@ -97,7 +96,7 @@ class PairedEnvironment:
         self._best_secs = best_secs
         self._report = report
         self._fits_beside = True
-        # Whether fresh processes were far slower than the first ones.
+        # True if fresh processes were far slower than the first ones.
         self._is_machine_slow = False
         self.reference_secs = reference_secs
 
@@ -107,9 +106,9 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return run_with_retry(self._measured_original, self._report)
+        return tried_twice(self._measure_original_once, self._report)
 
-    def _measured_original(self) -> Measurement:
+    def _measure_original_once(self) -> Measurement:
         start_secs = time.monotonic()
         setup_secs = self._sessions.open_session(_REFERENCE, {})
         if isinstance(setup_secs, Failure):
@@ -161,7 +160,7 @@ class PairedEnvironment:
             self._sessions.stop()
             if not self._has_reference():
                 return self._sessions.measure_assignment(assignment)
-            measurement = as_second(self._measure_beside(assignment, usual_secs))
+            measurement = mark_as_retry(self._measure_beside(assignment, usual_secs))
             if _slowness(measurement, usual_secs) >= _SLOW:
                 self._report("fresh processes are as slow: something else slows the computer down")
         self._is_machine_slow = _slowness(measurement, usual_secs) >= _SLOW
@@ -243,7 +242,7 @@ class PairedEnvironment:
 
 
 def _slowness(measurement: Measurement, usual_secs: float) -> float:
-    """How many times as long as at first the graph as it came took beside a placement."""
+    """Computes the step time of the original graph relative to its first measurement."""
     if measurement.reference_secs is None:
         return measurement.drift
     return statistics.median(measurement.reference_secs) / usual_secs

@@ -1,4 +1,4 @@
-"""How much faster one of two graphs runs than the other, from steps that took turns."""
+"""Estimates the speed-up between two graphs whose steps took turns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ __all__ = ["burst_steps", "log_speedup"]
 
 _MOST_BURST_STEPS = 25
 
-# What share of the pairs counts, and at least how many.
 _QUIET_SHARE, _LEAST_PAIRS = 0.5, 3
 # The deviation of a normal distribution by the median of absolute differences from the median, and
 # the standard error of a median by that of a mean.
 _TO_DEVIATION, _OF_MEDIAN = 1.4826, 1.2533
-# What the fastest steps take; a quantile, because a single one may be a fluke.
+# Use a quantile as the time of the fastest steps, because a single step may be a fluke.
 _FAST_QUANTILE = 0.1
 
 

@@ -25,7 +25,7 @@ _REF_VARIABLES = frozenset({"AutoReloadVariable", "Variable", "VariableV2"})
 
 @dataclasses.dataclass(frozen=True)
 class _VariableProbe:
-    """How to read a variable: tensors that say whether it has a value, and which."""
+    """Tensors that read a variable: whether it is initialized, and its value."""
 
     name: str
     initialized: str
@@ -173,7 +173,7 @@ def _add_probes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> lis
     variables = sorted(
         (
             node
-            for node in _needed_nodes(graph_def, fetches)
+            for node in _find_needed_nodes(graph_def, fetches)
             if node.op == "VarHandleOp" or node.op in _REF_VARIABLES
         ),
         key=_variable_bytes,
@@ -199,7 +199,7 @@ def _add_probes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> lis
     return probes
 
 
-def _needed_nodes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> list[Any]:
+def _find_needed_nodes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> list[Any]:
     by_name = {node.name: node for node in graph_def.node}
     waiting = [name.split(":")[0] for name in fetches]
     needed: dict[str, Any] = {}

@@ -17,7 +17,6 @@ __all__ = ["QueueThreads", "wait_until_filled"]
 # and how long it may take until then.
 _QUIET_RATIO, _LEAST_QUIET_SECS, _MOST_QUIET_SECS = 3.0, 0.03, 0.25
 _MAX_FILLING_SECS = 2.0
-# How long threads may take to end before their session is closed all the same.
 _STOP_SECS = 5.0
 # A queue that is full may have to wait for the turn of its session: about 24 days.
 _PATIENT = tf.compat.v1.RunOptions(timeout_in_ms=2**31 - 1)
@@ -58,7 +57,7 @@ class QueueThreads:
 
     @property
     def runs(self) -> int:
-        """How often something was put into a queue."""
+        """The number of enqueue operations that ran."""
         return self._session.runs
 
     def filling_secs(self) -> float | None:
@@ -85,7 +84,7 @@ class QueueThreads:
                 self._threads, stop_grace_period_secs=_STOP_SECS, ignore_live_threads=True
             )
         except Exception:
-            # Who wants to know asks for it before.
+            # Callers that need the error read it by `error` before.
             return
 
 

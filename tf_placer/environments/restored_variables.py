@@ -1,4 +1,4 @@
-"""How variables of a graph get values from outside."""
+"""Assignments of given values to the variables of a graph."""
 
 from __future__ import annotations
 

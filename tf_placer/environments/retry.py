@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 
-__all__ = ["as_second", "run_with_retry"]
+__all__ = ["mark_as_retry", "tried_twice"]
 
 _Result = TypeVar("_Result")
 
@@ -40,10 +40,10 @@ def run_with_retry(attempt: Callable[[], _Result], report: Callable[[str], None]
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:
         return result
     report(f"{failure.message}: trying once more")
-    return as_second(attempt())
+    return mark_as_retry(attempt())
 
 
-def as_second(result: _Result) -> _Result:
+def mark_as_retry(result: _Result) -> _Result:
     """Says of a process that died that it was the second time."""
     failure = _failure_in(result)
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:

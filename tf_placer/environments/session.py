@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class MeasuringProtocol:
-    """How many steps a measurement takes.
+    """The numbers of steps of a measurement.
 
     Attributes:
         steps: how many steps run after the initializers.
@@ -58,7 +58,7 @@ class MeasuringProtocol:
 
     @property
     def counted(self) -> int:
-        """How many steps count."""
+        """The number of steps that count."""
         return self.steps - self.dropped
 
 
@@ -164,7 +164,7 @@ class SessionEnvironment:
             "session_config": str(directory / "session_config"),
             "meta_optimizer": meta_optimizer,
             "isolate": not machine.backend.in_one_process,
-            # Where memory is scarce, those of sessions that were closed would be in the way.
+            # With scarce memory, the variables of closed sessions would take too much of it.
             "share_variables": machine.backend.shares_variables
             and all(device.memory_bytes is None for device in machine.devices),
         }
@@ -206,9 +206,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        return run_with_retry(lambda: self._measured_alone(assignment), self._report)
+        return tried_twice(lambda: self._measure_alone(assignment), self._report)
 
-    def _measured_alone(self, assignment: Mapping[str, str]) -> Measurement:
+    def _measure_alone(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
         setup_secs = self.open_session(_ALONE, assignment)
         if isinstance(setup_secs, Failure):
@@ -369,9 +369,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return run_with_retry(lambda: self._timed_each(fetches, enough_secs), self._report)
+        return tried_twice(lambda: self._time_each_once(fetches, enough_secs), self._report)
 
-    def _timed_each(
+    def _time_each_once(
         self, fetches: Sequence[str], enough_secs: float | None
     ) -> list[OperationTimes] | Failure:
         self._check_open()
@@ -409,13 +409,13 @@ class SessionEnvironment:
         timeout_secs = self.timeout_secs if limit_secs is None else limit_secs
         stage = _STAGES.get(command["command"])
         if stage is None:
-            # Of every single run in the worker.
+            # The worker applies this limit to every single run.
             command = {**command, "timeout_secs": timeout_secs}
         answer = self._processes.request(
             self._load, command, timeout_secs, stage or "sending the placement"
         )
         if isinstance(answer, Failure):
-            return self._processes.blamed(answer)
+            return self._processes.attribute_failure(answer)
         if "error" not in answer:
             return answer
         error = answer["error"]
@@ -426,7 +426,7 @@ class SessionEnvironment:
             failure = Failure(failure.kind, f"{failure.message} ({timeout_secs:g} s)")
         if may_have_harmed(failure, error["type"]):
             self._processes.stop()
-            return self._processes.blamed(failure)
+            return self._processes.attribute_failure(failure)
         return failure
 
     def process_ids(self) -> dict[str, int]:

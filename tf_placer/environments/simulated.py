@@ -66,11 +66,13 @@ class SimulatedEnvironment:
         return [
             Measurement((secs,), None, 0.0, peaks if self._memory else None)
             if feasible
-            else self._failed(placement, secs, peaks)
+            else self._build_failure(placement, secs, peaks)
             for placement, secs, peaks, feasible in results
         ]
 
-    def _failed(self, placement: np.ndarray, secs: float, peaks: tuple[int, ...]) -> Measurement:
+    def _build_failure(
+        self, placement: np.ndarray, secs: float, peaks: tuple[int, ...]
+    ) -> Measurement:
         if secs == np.inf:
             failure = Failure(FailureKind.INVALID_PLACEMENT, self._illegal(placement))
             return Measurement(failure=failure)

@@ -1,4 +1,4 @@
-"""What traced steps say of every operation, free of TensorFlow."""
+"""Profiles of traced steps by operation, in plain Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["OperationProfile", "OperationTimes", "StepProfile"]
 
 @dataclasses.dataclass(frozen=True)
 class OperationProfile:
-    """What an operation did in the traced steps.
+    """Times and memory of an operation in the traced steps.
 
     Attributes:
         compute_secs: median over the steps of the seconds it ran, summed over its runs in a step.
@@ -28,7 +28,7 @@ class OperationProfile:
 
 @dataclasses.dataclass(frozen=True)
 class OperationTimes:
-    """What an operation takes that is run alone.
+    """Times of an operation that runs alone.
 
     Attributes:
         secs: seconds of every counted run.
@@ -42,7 +42,7 @@ class OperationTimes:
 
 @dataclasses.dataclass(frozen=True)
 class StepProfile:
-    """What a step and its operations take.
+    """Times of a step and profiles of its operations.
 
     Attributes:
         step_secs: seconds of every counted step, measured without a trace.

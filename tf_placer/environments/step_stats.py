@@ -1,4 +1,4 @@
-"""From TensorFlow's StepStats to what every operation did."""
+"""Summarizes TensorFlow's StepStats by operation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import tensorflow as tf
 
 __all__ = ["summarize"]
 
-# What constant folding leaves of an operation: "softmax/Reshape/_42__cf__42".
+# The name of an operation that was folded into a constant: "softmax/Reshape/_42__cf__42".
 _FOLDED = re.compile(r"/_\d+__cf__\d+$")
 # A GPU's kernels are listed on a line of its own; the line of the device itself holds their launch.
 _KERNELS = re.compile(r"/stream:all$")
 # Further lines hold the same kernels by stream, copies, and waiting.
 _OTHERS = re.compile(r"/(memcpy|stream:.*|sync)$")
-# What TensorFlow puts between devices has the name of what it sends, and a number: "x/_27".
+# Transfers between devices have the name of the sent tensor and a number: "x/_27".
 _TRANSFER = re.compile(r" = _(Host)?(Send|Recv)\(")
 
 
@@ -46,7 +46,7 @@ def summarize(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
             if _KERNELS.search(device.device):
                 for node in device.node_stats:
                     name = node.node_name.split(":")[0]
-                    # Of kernels TensorFlow tells whole microseconds only.
+                    # TensorFlow reports kernels in whole microseconds only.
                     kernel_secs[name][step] += node.all_end_rel_micros / 1e6
             if _OTHERS.search(device.device):
                 continue

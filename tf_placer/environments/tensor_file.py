@@ -45,7 +45,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray
             try:
                 while rest:
                     rest = rest[file.write(rest) :]
-            except OSError as error:  # Of a full disk, which names no file.
+            except OSError as error:  # The error of a full disk names no file.
                 raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 

@@ -1,4 +1,4 @@
-"""Whether sessions may share their state: only where variables are all that there is."""
+"""Decides whether sessions may share their state: only if it consists of variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-__all__ = ["assigned_variable", "variable_assignments"]
+__all__ = ["find_assigned_variable", "variable_assignments"]
 
 _VARIABLES = frozenset(
     {"AutoReloadVariable", "VarHandleOp", "Variable", "VariableV2", "_VarHandlesOp"}
@@ -41,7 +41,7 @@ def variable_assignments(
             if operation not in grouped:
                 grouped.add(operation)
                 waiting += reversed(operation.control_inputs)
-        elif assigned_variable(operation) is None:
+        elif find_assigned_variable(operation) is None:
             return None
         else:
             assignments[operation] = None
@@ -57,7 +57,7 @@ def variable_assignments(
     return None if holds_other_state else list(assignments)
 
 
-def assigned_variable(operation: tf.Operation) -> tf.Operation | None:
+def find_assigned_variable(operation: tf.Operation) -> tf.Operation | None:
     """Finds the variable that an operation assigns to; None if it does not assign to one."""
     if operation.type not in _ASSIGNMENTS or operation.inputs[0].op.type not in _VARIABLES:
         return None

@@ -27,7 +27,7 @@ _Graph = TypeVar("_Graph")
 
 
 class Line(Protocol):
-    """What commands come over."""
+    """A channel that commands come over."""
 
     def receive(self) -> dict[str, Any]:
         """Waits for the next command, and returns it."""
@@ -163,7 +163,7 @@ def main() -> None:
     parent = Parent()
     if parent.settings["cores"]:
         pin_to_cores(parent.settings["cores"])
-    # What was loaded stays: no collection has to look at it during a step.
+    # Loaded graphs live long: exempt them from garbage collection during steps.
     Worker(parent, loaded=gc.freeze).serve()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from graph_passes.pipeline import group_operations
-from tf_placer.costs.link_cache import known_links
-from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.costs.known_links import find_links
+from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import explain_no_choice, prepare
@@ -151,7 +151,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     if missing is None and grouped.num_decisions == 0:
         missing = verdict(None, describe_given_devices(source.op_graph))
     needed = source.op_graph.needed
-    links_known = known_links(machine, config.found_session_config) is not None
+    links_known = find_links(machine, config.found_session_config) is not None
     return SearchPlan(
         operations=source.op_graph.num_operations,
         operations_in_step=int(needed.sum()),

@@ -11,8 +11,8 @@ import numpy as np
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import read_placement, write_placement
-from tf_placer.costs.link_cache import known_links
-from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
+from tf_placer.costs.given_placement import asked_devices, nearest_assignment
+from tf_placer.costs.known_links import find_links
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext
@@ -339,7 +339,7 @@ class _Reporter:
             return
         parts = {"until now": self._plan.compute_used_secs()}
         if needs_problem(self._config.placer) and self._context.costs is None:
-            links = known_links(self._config.found_machine, self._config.found_session_config)
+            links = find_links(self._config.found_machine, self._config.found_session_config)
             known = links is not None
             parts["profiling"] = self._plan.profile_secs(trials, links_known=known)
         # As if a placement were as fast as this.

@@ -65,17 +65,17 @@ def catalog_table() -> str:
     for entry in _entries().values():
         lines.append(f"{entry['name']}, N from 1 to {entry['max_gpus']}")
         lines += [f"    {line}" for line in _summary(_largest(entry))]
-        lines += _wrapped(entry["source"])
+        lines += _wrap_text(entry["source"])
     for known in device_classes().values():
         lines += textwrap.wrap(
             f"{known.name}: {known.type}, {format_bytes(known.memory_bytes)}, "
             f"{known.peak_flops / 1e12:g} TFLOPS (of which {known.compute_fraction:g}), "
-            f"{_speed(known.memory_bandwidth_bytes_per_sec)} (of which "
+            f"{_format_speed(known.memory_bandwidth_bytes_per_sec)} (of which "
             f"{known.bandwidth_fraction:g}), {format_step(known.launch_secs)} per operation",
             _WIDTH,
             subsequent_indent="    ",
         )
-        lines += _wrapped(known.source)
+        lines += _wrap_text(known.source)
     return "\n".join(lines)
 
 
@@ -100,11 +100,11 @@ def _largest(entry: Mapping[str, Any]) -> Machine:
     return make_described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_text(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _speed(bytes_per_sec: float) -> str:
+def _format_speed(bytes_per_sec: float) -> str:
     return f"{format_bytes(int(bytes_per_sec))}/s"
 
 
@@ -121,7 +121,7 @@ def _summary(machine: Machine) -> list[str]:
         f"{cpu.model} with {format_bytes(cpu.memory_bytes or 0)}, "
         f"each {gpu.model} with {format_bytes(gpu.memory_bytes or 0)}",
         *(
-            f"{' or '.join(_speed(speed) for speed in sorted(each))} {ends}"
+            f"{' or '.join(_format_speed(speed) for speed in sorted(each))} {ends}"
             for ends, each in speeds.items()
         ),
     ]

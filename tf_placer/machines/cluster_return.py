@@ -11,8 +11,7 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["await_cluster", "why_silent"]
 
-# How long servers may take to come back, and what a look at them may take. TensorFlow waits for
-# those of a cluster that do not answer, so a look that fails may have taken all of this.
+# TensorFlow waits for silent servers, so a failed look may take all of its time limit.
 _RETURN_SECS, _LOOK_SECS = 180.0, 30.0
 _PAUSE_SECS = 1.0
 

@@ -1,4 +1,4 @@
-"""What is known of the models of device that described machines are made of.
+"""The classes of devices of described machines.
 
 The numbers are data with sources: `data/device_classes.json`. What makers publish is
 taken as it is. What TensorFlow makes of it is stated per class and never per model of network: the

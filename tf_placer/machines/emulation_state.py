@@ -12,8 +12,8 @@ __all__ = [
     "DESCRIPTION_VARIABLE",
     "SPEC_VARIABLE",
     "apply_gpu_options",
-    "emulated_description",
-    "find_emulated_spec",
+    "emulated_spec",
+    "find_emulated_description",
 ]
 
 SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
@@ -34,7 +34,7 @@ def find_emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
     return environ.get(SPEC_VARIABLE) if environ.get(PLUGIN_VARIABLE) else None
 
 
-def emulated_description(environ: Mapping[str, str]) -> str | None:
+def find_emulated_description(environ: Mapping[str, str]) -> str | None:
     """Returns the file that describes the GPUs of a process, named by its contents.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which machine is meant: the attached one, processes on it, a cluster, or a described one."""
+"""Finds machines by name: the attached one, processes on it, clusters, and described ones."""
 
 from __future__ import annotations
 

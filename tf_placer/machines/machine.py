@@ -75,7 +75,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceClass:
-    """What is known of a model of device, from its makers and from publications.
+    """A model of device, described by its makers and by publications.
 
     Attributes:
         name: such as "K80".
@@ -124,12 +124,12 @@ class Machine:
 
     @property
     def backend(self) -> MachineBackend:
-        """What there is to know of its kind."""
+        """The facts of its kind of machine."""
         return BACKENDS[self.kind]
 
     @property
     def computes_values(self) -> bool:
-        """Whether operations compute their values, not their shapes and times alone."""
+        """True if operations compute their values, not their shapes and times alone."""
         if not self.backend.is_timed:
             return False
         spec: str | None = None
@@ -142,7 +142,7 @@ class Machine:
 
     @property
     def target(self) -> str:
-        """What sessions on a running cluster connect to, "grpc://HOST:PORT"; "" for others."""
+        """The address of a running cluster for sessions, "grpc://HOST:PORT"; "" for others."""
         return self.spec.partition(",")[0] if self.backend.is_remote else ""
 
     @property

@@ -110,7 +110,7 @@ def machine_from_description(value: object, where: str) -> Machine:
         check_format(value, _FORMAT, "the machine")
         file = read_record(_File, value, "the machine", exact=True)
         devices, classes = _find_devices(file)
-        links = _ordered_links(file, [device.name for device in devices])
+        links = _order_links(file, [device.name for device in devices])
     except ValueError as error:
         raise MachineError(f"{where} {error}") from None
     return Machine(file.name, "described", devices, links, classes)
@@ -156,7 +156,7 @@ def _find_class(named: str | DeviceClass, where: str, known: dict[str, DeviceCla
     return named
 
 
-def _ordered_links(file: _File, names: list[str]) -> tuple[Link, ...]:
+def _order_links(file: _File, names: list[str]) -> tuple[Link, ...]:
     """Checks the links, and brings them into the order of the pairs of devices."""
     links: dict[tuple[str, str], Link] = {}
     for index, link in enumerate(file.links):

@@ -33,7 +33,7 @@ _PAUSE_SECS = 0.05
 def _run(line: int, command: Sequence[str]) -> int:
     """Runs the command, and returns its exit code as a shell would."""
     os.set_inheritable(line, False)
-    # Where this process is stopped (Ctrl-Z), the end of the line lets it go on.
+    # If this process is stopped (Ctrl-Z), the end of the line resumes it.
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)

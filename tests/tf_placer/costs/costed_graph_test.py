@@ -55,7 +55,7 @@ class LinksTest(tf.test.TestCase):
         self.lines: list[str] = []
         with (
             mock.patch.object(costed_graph, "profile_graph", mock.Mock()),
-            mock.patch.object(costed_graph, "known_links", return_value=None),
+            mock.patch.object(costed_graph, "find_links", return_value=None),
             mock.patch.object(costed_graph, "keep_links") as self.keep_links,
             mock.patch.object(costed_graph, "calibrate_links", calibrate_links),
         ):
@@ -128,7 +128,7 @@ class LinksTest(tf.test.TestCase):
 
 
 class CostedGraphTest(tf.test.TestCase):
-    def costed(
+    def cost_graph_of(
         self, graph: tf.Graph, fetches, machine: Machine | None = None, *, soft: bool = False
     ) -> CostedGraph:
         source = read_workload(graph, fetches)
@@ -137,7 +137,7 @@ class CostedGraphTest(tf.test.TestCase):
         return cost_graph(source, machine, steps=1, session_config=config)
 
     def devices(self, problem: PlacementProblem, placement: np.ndarray) -> dict[str, int]:
-        """Where each operation is."""
+        """Finds the device of each operation."""
         return dict(zip(problem.operation_names, placement[problem.groups].tolist(), strict=True))
 
     def test_loops_of_which_one_iteration_counts_are_named(self):
@@ -160,7 +160,7 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_what_no_step_needs_has_no_device(self):
         graph = graphs.saver_and_summaries()
-        problem, placement = self.costed(graph.graph, graph.fetches).placed(None)
+        problem, placement = self.cost_graph_of(graph.graph, graph.fetches).placed(None)
         self.assertEqual(placement.shape, (problem.num_groups,))
         self.assertEqual(placement.dtype, np.int32)
         self.assertLess(problem.num_operations, len(graph.graph.get_operations()))
@@ -178,8 +178,8 @@ class CostedGraphTest(tf.test.TestCase):
             lengths = tf.strings.length(words, name="lengths")
             tf.group(d, lengths, name="all")
         with self.assertRaisesRegex(GraphError, "'d/y' on /device:GPU:7, and 2xK80 has only"):
-            self.costed(graph, ["all"])
-        problem, placement = self.costed(graph, ["all"], soft=True).placed(None)
+            self.cost_graph_of(graph, ["all"])
+        problem, placement = self.cost_graph_of(graph, ["all"], soft=True).placed(None)
         devices = self.devices(problem, placement)
         wanted = {"a/RandomUniform": 1, "b": 2, "c": 0, "lengths": 0, "words": 0}
         self.assertEqual({name: devices[name] for name in wanted}, wanted)
@@ -190,7 +190,7 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_the_groups_of_a_search_are_fewer_than_those_of_a_placement(self):
         graph = graphs.lstm()
-        costed = self.costed(graph.graph, graph.fetches)
+        costed = self.cost_graph_of(graph.graph, graph.fetches)
         self.assertLess(costed.problem().num_groups, costed.placed(None)[0].num_groups)
         self.assertEqual(costed.problem().operation_names, costed.placed(None)[0].operation_names)
 
@@ -209,7 +209,7 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_a_placement_of_operations_gives_each_group_the_device_of_most_of_it(self):
         graph = graphs.lstm()
-        costed = self.costed(graph.graph, graph.fetches)
+        costed = self.cost_graph_of(graph.graph, graph.fetches)
         op_graph, colocation = costed.grouped.op_graph, costed.grouped.colocation
         names = [device.name for device in costed.machine.devices]
         rng = np.random.default_rng(0)
@@ -245,7 +245,7 @@ class CostedGraphTest(tf.test.TestCase):
         links = (Link(*names, 1e-5, 1e9), Link(*names[::-1], 1e-5, 1e9))
         machine = Machine("two CPUs", "described", devices, links, known.classes)
         graph = graphs.two_branches()
-        _, placement = self.costed(graph.graph, graph.fetches, machine).placed(None)
+        _, placement = self.cost_graph_of(graph.graph, graph.fetches, machine).placed(None)
         self.assertEqual(set(placement.tolist()), {0})
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from tf_placer.costs.link_cache import keep_links, known_links
+from tf_placer.costs.known_links import find_links, keep_links
 from tf_placer.files import cache_directory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Link, Machine
@@ -55,9 +55,9 @@ class KnownLinksTest(tf.test.TestCase):
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.cache)}))
 
     def test_they_are_found_again_with_their_age(self):
-        self.assertIsNone(known_links(_MACHINE, None))
+        self.assertIsNone(find_links(_MACHINE, None))
         keep_links(_MEASURED, None)
-        known = known_links(_MACHINE, None)
+        known = find_links(_MACHINE, None)
         self.assertEqual(known.machine, _MEASURED)
         self.assertBetween(known.age_secs, 0.0, 600.0)
 
@@ -68,12 +68,12 @@ class KnownLinksTest(tf.test.TestCase):
             dataclasses.replace(_MACHINE, spec="local:2,memory_mb=5"),
             dataclasses.replace(_MACHINE, devices=other_cores),
         ):
-            self.assertIsNone(known_links(machine, None))
-        self.assertIsNone(known_links(_MACHINE, v1.ConfigProto(log_device_placement=True)))
+            self.assertIsNone(find_links(machine, None))
+        self.assertIsNone(find_links(_MACHINE, v1.ConfigProto(log_device_placement=True)))
         with mock.patch.object(tf, "__version__", "3.0"):
-            self.assertIsNone(known_links(_MACHINE, None))
+            self.assertIsNone(find_links(_MACHINE, None))
         with mock.patch("os.cpu_count", return_value=1000):
-            self.assertIsNone(known_links(_MACHINE, None))
+            self.assertIsNone(find_links(_MACHINE, None))
 
     def test_links_of_emulated_gpus_are_those_of_one_description(self):
         file = self.cache / "box.json"
@@ -83,22 +83,22 @@ class KnownLinksTest(tf.test.TestCase):
             find_machine(spec), links=tuple(Link(*pair, 1e-4, 1e9) for pair in (_PAIR, _PAIR[::-1]))
         )
         keep_links(measured, None)
-        self.assertEqual(known_links(find_machine(spec), None).machine, measured)
+        self.assertEqual(find_links(find_machine(spec), None).machine, measured)
         faster = [{**link, "bandwidth_bytes_per_sec": 5e10} for link in _BOX["links"]]
         file.write_text(json.dumps({**_BOX, "links": faster}))
-        self.assertIsNone(known_links(find_machine(spec), None))
+        self.assertIsNone(find_links(find_machine(spec), None))
 
     def test_gpus_that_are_emulated_are_other_attached_ones(self):
         attached = Machine("attached", "attached", _MACHINE.devices)
         keep_links(dataclasses.replace(_MEASURED, spec="attached", kind="attached"), None)
-        self.assertIsNotNone(known_links(attached, None))
+        self.assertIsNotNone(find_links(attached, None))
         environ = {
             "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
             "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
             "TF_PLACER_EMULATED": "machine.tsv",
         }
         with mock.patch.dict(os.environ, environ):
-            self.assertIsNone(known_links(attached, None))
+            self.assertIsNone(find_links(attached, None))
 
     def test_the_latest_count_and_those_of_others_stay(self):
         other = dataclasses.replace(_MEASURED, spec="local:2,memory_mb=5")
@@ -106,17 +106,17 @@ class KnownLinksTest(tf.test.TestCase):
         keep_links(_MEASURED, None)
         faster = dataclasses.replace(_MEASURED, links=(Link(*_NAMES, 1e-5, 1e10),))
         keep_links(faster, None)
-        self.assertEqual(known_links(_MACHINE, None).machine, faster)
-        self.assertEqual(known_links(other, None).machine, other)
+        self.assertEqual(find_links(_MACHINE, None).machine, faster)
+        self.assertEqual(find_links(other, None).machine, other)
 
     def test_a_file_that_is_none_of_ours_is_measured_anew(self):
         file = cache_directory() / "links.json"
         file.parent.mkdir()
         for text in ("", "[1]", '{"format": 3}', '{"format": 2, "machines": []}', "{"):
             file.write_text(text)
-            self.assertIsNone(known_links(_MACHINE, None))
+            self.assertIsNone(find_links(_MACHINE, None))
         keep_links(_MEASURED, None)
-        self.assertEqual(known_links(_MACHINE, None).machine, _MEASURED)
+        self.assertEqual(find_links(_MACHINE, None).machine, _MEASURED)
 
     def test_the_directory_is_of_the_user_alone(self):
         keep_links(_MEASURED, None)

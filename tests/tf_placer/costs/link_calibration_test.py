@@ -110,7 +110,7 @@ class _SmallMemory:
 
 
 class LittleMemoryTest(tf.test.TestCase):
-    def tried(
+    def try_sizes(
         self,
         room_bytes: int,
         *,
@@ -132,29 +132,33 @@ class LittleMemoryTest(tf.test.TestCase):
 
     def test_where_memory_is_too_small_smaller_tensors_are_timed(self):
         for room, tried in ((2**30, [16384]), (2**22, [16384, 1024]), (2**17, [16384, 1024, 64])):
-            self.assertEqual(self.tried(room), tried)
+            self.assertEqual(self.try_sizes(room), tried)
             self.assertLen(self.machine.links, 2)
 
     def test_tensors_fit_beside_what_devices_hold(self):
         mib = 2**20
-        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib), [16384])
-        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib, held_bytes=950 * mib), [1024])
-        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib, held_bytes=1020 * mib), [64])
-        self.assertEqual(self.tried(2**30, memory_bytes=100 * mib), [1024])
+        self.assertEqual(self.try_sizes(2**30, memory_bytes=1024 * mib), [16384])
+        self.assertEqual(
+            self.try_sizes(2**30, memory_bytes=1024 * mib, held_bytes=950 * mib), [1024]
+        )
+        self.assertEqual(
+            self.try_sizes(2**30, memory_bytes=1024 * mib, held_bytes=1020 * mib), [64]
+        )
+        self.assertEqual(self.try_sizes(2**30, memory_bytes=100 * mib), [1024])
         # More than there is: the next session may have released it.
-        self.assertEqual(self.tried(2**30, memory_bytes=mib, held_bytes=2 * mib), [64])
+        self.assertEqual(self.try_sizes(2**30, memory_bytes=mib, held_bytes=2 * mib), [64])
 
     def test_between_many_devices_no_large_tensors_are_sent(self):
-        self.assertEqual(self.tried(2**30, num_devices=5), [1024])
+        self.assertEqual(self.try_sizes(2**30, num_devices=5), [1024])
 
     def test_links_that_no_memory_is_left_for_cannot_be_measured(self):
         with self.assertRaisesRegex(SearchError, "links of few bytes cannot .*: it failed"):
-            self.tried(2)
+            self.try_sizes(2)
         self.assertLen(self.sessions.tried, 3)
 
     def test_after_another_failure_smaller_tensors_are_no_help(self):
         with self.assertRaisesRegex(SearchError, "it failed"):
-            self.tried(2, kind=FailureKind.TIMEOUT)
+            self.try_sizes(2, kind=FailureKind.TIMEOUT)
         self.assertLen(self.sessions.tried, 1)
 
     def test_a_machine_that_cannot_be_measured_gets_usual_links(self):
@@ -169,7 +173,7 @@ class LittleMemoryTest(tf.test.TestCase):
 
 
 class CalibrateLinksTest(tf.test.TestCase):
-    def calibrated(self, machine: Machine, times) -> Machine:
+    def calibrate(self, machine: Machine, times) -> Machine:
         with mock.patch.object(link_calibration, "SessionEnvironment", _Timed(times)):
             return calibrate_links(machine)
 
@@ -188,7 +192,7 @@ class CalibrateLinksTest(tf.test.TestCase):
                 disturbed = [link_calibration._TRIPS * secs * factor for factor in (9.0, 1.0, 1.0)]
                 yield OperationTimes(tuple(disturbed))
 
-        machine = self.calibrated(_MACHINE, times)
+        machine = self.calibrate(_MACHINE, times)
         self.assertEqual(machine.devices, _MACHINE.devices)
         links = {(link.source, link.destination): link for link in machine.links}
         self.assertCountEqual(links, bandwidths)
@@ -233,7 +237,7 @@ class CalibrateLinksTest(tf.test.TestCase):
                 yield OperationTimes((9.0, taken, taken), used)
 
         local = dataclasses.replace(_MACHINE, kind="local")
-        for device in self.calibrated(local, times).devices:
+        for device in self.calibrate(local, times).devices:
             self.assertAllClose(device.transfer_share, 0.375, rtol=1e-3)
             self.assertAllClose(device.transfer_overhead_secs, 0.003, rtol=1e-3)
 
@@ -248,18 +252,18 @@ class CalibrateLinksTest(tf.test.TestCase):
                 used = 1.0 - 0.5 * (manner != "kept")
                 yield OperationTimes((1.0,), {f"task {i}": (used,) for i in range(2)})
 
-        for device in self.calibrated(dataclasses.replace(_MACHINE, kind="local"), times).devices:
+        for device in self.calibrate(dataclasses.replace(_MACHINE, kind="local"), times).devices:
             self.assertBetween(device.transfer_share, 0.0, 1.0)
             self.assertBetween(device.transfer_overhead_secs, 0.0, 1e-6)
 
     def test_a_failure_is_named(self):
         failure = Failure(FailureKind.TIMEOUT, "no result within 120 s")
         with self.assertRaisesRegex(SearchError, "links of two devices .*: no result within 120 s"):
-            self.calibrated(_MACHINE, lambda _: failure)
+            self.calibrate(_MACHINE, lambda _: failure)
 
     def test_one_device_has_no_links(self):
         machine = Machine("one", "attached", _MACHINE.devices[:1], ())
-        self.assertIs(self.calibrated(machine, self.fail), machine)
+        self.assertIs(self.calibrate(machine, self.fail), machine)
 
 
 class RoundTripsTest(tf.test.TestCase):
@@ -273,7 +277,7 @@ class RoundTripsTest(tf.test.TestCase):
         cls.types = {node.name: node.op for node in cls.graph_def.node}
 
     def chain(self, trip: str) -> nx.DiGraph:
-        """What one of the timed operations waits for."""
+        """Builds the graph of operations that a timed operation waits for."""
         nodes = {node.name: node for node in self.graph_def.node}
         edges = nx.DiGraph()
         pending = [trip]

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts
-from tf_placer.costs.profiled import profiled_costs
+from tf_placer.costs.profiled import compute_profiled_costs
 from tf_placer.environments.step_profile import OperationProfile, StepProfile
 
 v1 = tf.compat.v1
@@ -33,7 +33,7 @@ class ProfiledCostsTest(tf.test.TestCase):
         profile = _profile(
             (9.0, 4.0, 5.0), y=OperationProfile(0.3), z=OperationProfile(0.1, runs=2)
         )
-        costs = profiled_costs(self.graph, [profile], [None])
+        costs = compute_profiled_costs(self.graph, [profile], [None])
         self.assertEqual(costs.source, "profiled")
         self.assertAllClose(self.secs(costs, "y"), [3.75])
         self.assertAllClose(self.secs(costs, "z"), [1.25])
@@ -43,7 +43,7 @@ class ProfiledCostsTest(tf.test.TestCase):
 
     def test_a_whole_step_on_the_machine_is_worth_more_than_that_of_the_profile(self):
         profile = _profile((4.0,), y=OperationProfile(1.0), z=OperationProfile(1.0))
-        costs = profiled_costs(self.graph, [profile] * 3, [None, 8.0, 2.0])
+        costs = compute_profiled_costs(self.graph, [profile] * 3, [None, 8.0, 2.0])
         self.assertAllClose(self.secs(costs, "y"), [2.0, 4.0, 1.0])
 
     def test_devices_have_their_own_seconds_but_share_sizes(self):
@@ -53,7 +53,7 @@ class ProfiledCostsTest(tf.test.TestCase):
             y=OperationProfile(0.5, temp_bytes=7, output_bytes={0: 24}),
             z=OperationProfile(0.5, output_bytes={1: 12}),
         )
-        costs = profiled_costs(self.graph, [slow, fast], [None, None])
+        costs = compute_profiled_costs(self.graph, [slow, fast], [None, None])
         self.assertAllClose(self.secs(costs, "y"), [3.0, 0.5])
         self.assertAllClose(self.secs(costs, "z"), [0.0, 0.5])
         self.assertEqual(costs.temp_bytes[self.graph.index["y"]], 7)
@@ -66,19 +66,19 @@ class ProfiledCostsTest(tf.test.TestCase):
 
     def test_known_shapes_are_worth_more_than_what_was_seen(self):
         profile = _profile((1.0,), w=OperationProfile(1.0, output_bytes={0: 999, 7: 5}))
-        costs = profiled_costs(self.graph, [profile], [None])
+        costs = compute_profiled_costs(self.graph, [profile], [None])
         self.assertEqual(costs.tensor_bytes[self.graph.tensor_index("w")], 12)
 
     def test_what_is_not_in_the_graph_counts_nothing(self):
         others = {name: OperationProfile(9.0) for name in ("_retval_z_0_0", "y/_27", "RecvTensor")}
         profile = StepProfile((1.0,), {"y": OperationProfile(1.0), **others})
-        costs = profiled_costs(self.graph, [profile], [None])
+        costs = compute_profiled_costs(self.graph, [profile], [None])
         self.assertAllClose(self.secs(costs, "y"), [1.0])
         self.assertAllClose(costs.compute_secs.sum(), 1.0)
 
     def test_a_step_that_takes_no_time_costs_nothing(self):
         profile = _profile((1.0,), y=OperationProfile(0.0))
-        costs = profiled_costs(self.graph, [profile, _profile((2.0,))], [None, None])
+        costs = compute_profiled_costs(self.graph, [profile, _profile((2.0,))], [None, None])
         self.assertAllEqual(costs.compute_secs, np.zeros([self.graph.num_operations, 2]))
 
     def test_what_became_of_a_functional_loop_counts_for_the_loop(self):
@@ -91,7 +91,7 @@ class ProfiledCostsTest(tf.test.TestCase):
         inner = (f"{name}/merge/_1", f"{name}/body/_3/mul", f"Func/{name}/body/_3/input/_4")
         seen = OperationProfile(1.0, runs=4, temp_bytes=3, output_bytes={0: 400})
         operations = {**dict.fromkeys(inner, seen), "scope/start": OperationProfile(2.0)}
-        costs = profiled_costs(op_graph, [StepProfile((10.0,), operations)], [None])
+        costs = compute_profiled_costs(op_graph, [StepProfile((10.0,), operations)], [None])
         self.assertAllClose(costs.compute_secs[loop], [6.0])
         self.assertEqual(costs.temp_bytes[loop], 3)
         # An output of an operation in it is none of the loop's.
@@ -100,7 +100,7 @@ class ProfiledCostsTest(tf.test.TestCase):
     def test_the_input_is_not_changed(self):
         before = self.graph.tensor_bytes.copy()
         profile = _profile((1.0,), y=OperationProfile(1.0, output_bytes={0: 24}))
-        profiled_costs(self.graph, [profile], [None])
+        compute_profiled_costs(self.graph, [profile], [None])
         self.assertAllEqual(self.graph.tensor_bytes, before)
 
 

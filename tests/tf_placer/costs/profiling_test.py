@@ -40,7 +40,7 @@ _LOCAL = Machine(
 _OUT_OF_MEMORY = Failure(FailureKind.OUT_OF_MEMORY, "OOM when allocating")
 
 
-def _grouped(graph: graphs.TestGraph) -> GroupedGraph:
+def _group(graph: graphs.TestGraph) -> GroupedGraph:
     graph_def = graph.graph.as_graph_def()
     return group_operations(OpGraph.from_graph_def(graph_def, graph.fetches, list(graph.feeds)))
 
@@ -80,7 +80,7 @@ class ProfileGraphTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.grouped = _grouped(graphs.two_branches())
+        cls.grouped = _group(graphs.two_branches())
         cls.names = [
             name
             for name, needed in zip(

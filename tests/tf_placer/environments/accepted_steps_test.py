@@ -34,8 +34,8 @@ _WORDS_BY_LINE = (
 )
 
 
-def loaded(source: Workload, kind=LoadedGraph, target="", **settings):
-    """What a worker makes of a step."""
+def load_source(source: Source, kind=LoadedGraph, target="", **settings):
+    """Loads a step as a worker does."""
     step = source.step
     config = tf1.ConfigProto(device_count={"CPU": 2}, **settings.pop("config", {}))
     return kind(
@@ -55,7 +55,7 @@ def loaded(source: Workload, kind=LoadedGraph, target="", **settings):
 class AcceptedStepsTest(tf.test.TestCase):
     def run_steps(self, source: Workload, count: int = 1, **settings) -> list[list]:
         """Fetches what steps compute in a session of their own."""
-        with loaded(source, **settings).open({}, 20.0, lambda stage: None) as opened:
+        with load_source(source, **settings).open({}, 20.0, lambda stage: None) as opened:
             return [opened.step()[1] for _ in range(count)]
 
     def failure(self, source: Workload, count: int = 1) -> str:
@@ -219,8 +219,8 @@ class QueuesTest(AcceptedStepsTest):
         self.assertRegex(self.failure(source, 30), "in filling the queues: InvalidArg.*nine")
 
     def test_a_full_queue_waits_for_longer_than_a_run_may_take(self):
-        source = read_workload(self.pipeline(self.files(2)), "y:0")
-        graph = loaded(source, config={"operation_timeout_in_ms": 300})
+        source = read_source(self.pipeline(self.files(2)), "y:0")
+        graph = load_source(source, config={"operation_timeout_in_ms": 300})
         with graph.open({}, 20.0, lambda stage: None) as opened:
             opened.step()
             threading.Event().wait(0.6)
@@ -228,8 +228,8 @@ class QueuesTest(AcceptedStepsTest):
                 opened.step()
 
     def test_values_are_the_same_however_many_threads_fill_a_queue(self):
-        source = read_workload(self.pipeline(self.files(4), threads=3), "y:0")
-        probed = loaded(source, ProbedGraph)
+        source = read_source(self.pipeline(self.files(4), threads=3), "y:0")
+        probed = load_source(source, ProbedGraph)
         path = os.path.join(self.create_tempdir().full_path, "values")
         values = []
         for _ in range(2):
@@ -244,7 +244,7 @@ class QueuesTest(AcceptedStepsTest):
             slow = tf.reduce_sum(tf.random.uniform([2_000_000]))
             first = tf1.train.batch([slow], 1, capacity=2)
             tf1.train.batch([first], 2, capacity=5, name="y")
-        graph = loaded(read_workload(graph, "y:0"))
+        graph = load_source(read_source(graph, "y:0"))
         with graph.open({}, 20.0, lambda stage: None) as opened:
             sizes = [f"{name}/fifo_queue_Size:0" for name in ("batch", "y")]
             for _ in range(3):
@@ -268,7 +268,7 @@ class QueuesTest(AcceptedStepsTest):
         self.assertEqual(self.run_steps(read_workload(graph, "other_end:0"), 2), [[7], [7]])
 
     def test_sessions_take_turns(self):
-        graph = loaded(read_workload(self.pipeline(self.files(2)), "y:0"))
+        graph = load_source(read_source(self.pipeline(self.files(2)), "y:0"))
         for label in "ab":
             graph.open_session(label, {}, 1, 20.0, lambda stage: None)
         for _ in range(5):
@@ -337,7 +337,7 @@ class RestoringTest(AcceptedStepsTest):
         self.graph = training()
         self.directory = self.create_tempdir().full_path
 
-    def trained(self, steps: int = 4) -> tuple[str, list[float]]:
+    def train(self, steps: int = 4) -> tuple[str, list[float]]:
         """Trains, saves a checkpoint, and goes on: its prefix, and the losses after it."""
         with self.graph.as_default(), tf1.Session() as session:
             session.run([tf1.global_variables_initializer(), tf1.local_variables_initializer()])
@@ -352,7 +352,7 @@ class RestoringTest(AcceptedStepsTest):
         self.assertAllClose(losses, actual, rtol=1e-5)
 
     def test_steps_go_on_from_a_checkpoint(self):
-        prefix, losses = self.trained()
+        prefix, losses = self.train()
         before = self.graph.as_graph_def()
         for restore_from in (prefix, self.directory, pathlib.Path(prefix + ".index")):
             source = read_workload(self.graph, ["train", "loss:0"], restore_from=restore_from)
@@ -402,11 +402,11 @@ class RestoringTest(AcceptedStepsTest):
         self.assert_goes_on(source, losses)
 
     def test_sessions_that_share_variables_restore_them_on_every_device(self):
-        prefix, losses = self.trained()
+        prefix, losses = self.train()
         config = tf1.ConfigProto(device_count={"CPU": 2})
         target = tf1.train.Server.create_local_server(config=config).target
-        source = read_workload(self.graph, ["loss:0"], restore_from=prefix)
-        graph = loaded(source, target=target, share_variables=True)
+        source = read_source(self.graph, ["loss:0"], restore_from=prefix)
+        graph = load_source(source, target=target, share_variables=True)
         self.assertTrue(graph._shares_variables)
         names = [*source.step.restored, "calls"]
         for device in (0, 1, 0):
@@ -440,7 +440,7 @@ class RestoringTest(AcceptedStepsTest):
                     self.assertAllEqual(self.run_steps(source)[0][0], whole)
 
     def test_what_cannot_be_restored_is_named(self):
-        prefix, _ = self.trained(1)
+        prefix, _ = self.train(1)
         with new_graph() as other:
             tf.identity(tf1.get_variable("another", [2]), name="y")
         with new_graph() as larger:
@@ -595,7 +595,7 @@ class CapturedStateTest(AcceptedStepsTest):
                 for target in ("", server.target):
                     steps = self.run_steps(source, 3, target=target)
                     self.assertEqual(steps, [[start], [start + 1], [start + 2]])
-        graph = loaded(source)
+        graph = load_source(source)
         self.assertLen(graph.trace({}, 2, 1, None, 20.0, lambda stage: None)["step_secs"], 1)
 
     def test_a_device_that_is_not_there_is_named(self):

@@ -151,7 +151,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             report=self.lines.append,
         )
 
-    def begun(self, **options) -> PairedEnvironment:
+    def begin(self, **options) -> PairedEnvironment:
         """An environment that has measured the graph as it came."""
         environment = self.environment(**options)
         self.assertIsNone(environment.measure_original().failure)
@@ -164,7 +164,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         return measurement
 
     def labels(self) -> list[str]:
-        """Whose steps ran, in order."""
+        """Lists the sessions whose steps ran, in order."""
         return [asked.split()[1] for asked in self.sessions.asked if asked.startswith("steps")]
 
     # The graph as it came.
@@ -229,7 +229,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     # Taking turns.
 
     def test_the_two_take_turns_and_swap_the_order(self):
-        measurement = self.measure(self.begun(), secs=0.2)
+        measurement = self.measure(self.begin(), secs=0.2)
         self.assertIsNone(measurement.failure)
         block = ["original", "candidate"]
         self.assertEqual(self.labels(), (block + block[::-1]) * 3)
@@ -240,14 +240,14 @@ class PairedEnvironmentTest(parameterized.TestCase):
     @parameterized.parameters((0.25, 1), (0.004, 3), (0.0001, 25))
     def test_a_turn_is_a_burst_of_steps(self, original_secs, burst):
         self.sessions.original = {"secs": str(original_secs)}
-        measurement = self.measure(self.begun(), secs=original_secs / 2.0)
+        measurement = self.measure(self.begin(), secs=original_secs / 2.0)
         counts = {asked.split()[2] for asked in self.sessions.asked if asked.startswith("steps")}
         self.assertEqual(counts, {str(burst)})
         self.assertLen(measurement.step_secs, 6 * burst)
         self.assertLen(measurement.reference_secs, 6 * burst)
 
     def test_a_quiet_machine_has_no_drift(self):
-        environment = self.begun()
+        environment = self.begin()
         start_secs = self.sessions.now_secs
         measurement = self.measure(environment, secs=0.2)
         self.assertEqual(measurement.step_secs, (0.2,) * 6)
@@ -258,7 +258,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertAlmostEqual(measurement.total_secs, self.sessions.now_secs - start_secs)
 
     def test_a_machine_that_is_slow_in_a_trial_does_not_change_what_comes_out(self):
-        environment = self.begun()
+        environment = self.begin()
         quiet = self.measure(environment, secs=0.2)
         self.sessions.slowness = lambda now_secs: 2.0
         slow = self.measure(environment, secs=0.2)
@@ -271,7 +271,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertAlmostEqual(self.measure(environment, secs=0.2).median_secs, 0.2, places=12)
 
     def test_a_slow_phase_in_a_trial_does_not_change_what_comes_out(self):
-        environment = self.begun()
+        environment = self.begin()
         begin_secs = self.sessions.now_secs + _SETUP_SECS + 1.0
         self.sessions.slowness = lambda now_secs: (
             3.0 if begin_secs <= now_secs < begin_secs + 2.0 else 1.0
@@ -281,7 +281,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertAlmostEqual(measurement.median_secs, 0.2, places=12)
 
     def test_slow_steps_of_the_placement_alone_do_not_change_what_comes_out(self):
-        environment = self.begun()
+        environment = self.begin()
         is_slow = [True, False, True, True, False, True, False, True]
 
         def slowness(now_secs: float) -> float:
@@ -297,7 +297,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertAlmostEqual(measurement.drift, 3.0, places=12)
 
     def test_a_machine_that_becomes_slower_and_slower_hardly_changes_what_comes_out(self):
-        environment = self.begun()
+        environment = self.begin()
         start_secs = self.sessions.now_secs
         self.sessions.slowness = lambda now_secs: math.exp((now_secs - start_secs) / 40.0)
         measurement = self.measure(environment, secs=0.2)
@@ -310,7 +310,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
 
     @parameterized.parameters("opening", "steps")
     def test_a_placement_whose_process_died_is_measured_once_more(self, what):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.deaths = [what]
         measurement = self.measure(environment, secs=0.2)
         self.assertIsNone(measurement.failure)
@@ -321,7 +321,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertStartsWith(self.lines[0], f"died in {what}: measuring the placement once more")
 
     def test_at_the_second_death_it_fails(self):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.deaths = ["steps", "steps"]
         failure = self.measure(environment, secs=0.2).failure
         self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
@@ -338,7 +338,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             self.assertEqual(environment.reference_secs is not None, runs, deaths)
 
     def test_a_process_that_has_become_slow_is_replaced(self):
-        environment = self.begun()
+        environment = self.begin()
         # Until the processes are replaced.
         self.sessions.slowness = lambda now_secs: 1.0 if "stop" in self.sessions.asked else 4.0
         # The original is on the slow process, and the placement is not.
@@ -352,7 +352,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         )
 
     def test_processes_of_a_slow_computer_are_replaced_only_once(self):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.slowness = lambda now_secs: 4.0
         for _ in range(3):
             self.assertAlmostEqual(self.measure(environment, secs=0.2).median_secs, 0.2)
@@ -367,7 +367,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertEqual(self.sessions.asked.count("stop"), 2)
 
     def test_a_time_out_of_slow_processes_does_not_count(self):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.timeout_secs = 10.0
         self.sessions.slowness = lambda now_secs: 1.0 if "stop" in self.sessions.asked else 20.0
         self.assertAlmostEqual(self.measure(environment, secs=0.5).median_secs, 0.5)
@@ -391,7 +391,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         (0.5, 6),
     )
     def test_the_worse_a_placement_is_the_sooner_it_is_left(self, ratio, blocks):
-        environment = self.begun()
+        environment = self.begin()
         self.best_secs = 0.2
         for slowness in (1.0, 2.5):
             self.sessions.slowness = lambda now_secs, factor=slowness: factor
@@ -403,16 +403,16 @@ class PairedEnvironmentTest(parameterized.TestCase):
 
     def test_the_protocol_says_when(self):
         protocol = PairedProtocol(1, 3.0, 2, 2.0, 5)
-        environment = self.begun(protocol=protocol)
+        environment = self.begin(protocol=protocol)
         self.best_secs = 0.1
         for secs, blocks in ((0.35, 1), (0.25, 2), (0.15, 5)):
             self.assertLen(self.measure(environment, secs=secs).step_secs, blocks)
 
     def test_without_any_best_no_placement_is_left(self):
-        self.assertLen(self.measure(self.begun(), secs=20.0 * _ORIGINAL_SECS).step_secs, 6)
+        self.assertLen(self.measure(self.begin(), secs=20.0 * _ORIGINAL_SECS).step_secs, 6)
 
     def test_what_is_best_is_asked_for_each_placement(self):
-        environment = self.begun()
+        environment = self.begin()
         for best_secs, blocks in ((0.25, 6), (0.1, 2), (0.22, 3)):
             self.best_secs = best_secs
             self.assertLen(self.measure(environment, secs=0.25).step_secs, blocks)
@@ -420,7 +420,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     # Time.
 
     def test_a_placement_has_one_time_limit_for_all(self):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.timeout_secs = 10.0
         measurement = self.measure(environment, secs=9.0)
         self.assertEqual(measurement.failure.kind, FailureKind.TIMEOUT)
@@ -430,7 +430,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertEqual(self.sessions.asked.count("alone"), 0)
 
     def test_a_placement_that_would_not_end_in_time_ends_with_what_was_measured(self):
-        environment = self.begun()
+        environment = self.begin()
         # A block takes 1.25 s.
         for timeout_secs, blocks in ((2.0 + 6 * 1.25, 6), (6.6, 3), (4.0, 1)):
             self.sessions.timeout_secs = timeout_secs
@@ -450,7 +450,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         what=["opening", "steps"],
     )
     def test_a_failure_is_a_measurement_and_not_repeated(self, kind, what):
-        environment = self.begun()
+        environment = self.begin()
         measurement = self.measure(environment, **{what: kind.value})
         self.assertEqual(measurement.failure, Failure(kind, f"made up in {what}"))
         self.assertNotIn("alone", self.sessions.asked)
@@ -465,7 +465,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     @parameterized.parameters("opening", "steps")
     def test_what_does_not_fit_beside_the_original_is_measured_alone_like_all_after_it(self, when):
         self.sessions = _Sessions(memory=2)
-        environment = self.begun()
+        environment = self.begin()
         self.assertLen(self.measure(environment, secs=0.2).reference_secs, 6)
         self.sessions.asked.clear()
         big = self.measure(environment, secs=0.2, memory=2, fills_memory=when)
@@ -484,7 +484,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
 
     def test_what_does_not_fit_anywhere_says_nothing_about_the_others(self):
         self.sessions = _Sessions(memory=2)
-        environment = self.begun()
+        environment = self.begin()
         huge = self.measure(environment, memory=3)
         self.assertEqual(huge.failure.kind, FailureKind.OUT_OF_MEMORY)
         self.assertEqual(self.sessions.asked, ["open candidate", "restart", "alone"])
@@ -495,7 +495,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     # The session of the original.
 
     def test_a_lost_session_of_the_original_is_opened_again(self):
-        environment = self.begun()
+        environment = self.begin()
         self.sessions.lose_all()
         for opened in (["open original"], []):
             self.sessions.asked.clear()
@@ -525,7 +525,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertLen(self.measure(environment, secs=0.2).reference_secs, 6)
 
     def test_placements_are_measured_one_by_one(self):
-        environment = self.begun()
+        environment = self.begin()
         self.assignments = [{"secs": "0.2"}, {"opening": "runtime_error"}, {"secs": "0.5"}]
         measurements = environment.measure(np.array([[2], [1], [0]], np.int32))
         self.assertAlmostEqual(measurements[0].median_secs, 0.5, places=12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.ops.data_flow_ops import StagingArea
 
-from tf_placer.environments.variable_state import assigned_variable, variable_assignments
+from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
 
 v1 = tf.compat.v1
 
@@ -170,11 +170,11 @@ class AssignedVariableTest(tf.test.TestCase):
             read = a.read_value().op
             nothing = tf.no_op()
             later = b.assign([1.0, 2.0]).op
-        self.assertIs(assigned_variable(a.initializer), a.handle.op)
-        self.assertIs(assigned_variable(b.initializer), b.op)
-        self.assertIs(assigned_variable(later), b.op)
+        self.assertIs(find_assigned_variable(a.initializer), a.handle.op)
+        self.assertIs(find_assigned_variable(b.initializer), b.op)
+        self.assertIs(find_assigned_variable(later), b.op)
         for other in (a.handle.op, read, nothing):
-            self.assertIsNone(assigned_variable(other))
+            self.assertIsNone(find_assigned_variable(other))
 
 
 if __name__ == "__main__":

@@ -58,12 +58,12 @@ class DryRunTest(tf.test.TestCase):
         fine = self.plan(placer="hill_climbing")
         self.assertEqual(fine.groups, self.plan().groups)
 
-    def test_names_the_work_before_the_placer(self):
-        with mock.patch.object(dry_run, "known_links", return_value=None):
+    def test_it_says_what_comes_before_the_placer(self):
+        with mock.patch.object(dry_run, "find_links", return_value=None):
             plan = self.plan(placer="auto")
         self.assertEqual((plan.is_profiled, plan.are_links_measured), (True, True))
         self.assertIn("auto, which first profiles the graph and measures the links", plan.table())
-        with mock.patch.object(dry_run, "known_links", return_value=object()):
+        with mock.patch.object(dry_run, "find_links", return_value=object()):
             self.assertFalse(self.plan(placer="auto").are_links_measured)
 
     def test_a_search_that_has_begun_would_go_on(self):

@@ -267,8 +267,8 @@ class RunTest(tf.test.TestCase):
     def test_a_graph_is_profiled_where_only_its_links_would_take_too_long(self):
         profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
         with (
-            mock.patch.object(time_plan, "_TIMES", time_plan.TimePlanSettings(links_secs=1000.0)),
-            mock.patch.object(job_search, "known_links", return_value=None),
+            mock.patch.object(time_plan, "_LINKS_SECS", 1000.0),
+            mock.patch.object(job_search, "find_links", return_value=None),
             mock.patch.object(job_search, "profile_costs", profile),
         ):
             self.run_until(Script(split_is_faster), placer="auto")
