@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from tf_placer.costs.given_placement import find_colocation_devices, find_requested_devices
+from tf_placer.costs.known_links import find_links, keep_links
 
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.given_placement import asked_devices, find_colocation_devices
 from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
-from tf_placer.costs.known_links import find_links, keep_links
 from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.costs.original_devices import colocated_devices, find_requested_devices
+from tf_placer.costs.original_devices import find_requested_devices
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
@@ -108,11 +108,11 @@ class CostedGraph:
         graph, colocation = self.grouped.op_graph, self.grouped.colocation
         requested = None
         if placement is not None:
-            requested = asked_devices(graph, colocation, placement, self.machine.devices)
+            requested = find_requested_devices(graph, colocation, placement, self.machine.devices)
         chosen = find_colocation_devices(colocation, self.machine.devices, requested)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # Pinned operations may be on a device without a known kernel for them.
-        legal[np.arange(len(chosen)), chosen] |= colocation.left_alone
+        legal[np.arange(len(chosen)), chosen] |= colocation.pinned
         problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
         # Colocation groups without an operation in the problem have the highest numbers.
         return problem, chosen[: problem.num_groups].astype(np.int32)

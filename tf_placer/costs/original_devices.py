@@ -17,7 +17,12 @@ from graph_passes.placement import Placement
 from tf_placer.machines.machine import Device
 from tf_placer.problem.coarse_groups import coarse_assignment
 
-__all__ = ["asked_devices", "find_colocation_devices", "given_assignment", "nearest_assignment"]
+__all__ = [
+    "find_colocation_devices",
+    "find_original_assignment",
+    "find_requested_devices",
+    "nearest_assignment",
+]
 
 
 def find_colocation_devices(
@@ -104,7 +109,7 @@ def nearest_assignment(
     )
 
 
-def given_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:
+def find_original_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:
     """Finds the device of each group in the original graph.
 
     Returns:

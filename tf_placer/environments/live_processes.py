@@ -81,7 +81,7 @@ class LiveProcesses:
         self._network: PrivateNetwork | None = None
         self._why_open = ""
         # Forks the processes, except where they must be started independently.
-        self._template: ProcessTemplate | None = None
+        self._template: ForkServer | None = None
         self._start_afresh = False
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
@@ -233,7 +233,7 @@ class LiveProcesses:
         assert worker is not None
         deadline = time.monotonic() + _START_TIMEOUT_SECS
         target = self.machine.target if self._cluster is None else self._cluster.target
-        if isinstance(worker, HostedWorker):
+        if isinstance(worker, InProcessWorker):
             worker.wait_until_ready()
         # It imports TensorFlow and the graph while the servers start.
         commands = []

@@ -19,7 +19,7 @@ from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarize
 from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
-from tf_placer.inputs.iterator_handles import fed_iterators
+from tf_placer.inputs.iterator_handles import find_fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 
-__all__ = ["mark_as_retry", "tried_twice"]
+__all__ = ["mark_as_retry", "run_with_retry"]
 
 _Result = TypeVar("_Result")
 

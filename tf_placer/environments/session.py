@@ -206,7 +206,7 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        return tried_twice(lambda: self._measure_alone(assignment), self._report)
+        return run_with_retry(lambda: self._measure_alone(assignment), self._report)
 
     def _measure_alone(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
@@ -369,7 +369,7 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(lambda: self._time_each_once(fetches, enough_secs), self._report)
+        return run_with_retry(lambda: self._time_each_once(fetches, enough_secs), self._report)
 
     def _time_each_once(
         self, fetches: Sequence[str], enough_secs: float | None

@@ -12,8 +12,8 @@ __all__ = [
     "DESCRIPTION_VARIABLE",
     "SPEC_VARIABLE",
     "apply_gpu_options",
-    "emulated_spec",
     "find_emulated_description",
+    "find_emulated_spec",
 ]
 
 SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"

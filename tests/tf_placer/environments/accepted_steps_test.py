@@ -34,7 +34,7 @@ _WORDS_BY_LINE = (
 )
 
 
-def load_source(source: Source, kind=LoadedGraph, target="", **settings):
+def load_source(source: Workload, kind=LoadedGraph, target="", **settings):
     """Loads a step as a worker does."""
     step = source.step
     config = tf1.ConfigProto(device_count={"CPU": 2}, **settings.pop("config", {}))
@@ -219,7 +219,7 @@ class QueuesTest(AcceptedStepsTest):
         self.assertRegex(self.failure(source, 30), "in filling the queues: InvalidArg.*nine")
 
     def test_a_full_queue_waits_for_longer_than_a_run_may_take(self):
-        source = read_source(self.pipeline(self.files(2)), "y:0")
+        source = read_workload(self.pipeline(self.files(2)), "y:0")
         graph = load_source(source, config={"operation_timeout_in_ms": 300})
         with graph.open({}, 20.0, lambda stage: None) as opened:
             opened.step()
@@ -228,7 +228,7 @@ class QueuesTest(AcceptedStepsTest):
                 opened.step()
 
     def test_values_are_the_same_however_many_threads_fill_a_queue(self):
-        source = read_source(self.pipeline(self.files(4), threads=3), "y:0")
+        source = read_workload(self.pipeline(self.files(4), threads=3), "y:0")
         probed = load_source(source, ProbedGraph)
         path = os.path.join(self.create_tempdir().full_path, "values")
         values = []
@@ -244,7 +244,7 @@ class QueuesTest(AcceptedStepsTest):
             slow = tf.reduce_sum(tf.random.uniform([2_000_000]))
             first = tf1.train.batch([slow], 1, capacity=2)
             tf1.train.batch([first], 2, capacity=5, name="y")
-        graph = load_source(read_source(graph, "y:0"))
+        graph = load_source(read_workload(graph, "y:0"))
         with graph.open({}, 20.0, lambda stage: None) as opened:
             sizes = [f"{name}/fifo_queue_Size:0" for name in ("batch", "y")]
             for _ in range(3):
@@ -268,7 +268,7 @@ class QueuesTest(AcceptedStepsTest):
         self.assertEqual(self.run_steps(read_workload(graph, "other_end:0"), 2), [[7], [7]])
 
     def test_sessions_take_turns(self):
-        graph = load_source(read_source(self.pipeline(self.files(2)), "y:0"))
+        graph = load_source(read_workload(self.pipeline(self.files(2)), "y:0"))
         for label in "ab":
             graph.open_session(label, {}, 1, 20.0, lambda stage: None)
         for _ in range(5):
@@ -405,7 +405,7 @@ class RestoringTest(AcceptedStepsTest):
         prefix, losses = self.train()
         config = tf1.ConfigProto(device_count={"CPU": 2})
         target = tf1.train.Server.create_local_server(config=config).target
-        source = read_source(self.graph, ["loss:0"], restore_from=prefix)
+        source = read_workload(self.graph, ["loss:0"], restore_from=prefix)
         graph = load_source(source, target=target, share_variables=True)
         self.assertTrue(graph._shares_variables)
         names = [*source.step.restored, "calls"]
