@@ -13,17 +13,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from tf_placer.costs.given_placement import find_colocation_devices, find_requested_devices
-from tf_placer.costs.known_links import find_links, keep_links
 
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
+from tf_placer.costs.link_cache import find_links, keep_links
 from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.costs.original_devices import find_requested_devices
+from tf_placer.costs.original_devices import find_colocation_devices, find_requested_devices
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from absl import logging
-from tf_placer.environments.second_try import mark_as_retry, run_with_retry
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.environments.retry import mark_as_retry, run_with_retry
 from tf_placer.environments.session import SessionEnvironment
 
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]

@@ -8,9 +8,9 @@ import os
 from typing import Any
 
 import numpy as np
-from tf_placer.costs.known_links import find_links
 
 from graph_passes.pipeline import group_operations
+from tf_placer.costs.link_cache import find_links
 from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget

@@ -8,11 +8,11 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from tf_placer.costs.given_placement import find_requested_devices, nearest_assignment
-from tf_placer.costs.known_links import find_links
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import read_placement, write_placement
+from tf_placer.costs.link_cache import find_links
+from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext

@@ -9,8 +9,8 @@ import pathlib
 from unittest import mock
 
 import tensorflow as tf
-from tf_placer.costs.known_links import find_links, keep_links
 
+from tf_placer.costs.link_cache import find_links, keep_links
 from tf_placer.files import cache_directory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Link, Machine
