@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graph_passes.util.messages import quote
+from graph_passes.util.messages import quoted
+from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part
 from tf_placer.placers.systems import System
@@ -52,7 +53,7 @@ def resolve(system: System, options: Mapping[str, object] | None, *, owner: str)
     Raises:
         ValueError: there is no such part, or none of the parts has such a setting or value.
     """
-    wanted = dict(options or {})
+    wanted = rename_former(options or {}, owner=owner)
     parts = {
         kind: str(wanted.pop(kind, getattr(system, kind)))
         for kind in ("grouper", "policy", "algorithm")

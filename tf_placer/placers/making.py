@@ -12,6 +12,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.composition import Composition, resolve
+from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import config_from_options
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.registry import (
@@ -110,7 +111,8 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
     start = values.get("start") if is_learned(name) else None
     if isinstance(start, str) and not _is_placement(start):
         _check_start(start)
-    return {option: values[option] for option in options}
+    names = rename_former(options, owner=f"placer {name!r}")
+    return {option: values[option] for option in names}
 
 
 def make_placer(

@@ -9,7 +9,8 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from graph_passes.util.messages import quote
+from graph_passes.util.messages import quoted
+from tf_placer.placers.former_names import rename_former
 
 __all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
 
@@ -79,7 +80,7 @@ def config_from_options(
     """
     kinds = {} if config_type is None else typing.get_type_hints(config_type)
     values = {}
-    for name, value in (options or {}).items():
+    for name, value in rename_former(options or {}, owner=owner).items():
         if name not in kinds:
             known = ", ".join(sorted(kinds)) or "none"
             raise ValueError(

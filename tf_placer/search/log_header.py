@@ -12,6 +12,7 @@ from typing import Any
 from absl import logging
 
 from tf_placer.placers import describe_placer
+from tf_placer.placers.former_names import FORMER_NAMES
 
 __all__ = [
     "HeaderFacts",
@@ -153,9 +154,14 @@ def upgrade_header(header: Mapping[str, Any]) -> dict[str, Any]:
         former = today.pop("grouping")
         today["granularity"] = _FORMER_NAMES.get(former, former)
     configuration = today.get("configuration")
-    if isinstance(configuration, dict) and "grouper" in configuration:
-        former = configuration["grouper"]
-        today["configuration"] = {**configuration, "grouper": _FORMER_NAMES.get(former, former)}
+    if isinstance(configuration, dict):
+        configuration = {
+            FORMER_NAMES.get(name, name): configuration[name] for name in configuration
+        }
+        if "grouper" in configuration:
+            former = configuration["grouper"]
+            configuration["grouper"] = _FORMER_NAMES.get(former, former)
+        today["configuration"] = configuration
     return today
 
 

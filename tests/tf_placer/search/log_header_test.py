@@ -2,6 +2,7 @@ import json
 
 from absl.testing import absltest, parameterized
 
+from tf_placer.placers.former_names import FORMER_NAMES
 from tf_placer.search.log_header import (
     LogMismatchError,
     check_header,
@@ -89,6 +90,13 @@ class CheckHeaderTest(parameterized.TestCase):
         given = {"granularity": today, "configuration": {"grouper": today, "rate": 1}}
         check_header("log", logged, given)
         self.assertEqual(upgrade_header(logged), given)
+
+    def test_logs_with_former_names_of_options_resume(self):
+        for former, name in FORMER_NAMES.items():
+            logged = {"configuration": {former: 1, "rate": 2}}
+            given = {"configuration": {name: 1, "rate": 2}}
+            check_header("log", logged, given)
+            self.assertEqual(up_to_date(logged), given)
 
     def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})
