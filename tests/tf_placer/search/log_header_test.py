@@ -96,7 +96,7 @@ class CheckHeaderTest(parameterized.TestCase):
             logged = {"configuration": {former: 1, "rate": 2}}
             given = {"configuration": {name: 1, "rate": 2}}
             check_header("log", logged, given)
-            self.assertEqual(up_to_date(logged), given)
+            self.assertEqual(upgrade_header(logged), given)
 
     def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})
