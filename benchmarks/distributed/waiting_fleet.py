@@ -67,7 +67,7 @@ class WaitingFleet:
 
         Args:
             problem: whose steps are simulated.
-            original: int32 [num_groups], the graph as it came.
+            original: int32 [num_groups], the original.
             count: how many workers.
             trial_secs: how long a trial of a step as slow as that of the original takes.
             clock: gives the time in seconds.
