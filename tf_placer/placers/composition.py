@@ -59,7 +59,7 @@ def resolve(system: System, options: Mapping[str, object] | None, *, owner: str)
         for kind in ("grouper", "policy", "algorithm")
     }
     used = {name: part for kind, named in parts.items() for name, part in _parts(kind, named)}
-    shares = {share for part in used.values() for share in part.shares} | {"start", "signal"}
+    shares = {share for part in used.values() for share in part.shares} | {"start", "reward"}
     used |= {name: part for name, part in SHARED_PARTS.items() if name in shares}
     types = {name: part.config_type() for name, part in used.items()}
     owners = {

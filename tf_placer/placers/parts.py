@@ -144,6 +144,6 @@ SHARED_PARTS: Mapping[str, Part] = {
     "embedding": Part("what policies read of groups", f"{_LEARNED}.embedding", "EmbeddingConfig"),
     "optimizer": Part("of all gradients", f"{_ALGORITHMS}.optimizer", "OptimizerConfig"),
     "start": Part("what is sampled at first", f"{_LEARNED}.start", "StartConfig"),
-    "signal": Part("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
+    "reward": Part("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
 }
-"""What several parts use; `start` and `signal` belong to every learned placer."""
+"""What several parts use; `start` and `reward` belong to every learned placer."""

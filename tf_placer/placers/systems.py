@@ -44,10 +44,10 @@ class System:
 
 
 # A failure counts as a step of 100 s; the square root of that where the signal is a root.
-_PENALTY = {"penalty_secs": 100.0}
-_COLOCRL_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "failing"}
-_EAGLE_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _PENALTY
-_POST_SIGNAL = {"signal": "seconds", "baseline": "mean"} | _PENALTY
+_PENALTY = {"failure_secs": 100.0}
+_COLOCRL_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "failing"}
+_EAGLE_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _PENALTY
+_POST_REWARD = {"reward": "seconds", "baseline": "mean"} | _PENALTY
 _EAGLE_OPTIMIZER = {"optimizer": "adam", "learning_rate": 0.01, "clip_norm": 1.0}
 _EAGLE_PPO = {"batch_size": 10, "entropy_coefficient": 0.01} | _EAGLE_OPTIMIZER
 _POST_OPTIMIZER = {"optimizer": "sgd", "learning_rate": 1.0, "clip_norm": None}
@@ -62,7 +62,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "reinforce",
         {"batch_size": 8, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0, "ignore_failures_after": 5000}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
     "policy_gradient": System(
         "ColocRL's policy as Post runs it: batches of 12",
@@ -72,7 +72,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "reinforce",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
     # The paper's 256 groups, where its public code takes 20 per device at most. Nor is that code's
     # noise in the scores of the first 750 steps here: the policy explores by sampling.
@@ -86,7 +86,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         | {"batch_size": 10, "entropy_coefficient": 0.0, "ignore_failures_after": 1000}
         | {"decay_rate": 0.95, "decay_updates": 50, "decay_start": 400}
         | _EAGLE_OPTIMIZER
-        | _COLOCRL_SIGNAL
+        | _COLOCRL_REWARD
         | _PENALTY,
     ),
     "spotlight": System(
@@ -96,7 +96,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "seq2seq",
         "ppo_kl",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
     "post": System(
         "a softmax per group, trained by PPO and cross-entropy minimization",
@@ -104,7 +104,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "coarse",
         "softmax",
         "ppo_kl+ce",
-        _POST_OPTIMIZER | _POST_SIGNAL,
+        _POST_OPTIMIZER | _POST_REWARD,
     ),
     "post_ppo": System(
         "Post without cross-entropy minimization",
@@ -112,7 +112,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "coarse",
         "softmax",
         "ppo_kl",
-        _POST_OPTIMIZER | _POST_SIGNAL,
+        _POST_OPTIMIZER | _POST_REWARD,
     ),
     "post_ce": System(
         "Post with cross-entropy minimization only",
@@ -120,7 +120,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "coarse",
         "softmax",
         "ce",
-        _POST_SIGNAL,
+        _POST_REWARD,
     ),
     "eagle": System(
         "learned groups, a bridge to a sequence-to-sequence policy, clipped PPO",
@@ -128,7 +128,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "feed_forward",
         "seq2seq",
         "ppo",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "eagle_ppo_ce": System(
         "EAGLE, drawn to the best placements of all every 50 samples",
@@ -136,7 +136,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "feed_forward",
         "seq2seq",
         "ppo+ce_gradient",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "eagle_reinforce": System(
         "EAGLE trained by REINFORCE",
@@ -144,7 +144,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "feed_forward",
         "seq2seq",
         "reinforce",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "eagle_metis": System(
         "EAGLE's policy on the groups of METIS",
@@ -152,7 +152,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "metis",
         "seq2seq",
         "ppo",
-        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "eagle_fluid": System(
         "EAGLE's policy on fluid communities",
@@ -160,7 +160,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "fluid",
         "seq2seq",
         "ppo",
-        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "eagle_gcn": System(
         "a graph-convolutional policy on the groups of METIS",
@@ -168,7 +168,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "metis",
         "gcn",
         "ppo",
-        {"adjacency": "bytes"} | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"adjacency": "bytes"} | _EAGLE_PPO | _EAGLE_REWARD,
     ),
     "warm_softmax": System(
         "a softmax per group that starts at the best simple placement",
@@ -178,7 +178,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 10, "optimizer": "adam", "learning_rate": 0.1, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0, "start": "best"}
-        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
+        | {"reward": "sqrt", "baseline": "batch", "normalize": True},
     ),
     "graph_neural": System(
         "a graph network that was trained on other graphs and machines, and learns on",
@@ -188,7 +188,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.01, "initial_weights": "shipped"}
-        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
+        | {"reward": "sqrt", "baseline": "batch", "normalize": True},
     ),
 }
 

@@ -33,7 +33,7 @@ class SystemsTest(parameterized.TestCase):
         self.assertEqual((post["batch_size"], post["ce_samples"]), (12, 60))
         self.assertEqual((post["elite_fraction"], post["exploration"]), (0.1, 0.1))
         self.assertEqual((post["ascent_steps"], post["learning_rate"]), (10, 1.0))
-        self.assertEqual((post["divergence_target"], post["penalty_secs"]), (0.03, 100.0))
+        self.assertEqual((post["divergence_target"], post["failure_secs"]), (0.03, 100.0))
         eagle = _settings("eagle_ppo_ce:published")
         self.assertEqual((eagle["num_groups"], eagle["grouper_units"]), (256, 64))
         self.assertEqual((eagle["hidden_units"], eagle["attention"]), (512, "before"))

@@ -40,8 +40,8 @@ class MakingTest(parameterized.TestCase):
         self.assertEqual(placer.agent.policy.name, "softmax")
 
     def test_options_come_back_in_the_types_of_the_settings(self):
-        options = {"batch_size": "6", "policy": "softmax", "failing_signal": "none"}
-        expected = {"batch_size": 6, "policy": "softmax", "failing_signal": None}
+        options = {"batch_size": "6", "policy": "softmax", "failure_reward": "none"}
+        expected = {"batch_size": 6, "policy": "softmax", "failure_reward": None}
         self.assertEqual(check_options("colocrl", options), expected)
         self.assertEqual(check_options("random", None), {})
 

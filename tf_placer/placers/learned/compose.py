@@ -89,7 +89,7 @@ def compose(
     # Post and EAGLE keep one optimizer for all that they do by gradient.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
     algorithm = _algorithm(parts["algorithm"], configs, agent, optimizer)
-    signal = Signal(configs["signal"])
+    signal = Signal(configs["reward"])
     return LearnedPlacer(
         name, units, legal, agent, algorithm, signal, optimizer=optimizer, seed=seed
     )
