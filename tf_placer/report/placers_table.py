@@ -61,7 +61,7 @@ def placers_page() -> str:
         "",
         "This page lists every placer, the components of learned ones, and all settings.",
         "`python -m tf_placer placers --markdown` prints it; [Placers](placers.md) explains it.",
-        "Options of earlier versions, such as `signal` for `reward`, still work by their former names.",
+        "Former names of options, such as `signal` for `reward`, still work.",
         "",
         "## All placers",
         "",

@@ -106,10 +106,9 @@ class AutoConfig:
             raise ValueError(
                 f"reheating_temperatures must be positive, not {self.reheating_temperatures}"
             )
-        pairs = itertools.pairwise((0.0, *self.synchronization_points, 1.0))
-        if not self.synchronization_points or not all(first < second for first, second in pairs):
-            raise ValueError(
-                f"synchronization_points must rise between 0 and 1, not {self.synchronization_points}"
-            )
+        points = self.synchronization_points
+        pairs = itertools.pairwise((0.0, *points, 1.0))
+        if not points or not all(first < second for first, second in pairs):
+            raise ValueError(f"synchronization_points must rise between 0 and 1, not {points}")
         if any(count < 2 for count in self.clusters):
             raise ValueError(f"clusters must be at least 2 each, not {self.clusters}")

@@ -49,7 +49,8 @@ class SignalConfig:
     failure_reward: Annotated[
         float | None,
         "negative of the reward of a failure (ColocRL: by hand per graph); none for that of "
-        "failure_secs or, without that, twice the worst of the first batch in which a placement ran",
+        "failure_secs or, without that, twice the worst of the first batch in which a placement "
+        "ran",
     ] = None
     failure_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
     baseline: Annotated[
