@@ -26,6 +26,7 @@ from benchmarks.problems.paper import (
 )
 from tf_placer.files import read_json, write_json
 from tf_placer.placers import AUTO, is_learned
+from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.placer import Placer
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.units import format_duration, format_step
@@ -120,10 +121,10 @@ class Run:
         """
         if value["format"] != _FORMAT:
             raise ValueError(f"format is {value['format']!r}: it must be {_FORMAT}")
-        options = tuple((name, text) for name, text in value["key"]["options"])
+        options = rename_former(dict(value["key"]["options"]), owner=value["key"]["placer"])
         found = value["found"]
         return cls(
-            key=RunKey(**{**value["key"], "options": options}),
+            key=RunKey(**{**value["key"], "options": tuple(sorted(options.items()))}),
             budget=SearchBudget(**value["budget"]),
             problem_digest=value["problem_digest"],
             lower_bound_secs=value["lower_bound_secs"],

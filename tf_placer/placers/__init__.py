@@ -1,4 +1,4 @@
-"""Everything that proposes placements, by name."""
+"""Placers by name, and their options."""
 
 from __future__ import annotations
 

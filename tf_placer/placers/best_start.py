@@ -1,4 +1,4 @@
-"""A placer that learns, begun at the best of some simple placements, which are measured first."""
+"""A placer that measures simple placements first and starts another placer at the best one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ __all__ = ["BestStart"]
 
 
 class BestStart(Placer):
-    """Proposes simple placements; when they are measured, what another placer proposes.
+    """A placer that proposes simple placements, and then the placements of another placer.
 
-    The other placer is made when it is known where it starts, and observes what it proposed itself.
+    It makes the other placer once all simple placements are measured. The other placer observes
+    only its own placements.
     """
 
     def __init__(
@@ -31,15 +32,15 @@ class BestStart(Placer):
         seed: int,
         make: Callable[[np.ndarray | None], Placer],
     ) -> None:
-        """Makes no other placer yet.
+        """Makes the placer without making the other placer yet.
 
         Args:
-            name: of the other placer.
+            name: the name of the other placer.
             groups: see `Placer`.
             legal: see `Placer`.
             seed: see `Placer`.
-            make: makes the other placer, which starts at a placement, int32 [num_groups]; None
-                where none of the simple ones ran.
+            make: makes the other placer, given its start, int32 [num_groups]; the start is None if
+                no simple placement ran.
         """
         super().__init__(groups, legal, seed=seed)
         self.name = name
@@ -50,11 +51,11 @@ class BestStart(Placer):
         self._placer: Placer | None = None
 
     def propose(self, count: int) -> np.ndarray:
-        """Proposes the next of the simple placements, or of the other placer's."""
+        """Proposes the next simple placements, or those of the other placer."""
         return (self._placer or self._starts).propose(count)
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
-        """Lets whoever proposed the placements observe them; see `Placer.observe`."""
+        """Passes placements to the placer that proposed them; see `Placer.observe`."""
         for number, (placement, measurement) in enumerate(
             zip(placements, measurements, strict=True)
         ):
@@ -71,10 +72,10 @@ class BestStart(Placer):
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:
-        """What the other placer's updates saw and did; see `Placer.updates`."""
+        """The records of the other placer's updates; see `Placer.updates`."""
         return () if self._placer is None else self._placer.updates
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Lets the other placer write what it has learned; see `Placer.save`."""
+        """Saves the state of the other placer; see `Placer.save`."""
         if self._placer is not None:
             self._placer.save(directory)

@@ -1,4 +1,4 @@
-"""The parts of a placer that learns, and the settings of any, after what the user asked for."""
+"""The configuration of a placer after options: its components and all settings."""
 
 from __future__ import annotations
 
@@ -8,97 +8,104 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.placers.former_names import rename_former
-from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
-from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part
-from tf_placer.placers.systems import System
+from tf_placer.placers.options import Setting, config_from_options, list_settings, suggest
+from tf_placer.placers.parts import PARTS, SHARED_COMPONENTS, Component
+from tf_placer.placers.systems import Preset
 
 __all__ = ["Composition", "resolve"]
+
+_SHARED_BY_ALL = {"reward", "start"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Composition:
-    """What a placer is made of.
+    """The components of a placer and their settings.
 
     Attributes:
-        parts: the name of the part of each kind: "grouper", "policy" and "algorithm"; empty for one
-            that does not learn.
-        configs: the settings of each part that has some, by its name; those of shared parts, too.
-            One that does not learn is its own part.
+        components: the name of the component of each kind: "grouper", "policy" and "algorithm";
+            empty for a placer that does not learn.
+        configs: the configurations of the components that have settings, shared ones included, by
+            the name of the component. A placer that does not learn is its own component.
     """
 
-    parts: Mapping[str, str]
+    components: Mapping[str, str]
     configs: Mapping[str, Any]
 
     @property
     def settings(self) -> list[Setting]:
-        """All settings, the parts first."""
-        found = [
-            Setting(kind, name, f"one of {', '.join(_choices(kind))}", kind)
-            for kind, name in self.parts.items()
+        """All settings, the choices of components first."""
+        settings = [
+            Setting(kind, name, f"one of {', '.join(_list_choices(kind))}", kind)
+            for kind, name in self.components.items()
         ]
-        for part, config in self.configs.items():
-            found += settings_of(part, config)
-        return found
+        for component, config in self.configs.items():
+            settings += list_settings(component, config)
+        return settings
 
 
-def resolve(system: System, options: Mapping[str, object] | None, *, owner: str) -> Composition:
-    """Takes the parts of a system or those that the options name, and sets their settings.
+def resolve(preset: Preset, options: Mapping[str, object] | None, *, owner: str) -> Composition:
+    """Applies options to a preset.
 
     Args:
-        system: what there is without options.
-        options: what shall differ: the names of parts by kind, and settings of the parts that are
-            used. Strings, as they come from a command line, are converted.
-        owner: whose options these are, for messages.
+        preset: the configuration without options.
+        options: names of components by kind, and settings of the components in use, which override
+            those of the preset. Strings, as from a command line, are converted.
+        owner: the owner of the options, for messages.
 
     Raises:
-        ValueError: there is no such part, or none of the parts has such a setting or value.
+        ValueError: a component, setting or value does not exist.
     """
-    wanted = rename_former(options or {}, owner=owner)
-    parts = {
-        kind: str(wanted.pop(kind, getattr(system, kind)))
+    overrides = rename_former(options or {}, owner=owner)
+    chosen = {
+        kind: str(overrides.pop(kind, getattr(preset, kind)))
         for kind in ("grouper", "policy", "algorithm")
     }
-    used = {name: part for kind, named in parts.items() for name, part in _parts(kind, named)}
-    shares = {share for part in used.values() for share in part.shares} | {"start", "signal"}
-    used |= {name: part for name, part in SHARED_PARTS.items() if name in shares}
-    types = {name: part.config_type() for name, part in used.items()}
+    components = {
+        name: component
+        for kind, choice in chosen.items()
+        for name, component in _list_components(kind, choice)
+    }
+    shared = {name for each in components.values() for name in each.shares} | _SHARED_BY_ALL
+    components |= {name: each for name, each in SHARED_COMPONENTS.items() if name in shared}
+    types = {name: component.config_type() for name, component in components.items()}
     owners = {
         field.name: name
         for name, config_type in types.items()
         if config_type is not None
         for field in dataclasses.fields(config_type)
     }
-    for option in wanted:
+    for option in overrides:
         if option not in owners:
-            known = [*parts, *owners]
+            known = [*chosen, *owners]
             raise ValueError(
                 f"{owner} has no option {quote(option)}{suggest(option, known)}; its options are: "
                 f"{', '.join(sorted(known))}"
             )
-    # Settings of a part that the options replaced have no meaning any more.
-    values = {name: value for name, value in system.settings.items() if name in owners} | wanted
+    # Drop the preset's settings of components that options have replaced.
+    kept = {name: value for name, value in preset.settings.items() if name in owners}
+    values = kept | overrides
     configs = {}
     for name, config_type in types.items():
         own = {option: value for option, value in values.items() if owners[option] == name}
         config = config_from_options(config_type, own, owner=owner)
         if config is not None:
             configs[name] = config
-    return Composition(parts, configs)
+    return Composition(chosen, configs)
 
 
-def _choices(kind: str) -> Iterator[str]:
+def _list_choices(kind: str) -> Iterator[str]:
     yield from PARTS[kind]
     if kind == "algorithm":
         yield "ppo_kl+ce"
         yield "ppo+ce_gradient"
 
 
-def _parts(kind: str, name: str) -> Iterator[tuple[str, Part]]:
-    """Yields the parts that a name stands for: one, or two algorithms."""
-    if name not in _choices(kind):
-        known = list(_choices(kind))
+def _list_components(kind: str, choice: str) -> Iterator[tuple[str, Component]]:
+    """Yields the components of a choice: one, or two algorithms."""
+    if choice not in _list_choices(kind):
+        known = list(_list_choices(kind))
         raise ValueError(
-            f"no {kind} {quote(name)}{suggest(name, known)}; there are: {', '.join(known)}"
+            f"no {kind} {quote(choice)}{suggest(choice, known)}; there are: {', '.join(known)}"
         )
-    for single in name.split("+"):
-        yield single, PARTS[kind][single]
+    for name in choice.split("+"):
+        yield name, PARTS[kind][name]

@@ -1,18 +1,26 @@
-"""The former names of options, which scripts and logs may still use."""
+"""The former names of options, which scripts, command lines and logs may still use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["FORMER_NAMES", "rename_former"]
+__all__ = ["FORMER_NAMES", "rename_former", "restore_former"]
 
 V = TypeVar("V")
 
 # Former name: today's name.
 FORMER_NAMES = {
+    "again_temperatures": "reheating_temperatures",
+    "failing_signal": "failure_reward",
+    "kick_share": "perturbation_share",
+    "meetings": "synchronization_points",
     "neighbours": "neighbors",
     "normalise": "normalize",
+    "penalty_secs": "failure_secs",
+    "race_share": "halving_share",
+    "racing_starts": "halving_starts",
+    "signal": "reward",
 }
 
 
@@ -33,3 +41,13 @@ def rename_former(options: Mapping[str, V], *, owner: str) -> dict[str, V]:
                 f"give {name!r} only"
             )
     return {FORMER_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def restore_former(options: Mapping[str, V]) -> dict[str, V]:
+    """Replaces today's names of options by their former names, for digests of stored requests.
+
+    Args:
+        options: values by option name, without former names.
+    """
+    former_names = {name: former for former, name in FORMER_NAMES.items()}
+    return {former_names.get(name, name): value for name, value in options.items()}

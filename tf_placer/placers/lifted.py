@@ -1,4 +1,4 @@
-"""A placer of coarse groups where placements are of the groups inside them."""
+"""An adapter that expands the placements of a placer of coarse groups to finer groups."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["LiftedPlacer"]
 
 
 class LiftedPlacer(Placer):
-    """Proposes what another placer does with coarse groups."""
+    """A placer whose placements are those of a placer of coarse groups, expanded."""
 
     def __init__(
         self, placer: Placer, groups: GroupGraph, legal: np.ndarray, clusters: np.ndarray
     ) -> None:
-        """Makes no placer of its own.
+        """Wraps a placer.
 
         Args:
-            placer: of the coarse groups.
-            groups: the groups inside them.
-            legal: see `Placer`; where a coarse group may go, the groups in it may.
-            clusters: int [num_groups], the coarse group of each group; none is empty.
+            placer: the placer of the coarse groups.
+            groups: the finer groups.
+            legal: see `Placer`; a device that a coarse group may use is legal for all its groups.
+            clusters: int [num_groups], the coarse group of each group; no coarse group is empty.
         """
         super().__init__(groups, legal, seed=placer.seed)
         self.name, self.batch_size = placer.name, placer.batch_size
@@ -36,19 +36,19 @@ class LiftedPlacer(Placer):
         _, self._firsts = np.unique(clusters, return_index=True)
 
     def propose(self, count: int) -> np.ndarray:
-        """Placements with every coarse group on one device; see `Placer.propose`."""
+        """Proposes placements with each coarse group on one device; see `Placer.propose`."""
         return self._placer.propose(count)[:, self._clusters]
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
-        """Lets the placer observe; see `Placer.observe`."""
+        """Passes the placements of the coarse groups on; see `Placer.observe`."""
         self._placer.observe(placements[:, self._firsts], measurements)
         self.batch_size = self._placer.batch_size
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:
-        """What the placer's updates saw and did; see `Placer.updates`."""
+        """The records of the placer's updates; see `Placer.updates`."""
         return self._placer.updates
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Lets the placer write what it has learned; see `Placer.save`."""
+        """Saves the state of the placer; see `Placer.save`."""
         self._placer.save(directory)

@@ -1,4 +1,4 @@
-"""Placers made by name, with options that are checked."""
+"""Factory of placers by name, and checks of their options."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 
 
 ORIGINAL_START = "original"
-"""What option `start` names for the devices that a graph came with."""
+"""The value of option `start` for the original devices of a graph."""
 
 BEST_START = "best"
-"""What it names for the best of the simple placements, which are measured first."""
+"""The value of option `start` for the best simple placement; these are measured first."""
 
 
 def start_of(name: str, options: Mapping[str, object] | None) -> object:
-    """Says what a placer starts at: the value of option `start`; None for one that does not learn.
+    """Finds the value of option `start`; None for a placer that does not learn.
 
     Args:
         name: one of `PLACERS`.
@@ -51,21 +51,21 @@ def start_of(name: str, options: Mapping[str, object] | None) -> object:
     Raises:
         ValueError: there is no such placer.
     """
-    system = find_placer(name).system
-    if system is None:
+    preset = find_placer(name).preset
+    if preset is None:
         return None
-    return (options or {}).get("start", system.settings.get("start"))
+    return (options or {}).get("start", preset.settings.get("start"))
 
 
 def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
-    """Says where the placement is that a placer starts from, if it is not to propose it itself.
+    """Finds the placement that the caller must give `make_placer` as its start.
 
     Args:
         name: one of `PLACERS`.
         options: settings that differ from the placer's defaults.
 
     Returns:
-        `ORIGINAL_START`, or the path of a placement; None if it starts from neither.
+        `ORIGINAL_START`, or the path of a placement; None if the placer needs neither.
 
     Raises:
         ValueError: there is no such placer.
@@ -75,7 +75,9 @@ def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
 
 
 def describe_placer(name: str, options: Mapping[str, object] | None = None) -> Composition:
-    """Says what a placer is made of, after options; a heuristic has no parts.
+    """Applies options to a placer, and lists its components and settings.
+
+    A heuristic has no components.
 
     Args:
         name: one of `PLACERS`.
@@ -86,9 +88,9 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> C
         ValueError: there is no such placer, option or value.
     """
     entry, owner = find_placer(name), f"placer {name!r}"
-    if entry.system is not None:
-        return resolve(entry.system, options, owner=owner)
-    config_type = None if entry.config is None else _imported(entry.config)
+    if entry.preset is not None:
+        return resolve(entry.preset, options, owner=owner)
+    config_type = None if entry.config is None else _import(entry.config)
     config = config_from_options(config_type, options, owner=owner)
     return Composition({}, {} if config is None else {name: config})
 
@@ -106,7 +108,7 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
     """
     if not options:
         find_placer(name)
-        return {}  # The modules of the parts, and with them Keras, are not imported without need.
+        return {}  # Do not import the modules of components, which import Keras.
     values = {setting.name: setting.value for setting in describe_placer(name, options).settings}
     start = values.get("start") if is_learned(name) else None
     if isinstance(start, str) and not _is_placement(start):
@@ -131,10 +133,9 @@ def make_placer(
         name: one of `PLACERS`.
         groups: the groups to place.
         legal: bool [num_groups, num_devices], true where a group may go.
-        seed: of everything random; not negative.
+        seed: the seed of all random numbers; not negative.
         options: settings that differ from the placer's defaults. Strings are converted.
-        problem: what the operations of the groups cost on these devices; None if that is not
-            known.
+        problem: the costs of the operations on these devices; None if they are unknown.
         start: int32 [num_groups], the placement that `start_source` names; None for none.
 
     Returns:
@@ -142,8 +143,8 @@ def make_placer(
 
     Raises:
         ImportError: the placer learns and TensorFlow is not installed.
-        ValueError: there is no such placer, option or value, the placer needs the problem and it is
-            not known or not that of the groups, or the placer refuses its arguments.
+        ValueError: there is no such placer, option or value; the placer needs a problem and there
+            is none; the problem does not fit the groups; or the placer rejects its arguments.
     """
     entry = find_placer(name)
     if problem is not None and (problem.num_groups, problem.num_devices) != legal.shape:
@@ -151,51 +152,49 @@ def make_placer(
             f"the problem has {problem.num_groups} groups on {problem.num_devices} devices, but "
             f"legal is {legal.shape}"
         )
-    composition = describe_placer(name, options)
-    if entry.system is not None:
-        return _learned_placer(entry, composition, groups, legal, seed, problem, start)
+    resolved = describe_placer(name, options)
+    if entry.preset is not None:
+        return _make_learned_placer(entry, resolved, groups, legal, seed, problem, start)
     if entry.needs_problem and problem is None:
         raise ValueError(f"placer {name!r} needs to know what the operations cost")
     arguments: dict[str, Any] = {}
-    if name in composition.configs:
-        arguments["config"] = composition.configs[name]
+    if name in resolved.configs:
+        arguments["config"] = resolved.configs[name]
     if entry.needs_problem or entry.uses_problem:
         arguments["problem"] = problem
-    made: Placer = _imported(entry.made_by)(groups, legal, seed=seed, **arguments)
-    return made
+    placer: Placer = _import(entry.factory)(groups, legal, seed=seed, **arguments)
+    return placer
 
 
-def _learned_placer(
+def _make_learned_placer(
     entry: PlacerEntry,
-    composition: Composition,
+    resolved: Composition,
     groups: GroupGraph,
     legal: np.ndarray,
     seed: int,
     problem: PlacementProblem | None,
     start: np.ndarray | None,
 ) -> Placer:
-    """Makes a placer of parts, begun where its option `start` says; see `make_placer`."""
-    learned = functools.partial(
-        _imported(entry.made_by), entry.name, composition, groups, legal, seed=seed, problem=problem
+    """Makes a learned placer, which starts where its option `start` says; see `make_placer`."""
+    make = functools.partial(
+        _import(entry.factory), entry.name, resolved, groups, legal, seed=seed, problem=problem
     )
-    source = composition.configs["start"].start
+    source = resolved.configs["start"].start
     if source == BEST_START:
-        return BestStart(
-            entry.name, groups, legal, seed=seed, make=lambda best: learned(start=best)
-        )
+        return BestStart(entry.name, groups, legal, seed=seed, make=lambda best: make(start=best))
     if source is not None and start is None:
-        start = _first_placement(source, groups, legal, seed, problem)
-    placer: Placer = learned(start=start)
+        start = _propose_start(source, groups, legal, seed, problem)
+    placer: Placer = make(start=start)
     return placer
 
 
-def _first_placement(
+def _propose_start(
     name: str, groups: GroupGraph, legal: np.ndarray, seed: int, problem: PlacementProblem | None
 ) -> np.ndarray:
-    """Asks a placer that does not learn for a placement, int32 [num_groups].
+    """Takes the first proposal of a placer that does not learn, int32 [num_groups].
 
     Raises:
-        ValueError: the placer learns, proposes nothing, or cannot be made, or it is none.
+        ValueError: there is no such placer; it learns, cannot be made, or proposes nothing.
     """
     if _is_placement(name):
         raise ValueError(f"option 'start': placement {name!r} is not known here")
@@ -208,16 +207,16 @@ def _first_placement(
 
 
 def _check_start(name: str) -> None:
-    """Makes sure that a placer of this name can be started from."""
-    if name != BEST_START and (find_placer(name).system is not None or name == AUTO):
+    """Checks that a placer can start from the proposal of the placer with this name."""
+    if name != BEST_START and (find_placer(name).preset is not None or name == AUTO):
         raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
 
 
 def _is_placement(start: str) -> bool:
-    """Says whether a value of option `start` is a placement, not the name of a placer."""
+    """Returns whether a value of option `start` is a placement, not the name of a placer."""
     return start == ORIGINAL_START or start.endswith(".json")
 
 
-def _imported(path: str) -> Any:
+def _import(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""Placer options: a frozen dataclass says which there are, a mapping says which differ."""
+"""Options of placers: frozen dataclasses list them, mappings override their defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from graph_passes.util.messages import quote
 from tf_placer.placers.former_names import rename_former
 
-__all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
+__all__ = ["Setting", "config_from_options", "list_settings", "suggest"]
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ class Setting:
     """A setting of a placer.
 
     Attributes:
-        name: of the option.
-        value: what it is.
-        help: what it means.
-        part: which part it belongs to.
+        name: the name of the option.
+        value: its value.
+        help: its line of help.
+        part: the name of the component that the setting belongs to.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Setting:
     part: str
 
 
-def settings_of(part: str, config: Any) -> list[Setting]:
+def list_settings(part: str, config: Any) -> list[Setting]:
     """Lists the settings in a configuration.
 
     Args:
-        part: whose configuration it is.
+        part: the name of the component that the configuration belongs to.
         config: a dataclass whose fields are annotated with their lines of help.
     """
     helps = typing.get_type_hints(type(config), include_extras=True)
@@ -53,8 +53,8 @@ def settings_of(part: str, config: Any) -> list[Setting]:
     ]
 
 
-# Of a name for which another one may have been meant.
-_LONGEST = 60
+# Compare only a prefix: the time to compare names is quadratic in their length.
+_MAX_COMPARED = 60
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -62,21 +62,21 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 def config_from_options(
     config_type: type[T] | None, options: Mapping[str, object] | None, *, owner: str
 ) -> T | None:
-    """Makes a configuration from the options that differ from its defaults.
+    """Makes a configuration from options that override its defaults.
 
     Args:
         config_type: a dataclass with fields of type bool, int, float, str or a Literal of strings,
-            or one of these or None, or a tuple of any number of one of these; None if there is
-            nothing to configure.
-        options: values by field name. Strings, as they come from a command line, are converted to
-            the field's type; those of tuples have commas between the members.
-        owner: whose options these are, for messages.
+            or one of these or None, or a tuple of any number of one of these; None if there are no
+            settings.
+        options: values by field name. Strings, as from a command line, are converted to the
+            field's type; members of tuples are separated by commas.
+        owner: the owner of the options, for messages.
 
     Returns:
         The configuration, or None without a `config_type`.
 
     Raises:
-        ValueError: there is no such option, or no such value of one.
+        ValueError: an option is unknown, or its value is invalid.
     """
     kinds = {} if config_type is None else typing.get_type_hints(config_type)
     values = {}
@@ -88,32 +88,33 @@ def config_from_options(
                 f"{known}"
             )
         try:
-            values[name] = _converted(value, kinds[name])
+            values[name] = _convert(value, kinds[name])
         except ValueError as error:
             raise ValueError(f"option {name!r} of {owner} {error}") from None
     return None if config_type is None else config_type(**values)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Suggests, for a message, what somebody may have meant who wrote a name that there is not.
+    """Suggests the known name that is nearest to an unknown name.
 
     Args:
-        name: what was written.
-        known: the names that there are.
+        name: the unknown name.
+        known: the known names.
 
     Returns:
-        Text to follow the wrong name: " (did you mean 'right'?)", or nothing if none is like it.
+        Text that follows the unknown name in a message: " (did you mean 'right'?)", or "" if no
+        known name is similar.
 
     Example:
         >>> suggest("colocrll", ["random", "colocrl"])
         " (did you mean 'colocrl'?)"
     """
-    by_lower = {right.lower(): right for right in known}
-    near = difflib.get_close_matches(name[:_LONGEST].lower(), by_lower, n=1)
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name[:_MAX_COMPARED].lower(), by_lower, n=1)
     return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
 
 
-def _converted(value: object, kind: Any) -> object:
+def _convert(value: object, kind: Any) -> object:
     """Converts the value to the given type."""
     if types.NoneType in typing.get_args(kind):
         if value is None or value == "none":
@@ -123,7 +124,7 @@ def _converted(value: object, kind: Any) -> object:
         members = value.split(",") if isinstance(value, str) else value
         if not isinstance(members, list | tuple):
             raise ValueError(f"must be values with commas between them, not {quote(value)}")
-        return tuple(_converted(member, typing.get_args(kind)[0]) for member in members if member)
+        return tuple(_convert(member, typing.get_args(kind)[0]) for member in members if member)
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         if value not in choices:

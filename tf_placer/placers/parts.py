@@ -1,6 +1,6 @@
-"""The parts that learned placers are composed of, by kind and name: each with one line here.
+"""The components of learned placers by kind and name, an entry each.
 
-A policy, a grouper or an algorithm is a file with its class and the dataclass of its settings.
+The module of a policy, a grouper or an algorithm has its class and the dataclass of its settings.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PARTS", "SHARED_PARTS", "Part"]
+__all__ = ["PARTS", "SHARED_COMPONENTS", "Component"]
 
 _LEARNED = "tf_placer.placers.learned"
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """A part and its settings; its module is imported only when it is asked for.
+class Component:
+    """A component of learned placers; its module is imported lazily.
 
     Attributes:
         summary: one line of help.
-        module: where it is; None of a grouper that leaves groups as they are.
+        module: the name of its module; None for a grouper that keeps the groups.
         config: name of the dataclass of its settings; None without settings.
-        factory: name of what makes it: of a policy a subclass of `Policy`, of an algorithm one of
-            `Algorithm`, of a grouper a function of its settings, the groups and a seed, or the
-            class of a network that learns to group.
-        shares: names of `SHARED_PARTS` whose settings it uses, too.
+        factory: name of its factory in the module: a subclass of `Policy` or of `Algorithm`; for a
+            grouper, a function of its settings, the groups and a seed, or the class of a network
+            that learns to group.
+        shares: names of the `SHARED_COMPONENTS` whose settings it uses, too.
     """
 
     summary: str
@@ -36,14 +36,14 @@ class Part:
     shares: tuple[str, ...] = ()
 
     def config_type(self) -> type[Any] | None:
-        """Imports the dataclass of its settings; returns None if there is none."""
-        return self._member(self.config)
+        """Imports the dataclass of its settings; returns None if it has no settings."""
+        return self._import_member(self.config)
 
     def made_by(self) -> Any:
-        """Imports what makes it; returns None if there is nothing."""
-        return self._member(self.factory)
+        """Imports its factory; returns None if it has no factory."""
+        return self._import_member(self.factory)
 
-    def _member(self, name: str | None) -> Any:
+    def _import_member(self, name: str | None) -> Any:
         if self.module is None or name is None:
             return None
         return getattr(importlib.import_module(self.module), name)
@@ -54,23 +54,23 @@ _OPTIMIZER = ("optimizer",)
 _ALGORITHMS = f"{_LEARNED}.algorithms"
 _GROUPERS = f"{_LEARNED}.groupers"
 
-PARTS: Mapping[str, Mapping[str, Part]] = {
+PARTS: Mapping[str, Mapping[str, Component]] = {
     "grouper": {
-        "coarse": Part("the groups of the model rules and of the single-consumer merge"),
-        "fine": Part("one group per colocation group"),
-        "metis": Part(
+        "coarse": Component("the groups of the model rules and of the single-consumer merge"),
+        "fine": Component("one group per colocation group"),
+        "metis": Component(
             "a partition of the operations by METIS, few bytes between parts",
             f"{_GROUPERS}.metis",
             "MetisConfig",
             "group_by_metis",
         ),
-        "fluid": Part(
+        "fluid": Component(
             "asynchronous fluid communities of the operations",
             f"{_GROUPERS}.fluid",
             "FluidConfig",
             "group_by_communities",
         ),
-        "feed_forward": Part(
+        "feed_forward": Component(
             "a network that learns which group each operation joins",
             f"{_GROUPERS}.feed_forward",
             "FeedForwardConfig",
@@ -78,23 +78,23 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
         ),
     },
     "policy": {
-        "seq2seq": Part(
+        "seq2seq": Component(
             "LSTM encoder and decoder with attention",
             f"{_LEARNED}.seq2seq",
             "Seq2SeqConfig",
             "Seq2SeqPolicy",
             _EMBEDDING,
         ),
-        "gcn": Part(
+        "gcn": Component(
             "two graph convolutions", f"{_LEARNED}.gcn", "GCNConfig", "GCNPolicy", _EMBEDDING
         ),
-        "softmax": Part(
+        "softmax": Component(
             "an independent softmax per group",
             f"{_LEARNED}.softmax_policy",
             None,
             "SoftmaxPolicy",
         ),
-        "graph_neural": Part(
+        "graph_neural": Component(
             "a graph network for graphs and machines of any size",
             f"{_LEARNED}.graph_neural",
             "GraphNeuralConfig",
@@ -102,34 +102,34 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
         ),
     },
     "algorithm": {
-        "reinforce": Part(
+        "reinforce": Component(
             "policy gradient",
             f"{_ALGORITHMS}.reinforce",
             "ReinforceConfig",
             "Reinforce",
             _OPTIMIZER,
         ),
-        "ppo": Part(
+        "ppo": Component(
             "clipped PPO",
             f"{_ALGORITHMS}.clipped_ppo",
             "ClippedPPOConfig",
             "ClippedPPO",
             _OPTIMIZER,
         ),
-        "ppo_kl": Part(
+        "ppo_kl": Component(
             "PPO with a penalty on divergence",
             f"{_ALGORITHMS}.penalized_ppo",
             "PenalizedPPOConfig",
             "PenalizedPPO",
             _OPTIMIZER,
         ),
-        "ce": Part(
+        "ce": Component(
             "cross-entropy minimization in closed form, for the softmax policy",
             f"{_ALGORITHMS}.cross_entropy",
             "CrossEntropyConfig",
             "CrossEntropy",
         ),
-        "ce_gradient": Part(
+        "ce_gradient": Component(
             "cross-entropy minimization by gradient, for networks",
             f"{_ALGORITHMS}.gradient_cross_entropy",
             "GradientCrossEntropyConfig",
@@ -138,12 +138,18 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
         ),
     },
 }
-"""Kind, name, part. Every learned placer has one of each kind, or two algorithms."""
+"""Components by kind and name. A learned placer has one of each kind, or two algorithms."""
 
-SHARED_PARTS: Mapping[str, Part] = {
-    "embedding": Part("what policies read of groups", f"{_LEARNED}.embedding", "EmbeddingConfig"),
-    "optimizer": Part("of all gradients", f"{_ALGORITHMS}.optimizer", "OptimizerConfig"),
-    "start": Part("what is sampled at first", f"{_LEARNED}.start", "StartConfig"),
-    "signal": Part("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
+SHARED_COMPONENTS: Mapping[str, Component] = {
+    "embedding": Component(
+        "the features of groups that policies read", f"{_LEARNED}.embedding", "EmbeddingConfig"
+    ),
+    "optimizer": Component(
+        "the optimizer of all gradients", f"{_ALGORITHMS}.optimizer", "OptimizerConfig"
+    ),
+    "start": Component(
+        "the placements that are sampled at first", f"{_LEARNED}.start", "StartConfig"
+    ),
+    "reward": Component("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
 }
-"""What several parts use; `start` and `signal` belong to every learned placer."""
+"""Settings that components share; every learned placer has `start` and `reward`."""

@@ -1,4 +1,4 @@
-"""The one face of everything that proposes placements."""
+"""The interface of all placers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Placer", "check_legal"]
 
 
 def check_legal(groups: GroupGraph, legal: np.ndarray) -> None:
-    """Checks that every group may go somewhere.
+    """Checks that every group has a legal device.
 
     Args:
         groups: the groups.
         legal: bool [num_groups, num_devices], true where a group may go.
 
     Raises:
-        ValueError: `legal` does not fit the groups, or a group may go nowhere.
+        ValueError: `legal` does not fit the groups, or a group has no legal device.
     """
     if legal.dtype != np.bool_ or legal.ndim != 2 or legal.shape[0] != groups.num_groups:
         raise ValueError(
@@ -35,15 +35,14 @@ def check_legal(groups: GroupGraph, legal: np.ndarray) -> None:
 
 
 class Placer(abc.ABC):
-    """Proposes placements and learns from what they measured.
+    """A strategy that proposes placements and learns from their measurements.
 
-    The state of a placer is a function of its construction, of `prepare` and of the sequence of
-    `observe` calls alone: `propose` changes nothing, so a search is resumed by observing its log
-    again.
+    The state of a placer depends only on its construction, on `prepare` and on the sequence of
+    `observe` calls. `propose` changes no state, so a search resumes by observing its log again.
 
     Attributes:
-        name: what the log calls it.
-        batch_size: how many placements it wants measured between two updates.
+        name: the name of the placer in logs.
+        batch_size: the preferred number of placements to measure between two updates.
     """
 
     name: str
@@ -53,12 +52,13 @@ class Placer(abc.ABC):
         """Makes a placer for one graph on one machine.
 
         Args:
-            groups: the groups to place, and what is known about them.
-            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-            seed: of everything random.
+            groups: the groups to place.
+            legal: bool [num_groups, num_devices], true where a group may go; every group has a
+                legal device.
+            seed: the seed of all random numbers.
 
         Raises:
-            ValueError: `legal` does not fit the groups, or a group may go nowhere.
+            ValueError: `legal` does not fit the groups, or a group has no legal device.
         """
         check_legal(groups, legal)
         self.groups = groups
@@ -67,12 +67,12 @@ class Placer(abc.ABC):
 
     @property
     def num_devices(self) -> int:
-        """How many devices there are to choose from."""
+        """The number of devices."""
         return self.legal.shape[1]
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:
-        """What each update so far saw and did, in order; none of a placer that does not learn."""
+        """The records of all updates so far, in order; empty for a placer that does not learn."""
         return ()
 
     def prepare(  # noqa: B027 (most need no preparation)
@@ -81,24 +81,24 @@ class Placer(abc.ABC):
         measurements: Sequence[Measurement],
         left_secs: Callable[[], float],
     ) -> None:
-        """Takes in what is known before the first `observe`; most placers ignore it.
+        """Receives earlier measurements before the first `observe`; most placers ignore them.
 
         Args:
-            placements: int32 [n, num_groups], what others had measured.
+            placements: int32 [n, num_groups], placements that other placers proposed.
             measurements: one per placement.
-            left_secs: says how many seconds are left to search.
+            left_secs: returns the seconds left to search.
         """
 
     @abc.abstractmethod
     def propose(self, count: int) -> np.ndarray:
-        """Placements worth measuring next, without changing any state.
+        """Proposes placements to measure next, without changing any state.
 
         Args:
-            count: how many at most.
+            count: the maximum number of placements.
 
         Returns:
             int32 [n, num_groups] with 0 <= n <= count, each entry a legal device of its group.
-            An empty array says that this placer has nothing more to propose.
+            An empty array means that this placer has no more placements to propose.
         """
 
     @abc.abstractmethod
@@ -111,13 +111,13 @@ class Placer(abc.ABC):
         """
 
     def save(self, directory: str | os.PathLike[str]) -> None:  # noqa: B027 (most learn nothing)
-        """Writes what it has learned to files of its own, each whole or not at all.
+        """Writes the learned state to files, each atomically.
 
         A placer that learns nothing writes nothing.
 
         Args:
-            directory: where to; it exists.
+            directory: an existing directory for the files.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: a file cannot be written.
         """

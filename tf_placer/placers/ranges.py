@@ -1,4 +1,4 @@
-"""Checks of settings."""
+"""Validators of settings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["check_fields"]
 
 
 def check_fields(
-    config: Any, names: tuple[str, ...], is_valid: Callable[[float], bool], what: str
+    config: Any, names: tuple[str, ...], is_valid: Callable[[float], bool], expected: str
 ) -> None:
-    """Refuses settings outside their range; None is not looked at.
+    """Checks that settings are within their range; None passes.
 
     Args:
         config: a dataclass.
-        names: of the fields to look at.
-        is_valid: whether a number may be a value of them; must say no to NaN.
-        what: what they must be, for the message.
+        names: names of the fields to check.
+        is_valid: returns whether a number is in the range; must return False for NaN.
+        expected: the range, for the message.
 
     Raises:
         ValueError: a value is not valid.
@@ -25,4 +25,4 @@ def check_fields(
     for name in names:
         value = getattr(config, name)
         if value is not None and not is_valid(value):
-            raise ValueError(f"{name} must be {what}, not {value}")
+            raise ValueError(f"{name} must be {expected}, not {value}")

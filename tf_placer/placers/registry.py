@@ -1,4 +1,4 @@
-"""All placers by name, each in one record: what it is, how it is made and who makes use of it."""
+"""The registry of placers, with the properties of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from graph_passes.util.messages import quote
 from tf_placer.placers.options import suggest
-from tf_placer.placers.systems import PUBLISHED, SYSTEMS, System
+from tf_placer.placers.systems import PAPER_PRESETS, SYSTEMS, Preset
 
 __all__ = [
     "AUTO",
@@ -31,31 +31,31 @@ AUTO = "auto"
 
 @dataclasses.dataclass(frozen=True)
 class PlacerEntry:
-    """A placer; its module is imported only when it is made.
+    """A placer; its module is imported lazily.
 
     Attributes:
-        name: of the placer.
+        name: the name of the placer.
         summary: one line of help.
-        reference: where it is from.
-        made_by: its class, or what composes it of parts, as "module:name".
-        config: where the dataclass of its settings is, as "module:name"; None without settings,
-            and for one that has those of its parts.
-        system: its parts, if it learns; it needs TensorFlow then.
-        needs_problem: whether it is made for a `PlacementProblem`.
-        uses_problem: whether it is given the problem where that is known.
+        reference: the source of the placer, such as a paper.
+        factory: its class, or a function that makes it from components, as "module:name".
+        config: the dataclass of its settings, as "module:name"; None for a placer without settings
+            or with the settings of its components.
+        preset: the components and settings of a placer that learns; such a placer needs TensorFlow.
+        needs_problem: whether the placer needs a `PlacementProblem`.
+        uses_problem: whether the placer takes a `PlacementProblem` if there is one.
         granularity: see `granularity_of`.
-        is_random: whether it draws at random, so that tables compare several seeds.
-        is_baseline: whether live searches measure what it proposes before the placer's.
-        seeds_auto: how many of its proposals `auto` starts from before the next placer has its
-            turn. What is left comes after the turns of all. 0 for a placer that seeds nothing.
+        is_random: whether proposals depend on the seed, so that tables compare several seeds.
+        is_baseline: whether live searches measure its proposals before those of other placers.
+        seeds_auto: number of its proposals that `auto` starts from before the next placer has its
+            turn; the other proposals follow after the turns of all placers. 0 for none.
     """
 
     name: str
     summary: str
     reference: str
-    made_by: str
+    factory: str
     config: str | None = None
-    system: System | None = None
+    preset: Preset | None = None
     needs_problem: bool = False
     uses_problem: bool = False
     granularity: Granularity = "coarse"
@@ -66,12 +66,12 @@ class PlacerEntry:
 
 _ALL = sys.maxsize
 
-# `auto` starts from them in this order: the cheap ones first, because a short search does not get
-# to all.
+# `auto` starts from the placers in this order: cheap ones first, because a short search does not
+# reach all of them.
 _HEURISTICS = (
     PlacerEntry(
         AUTO,
-        "all heuristics, improved in simulation; what is best is measured",
+        "all heuristics, improved in simulation; the best placements are measured",
         "this project",
         "tf_placer.placers.auto.auto_placer:AutoPlacer",
         config="tf_placer.placers.auto.auto_config:AutoConfig",
@@ -111,7 +111,7 @@ _HEURISTICS = (
     # Rules and schedules.
     PlacerEntry(
         "branches",
-        "branches of the graph, so that every device has as much to do in every window of time",
+        "branches of the graph, with equal work for every device in every window of time",
         "Graham 1969",
         "tf_placer.placers.heuristics.branches:Branches",
         needs_problem=True,
@@ -189,7 +189,7 @@ _HEURISTICS = (
     ),
     PlacerEntry(
         "heft",
-        "operations with the longest way to the end first, each where it ends first",
+        "operations on the longest path to the end first, each where it ends first",
         "Topcuoglu et al. 2002",
         "tf_placer.placers.heuristics.heft:Heft",
         needs_problem=True,
@@ -198,7 +198,7 @@ _HEURISTICS = (
     # Searches, one measurement after the other.
     PlacerEntry(
         "hill_climbing",
-        "moves of a few groups from the best simple placement, if not for the worse",
+        "moves of a few groups from the best simple placement, never to a slower one",
         "Lourenço et al. 2003",
         "tf_placer.placers.heuristics.hill_climbing:HillClimbing",
         uses_problem=True,
@@ -206,7 +206,7 @@ _HEURISTICS = (
     ),
     PlacerEntry(
         "simulated_annealing",
-        "moves of a few groups, at first also for the worse",
+        "moves of a few groups, at first also to slower placements",
         "Kirkpatrick et al. 1983",
         "tf_placer.placers.heuristics.simulated_annealing:SimulatedAnnealing",
         uses_problem=True,
@@ -223,32 +223,32 @@ _HEURISTICS = (
 )
 
 
-def _entry_of_system(name: str, system: System) -> PlacerEntry:
+def _make_entry(name: str, preset: Preset) -> PlacerEntry:
     return PlacerEntry(
         name,
-        system.summary,
-        system.reference,
+        preset.summary,
+        preset.reference,
         "tf_placer.placers.learned.compose:compose",
-        system=system,
-        granularity=_granularity(system.grouper),
+        preset=preset,
+        granularity=_find_grouper_granularity(preset.grouper),
         is_random=True,
     )
 
 
-def _granularity(grouper: object) -> Granularity:
+def _find_grouper_granularity(grouper: object) -> Granularity:
     return "coarse" if grouper == "coarse" else "fine"
 
 
 PLACERS: Mapping[str, PlacerEntry] = {
     **{entry.name: entry for entry in _HEURISTICS},
-    **{name: _entry_of_system(name, system) for name, system in {**SYSTEMS, **PUBLISHED}.items()},
+    **{name: _make_entry(name, preset) for name, preset in {**SYSTEMS, **PAPER_PRESETS}.items()},
 }
 """All placers by name."""
 
 BASELINES = tuple(name for name, entry in PLACERS.items() if entry.is_baseline)
 """The placers whose proposals live searches measure before those of any other.
 
-In as many live trials as a search has, no learned placer finds a split by layer from nothing.
+A live search has too few trials for a learned placer to find a split by layers from scratch.
 """
 
 
@@ -256,7 +256,7 @@ def find_placer(name: str) -> PlacerEntry:
     """Finds a placer by its name.
 
     Raises:
-        ValueError: there is no such placer; the message suggests one.
+        ValueError: there is no such placer; the message suggests a similar name.
     """
     if name not in PLACERS:
         raise ValueError(
@@ -267,15 +267,15 @@ def find_placer(name: str) -> PlacerEntry:
 
 
 def is_learned(name: str) -> bool:
-    """Says whether a placer has a policy that learns, and so needs TensorFlow.
+    """Returns whether a placer has a policy that learns, and so needs TensorFlow.
 
-    False of a name that there is not, and of `learned_moves`, which has no policy.
+    Returns False for unknown names and for `learned_moves`, which has no policy.
     """
-    return name in PLACERS and PLACERS[name].system is not None
+    return name in PLACERS and PLACERS[name].preset is not None
 
 
 def needs_problem(name: str) -> bool:
-    """Says whether a placer can only be made for a problem whose costs are known.
+    """Returns whether a placer needs a problem with known costs.
 
     Args:
         name: one of `PLACERS`.
@@ -287,20 +287,20 @@ def needs_problem(name: str) -> bool:
 
 
 def granularity_of(name: str, options: Mapping[str, object] | None = None) -> Granularity:
-    """Says what a placer wants placements to be made of.
+    """Finds the granularity of the groups that a placer places.
 
     Args:
         name: one of `PLACERS`.
         options: settings that differ from the placer's defaults.
 
     Returns:
-        "coarse" for the groups of the model rules, "fine" for one group per colocation
-        group: for placers that group operations themselves, or refine groups.
+        "coarse" for the groups of the model rules; "fine" for one group per colocation group, for
+        placers that group operations themselves or refine groups.
 
     Raises:
         ValueError: there is no such placer.
     """
     entry = find_placer(name)
-    if entry.system is None or "grouper" not in (options or {}):
+    if entry.preset is None or "grouper" not in (options or {}):
         return entry.granularity
-    return _granularity((options or {})["grouper"])
+    return _find_grouper_granularity((options or {})["grouper"])

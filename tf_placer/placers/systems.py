@@ -1,8 +1,9 @@
-"""The systems of the papers, each as a composition of parts with its settings.
+"""Presets of learned placers: a combination of components and settings for each paper.
 
-Settings that a system does not name are the defaults of its parts. What a paper leaves open is
-ours; the parts say where. Where a paper to the letter does not work here, a system has a reading of
-it that does, and a variant such as "eagle:published" has the letter.
+Settings that a preset does not name have the defaults of its components. The docstrings of the
+components say which choices are ours because the paper leaves them open. Where a paper does not
+work here as published, its preset is a variant that works, and a paper preset, such as
+"eagle:published", is as published.
 
 References:
     ColocRL: Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML
@@ -19,20 +20,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-__all__ = ["PUBLISHED", "SYSTEMS", "System"]
+__all__ = ["PAPER_PRESETS", "SYSTEMS", "Preset"]
 
 
 @dataclasses.dataclass(frozen=True)
-class System:
-    """A learned placer.
+class Preset:
+    """The components and settings of a learned placer.
 
     Attributes:
         summary: one line of help.
-        reference: where it is from.
-        grouper: what the policy decides about; one of `parts.PARTS["grouper"]`.
-        policy: the network; one of `parts.PARTS["policy"]`.
-        algorithm: how it learns; one of `parts.PARTS["algorithm"]`, or two joined by "+".
-        settings: what differs from the defaults of the parts.
+        reference: the paper that the placer is from.
+        grouper: the component that makes the groups; a key of `COMPONENTS["grouper"]`.
+        policy: the network; a key of `COMPONENTS["policy"]`.
+        algorithm: the learning algorithm; a key of `COMPONENTS["algorithm"]`, or two joined by "+".
+        settings: the settings that differ from the defaults of the components.
     """
 
     summary: str
@@ -43,18 +44,17 @@ class System:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
-# A failure counts as a step of 100 s; the square root of that where the signal is a root.
-_PENALTY = {"penalty_secs": 100.0}
-_COLOCRL_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "failing"}
-_EAGLE_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _PENALTY
-_POST_SIGNAL = {"signal": "seconds", "baseline": "mean"} | _PENALTY
+_FAILURE = {"failure_secs": 100.0}
+_COLOCRL_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "failing"}
+_EAGLE_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _FAILURE
+_POST_REWARD = {"reward": "seconds", "baseline": "mean"} | _FAILURE
 _EAGLE_OPTIMIZER = {"optimizer": "adam", "learning_rate": 0.01, "clip_norm": 1.0}
 _EAGLE_PPO = {"batch_size": 10, "entropy_coefficient": 0.01} | _EAGLE_OPTIMIZER
 _POST_OPTIMIZER = {"optimizer": "sgd", "learning_rate": 1.0, "clip_norm": None}
 _EAGLE_PLACER = {"attention": "before", "type_units": 0, "adjacency": "bytes"}
 
-_TO_THE_LETTER: Mapping[str, System] = {
-    "colocrl": System(
+_AS_PUBLISHED: Mapping[str, Preset] = {
+    "colocrl": Preset(
         "sequence-to-sequence policy trained by REINFORCE",
         "ColocRL 2017",
         "coarse",
@@ -62,9 +62,9 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "reinforce",
         {"batch_size": 8, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0, "ignore_failures_after": 5000}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
-    "policy_gradient": System(
+    "policy_gradient": Preset(
         "ColocRL's policy as Post runs it: batches of 12",
         "Post 2018, baseline",
         "coarse",
@@ -72,11 +72,11 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "reinforce",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
-    # The paper's 256 groups, where its public code takes 20 per device at most. Nor is that code's
-    # noise in the scores of the first 750 steps here: the policy explores by sampling.
-    "hierarchical": System(
+    # The paper has 256 groups; its public code takes at most 20 per device. The noise that the code
+    # adds to the scores of the first 750 steps is left out: the policy explores by sampling.
+    "hierarchical": Preset(
         "learned groups, then a sequence-to-sequence policy, trained together by REINFORCE",
         "Hierarchical Planner 2018",
         "feed_forward",
@@ -86,91 +86,91 @@ _TO_THE_LETTER: Mapping[str, System] = {
         | {"batch_size": 10, "entropy_coefficient": 0.0, "ignore_failures_after": 1000}
         | {"decay_rate": 0.95, "decay_updates": 50, "decay_start": 400}
         | _EAGLE_OPTIMIZER
-        | _COLOCRL_SIGNAL
-        | _PENALTY,
+        | _COLOCRL_REWARD
+        | _FAILURE,
     ),
-    "spotlight": System(
+    "spotlight": Preset(
         "ColocRL's policy trained by PPO with a penalty on divergence",
         "Spotlight 2018",
         "coarse",
         "seq2seq",
         "ppo_kl",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
-        | _COLOCRL_SIGNAL,
+        | _COLOCRL_REWARD,
     ),
-    "post": System(
+    "post": Preset(
         "a softmax per group, trained by PPO and cross-entropy minimization",
         "Post 2018",
         "coarse",
         "softmax",
         "ppo_kl+ce",
-        _POST_OPTIMIZER | _POST_SIGNAL,
+        _POST_OPTIMIZER | _POST_REWARD,
     ),
-    "post_ppo": System(
+    "post_ppo": Preset(
         "Post without cross-entropy minimization",
         "Post 2018, figure 2",
         "coarse",
         "softmax",
         "ppo_kl",
-        _POST_OPTIMIZER | _POST_SIGNAL,
+        _POST_OPTIMIZER | _POST_REWARD,
     ),
-    "post_ce": System(
+    "post_ce": Preset(
         "Post with cross-entropy minimization only",
         "Post 2018, figure 2",
         "coarse",
         "softmax",
         "ce",
-        _POST_SIGNAL,
+        _POST_REWARD,
     ),
-    "eagle": System(
+    "eagle": Preset(
         "learned groups, a bridge to a sequence-to-sequence policy, clipped PPO",
         "EAGLE",
         "feed_forward",
         "seq2seq",
         "ppo",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "eagle_ppo_ce": System(
+    "eagle_ppo_ce": Preset(
         "EAGLE, drawn to the best placements of all every 50 samples",
         "EAGLE",
         "feed_forward",
         "seq2seq",
         "ppo+ce_gradient",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "eagle_reinforce": System(
+    "eagle_reinforce": Preset(
         "EAGLE trained by REINFORCE",
         "EAGLE, table III",
         "feed_forward",
         "seq2seq",
         "reinforce",
-        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "eagle_metis": System(
+    "eagle_metis": Preset(
         "EAGLE's policy on the groups of METIS",
         "EAGLE, table I",
         "metis",
         "seq2seq",
         "ppo",
-        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "eagle_fluid": System(
+    "eagle_fluid": Preset(
         "EAGLE's policy on fluid communities",
         "EAGLE, table I",
         "fluid",
         "seq2seq",
         "ppo",
-        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "eagle_gcn": System(
+    "eagle_gcn": Preset(
         "a graph-convolutional policy on the groups of METIS",
         "EAGLE, table II",
         "metis",
         "gcn",
         "ppo",
-        {"adjacency": "bytes"} | _EAGLE_PPO | _EAGLE_SIGNAL,
+        {"adjacency": "bytes"} | _EAGLE_PPO | _EAGLE_REWARD,
     ),
-    "warm_softmax": System(
+    "warm_softmax": Preset(
         "a softmax per group that starts at the best simple placement",
         "ours, after Post 2018",
         "coarse",
@@ -178,9 +178,9 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 10, "optimizer": "adam", "learning_rate": 0.1, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0, "start": "best"}
-        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
+        | {"reward": "sqrt", "baseline": "batch", "normalize": True},
     ),
-    "graph_neural": System(
+    "graph_neural": Preset(
         "a graph network that was trained on other graphs and machines, and learns on",
         "ours, after Placeto and GDP 2019",
         "coarse",
@@ -188,67 +188,69 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.01, "initial_weights": "shipped"}
-        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
+        | {"reward": "sqrt", "baseline": "batch", "normalize": True},
     ),
 }
 
 _Settings = dict[str, object]
-# EAGLE, III-C: what the decoder reads at a step is the output of the attention "and the embedding";
-# only that says which group it is about to place. The older papers do not say that it reads it.
-_TOLD: _Settings = {"feed_item": True}
-# EAGLE, equation 4: the average moves with the placement "sampled at time step t". Moved once per
-# batch, from a failing signal, it is hundreds of samples behind.
-_PER_SAMPLE: _Settings = {"baseline_moves": "sample"}
-# No paper says where learned groups start. Of thousands of units in any groups, the policy has
-# settled on one device before its groups mean something.
-_METIS_FIRST: _Settings = {"grouper_start": "metis"}
-# EAGLE's entropy has weight 0.01 beside the gain, whose mean over 256 decisions drowns in it.
-# Public code, TensorFlow's HierarchicalController say, adds the decisions up.
-_ADDED_UP: _Settings = {"gain": "sum"}
-# ColocRL and the planner do not say how fast they learn. EAGLE says 0.01, with which its policies
-# agree on one device after a few updates, be it one that all do not fit on. What a step of Adam
-# changes grows with the width of a layer: at 512 units 0.001 still does that.
-_RATE: _Settings = {"learning_rate": 1e-4}
-_GCN_RATE: _Settings = {"learning_rate": 1e-3}
-# Nor do they say where the average starts. From the signal of a failure, all that is sampled in the
-# first batches seems good, and is learned.
-_AVERAGE_KNOWN: _Settings = {"baseline_start": "first_batch"}
-# EAGLE has 256 groups, the planner's public code 20 per device. Of 256 groups placed at random,
-# nearly every sample is slower than one device, on which the policy then puts everything; 64 are
-# slower or faster by what is on them, and the policy sees splits that are better.
+# EAGLE, III-C: the decoder reads the output of the attention "and the embedding" at each step. Only
+# the embedding identifies the group to place. The older papers do not say that decoders read it.
+_FEED_ITEM: _Settings = {"feed_item": True}
+# EAGLE, equation 4: the average moves with the placement "sampled at time step t". An average that
+# moves once per batch, from the reward of a failure, lags by hundreds of samples.
+_BASELINE_PER_SAMPLE: _Settings = {"baseline_moves": "sample"}
+# No paper says where learned groups start. With thousands of units in random groups, the policy
+# settles on one device before its groups are meaningful.
+_METIS_START: _Settings = {"grouper_start": "metis"}
+# EAGLE's entropy has weight 0.01 beside the gain, and outweighs the mean gain of 256 decisions.
+# Public code, such as TensorFlow's HierarchicalController, sums the decisions.
+_SUMMED_GAIN: _Settings = {"gain": "sum"}
+# ColocRL and the planner give no learning rate. EAGLE gives 0.01, with which its policies collapse
+# to one device after a few updates, even if the model does not fit on that device. The change by a
+# step of Adam grows with the width of a layer: with 512 units, policies collapse at 0.001, too.
+_LEARNING_RATE: _Settings = {"learning_rate": 1e-4}
+_GCN_LEARNING_RATE: _Settings = {"learning_rate": 1e-3}
+# ColocRL and the planner do not say where the average starts. If it starts at the reward of a
+# failure, all samples of the first batches look good, and the policy learns them.
+_BASELINE_START: _Settings = {"baseline_start": "first_batch"}
+# EAGLE has 256 groups, the planner's public code 20 per device. With 256 groups placed at random,
+# nearly every sample is slower than one device, so the policy puts everything on one device. With
+# 64 groups the samples differ enough for the policy to see splits that are better.
 _FEW_GROUPS: _Settings = {"num_groups": 64}
-# Post's "moving average of the execution times of all sampled placements", if that is the mean of
-# all, lags behind a policy that gets better.
-_RECENT: _Settings = {"baseline": "ema", "baseline_decay": 0.5, "baseline_start": "first_batch"}
+# Post has a "moving average of the execution times of all sampled placements". The mean of all
+# samples lags behind a policy that improves.
+_RECENT_BASELINE: _Settings = {
+    "baseline": "ema",
+    "baseline_decay": 0.5,
+    "baseline_start": "first_batch",
+}
 
-_LEARNED_GROUPS = _TOLD | _PER_SAMPLE | _METIS_FIRST | _RATE | _FEW_GROUPS
+_LEARNED_GROUPS = _FEED_ITEM | _BASELINE_PER_SAMPLE | _METIS_START | _LEARNING_RATE | _FEW_GROUPS
 
-# What each system has instead. `benchmarks.comparison.readings` shows what that is worth to one of
-# each paper; the others follow it.
-_READINGS: Mapping[str, _Settings] = {
-    "colocrl": _TOLD | _PER_SAMPLE | _AVERAGE_KNOWN,
-    "policy_gradient": _TOLD | _PER_SAMPLE | _AVERAGE_KNOWN,
-    "hierarchical": _LEARNED_GROUPS | _AVERAGE_KNOWN,
-    "spotlight": _TOLD | _PER_SAMPLE,
-    "post": _RECENT,
-    "post_ppo": _RECENT,
-    "eagle": _LEARNED_GROUPS | _ADDED_UP,
-    "eagle_ppo_ce": _LEARNED_GROUPS | _ADDED_UP,
+# The changes that make the variants work. `benchmarks.comparison.readings` measures their effects
+# for one placer of each paper; the other placers of the paper have the same changes.
+_CHANGES: Mapping[str, _Settings] = {
+    "colocrl": _FEED_ITEM | _BASELINE_PER_SAMPLE | _BASELINE_START,
+    "policy_gradient": _FEED_ITEM | _BASELINE_PER_SAMPLE | _BASELINE_START,
+    "hierarchical": _LEARNED_GROUPS | _BASELINE_START,
+    "spotlight": _FEED_ITEM | _BASELINE_PER_SAMPLE,
+    "post": _RECENT_BASELINE,
+    "post_ppo": _RECENT_BASELINE,
+    "eagle": _LEARNED_GROUPS | _SUMMED_GAIN,
+    "eagle_ppo_ce": _LEARNED_GROUPS | _SUMMED_GAIN,
     "eagle_reinforce": _LEARNED_GROUPS,
-    "eagle_metis": _TOLD | _PER_SAMPLE | _ADDED_UP | _RATE | _FEW_GROUPS,
-    "eagle_fluid": _TOLD | _PER_SAMPLE | _ADDED_UP | _RATE | _FEW_GROUPS,
-    "eagle_gcn": _PER_SAMPLE | _ADDED_UP | _GCN_RATE | _FEW_GROUPS,
+    "eagle_metis": _FEED_ITEM | _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _LEARNING_RATE | _FEW_GROUPS,
+    "eagle_fluid": _FEED_ITEM | _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _LEARNING_RATE | _FEW_GROUPS,
+    "eagle_gcn": _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _GCN_LEARNING_RATE | _FEW_GROUPS,
 }
 
-SYSTEMS: Mapping[str, System] = {
-    name: dataclasses.replace(system, settings={**system.settings, **_READINGS.get(name, {})})
-    for name, system in _TO_THE_LETTER.items()
+SYSTEMS: Mapping[str, Preset] = {
+    name: dataclasses.replace(preset, settings={**preset.settings, **_CHANGES.get(name, {})})
+    for name, preset in _AS_PUBLISHED.items()
 }
 
-PUBLISHED: Mapping[str, System] = {
-    f"{name}:published": dataclasses.replace(
-        _TO_THE_LETTER[name], summary=f"{name} as its paper has it to the letter"
-    )
-    for name in _READINGS
+PAPER_PRESETS: Mapping[str, Preset] = {
+    f"{name}:published": dataclasses.replace(_AS_PUBLISHED[name], summary=f"{name} as published")
+    for name in _CHANGES
 }
-"""The variants of `SYSTEMS` that have no reading of ours, by name."""
+"""The paper presets by name: as published, without the changes in `PRESETS`."""

@@ -1,4 +1,4 @@
-"""What an update of a placer that learns saw and did."""
+"""The record of an update of a learned placer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from graph_passes.util.json_records import read_record, read_value
 __all__ = ["UpdateRecord"]
 
 
-# What only searches with several controllers have.
-_OF_CONTROLLERS = ("controller", "version", "staleness")
+# These fields exist only in searches with several controllers; logs of others leave them out.
+_CONTROLLER_FIELDS = ("controller", "version", "staleness")
 
 
 def _read_curve_number(value: Any) -> float:
-    # JSON does not have these numbers.
-    is_known = value in ("nan", "inf", "-inf")
-    number: float = float(value) if is_known else read_value(float, value, "it")
+    # JSON has no NaN and no infinities, so they are strings.
+    is_special = value in ("nan", "inf", "-inf")
+    number: float = float(value) if is_special else read_value(float, value, "it")
     return number
 
 
@@ -27,26 +27,29 @@ _CurveNumber = Annotated[float, _read_curve_number]
 
 @dataclasses.dataclass(frozen=True)
 class UpdateRecord:
-    """One point of every training curve.
+    """A point of all training curves.
 
     Attributes:
-        update: its number, from 0.
-        samples: placements that the placer had observed by then.
-        kind: what updated, such as "reinforce", "ppo" or "ce".
-        mean_reward: of the batch, failures included; larger is better.
-        baseline: what the rewards were compared with.
+        update: the number of the update, from 0.
+        samples: number of placements that the placer had observed at the update.
+        kind: the kind of update, such as "reinforce", "ppo" or "ce".
+        mean_reward: mean reward of the batch, failures included; larger is better.
+        baseline: the baseline of the rewards.
         entropy: mean entropy of a decision in nats, before the update.
         divergence: mean divergence of a decision's distribution, D(before || after), in nats.
-        loss: what was minimized, before its first step; None for an update without one.
-        gradient_norm: global norm of the first gradient before clipping, or of one that is not
-            finite, whose step was not taken; None without one.
-        best_step_secs: the fastest placement observed so far; None while all have failed.
-        mean_step_secs: mean over the placements of the batch that ran; None if none did.
-        failures: placements of the batch that failed.
-        batch_size: placements of the batch.
-        controller: number of the controller that learned, from 1; None where there is but one.
-        version: the version of the weights that the batch was sampled under; None as above.
-        staleness: updates of the weights since then; None as above.
+        loss: the loss before the first step of the update; None for an update without a loss.
+        gradient_norm: global norm of the first gradient before clipping, or of a gradient that is
+            not finite, whose step was skipped; None for an update without gradients.
+        best_step_secs: step time of the fastest placement observed so far; None while all have
+            failed.
+        mean_step_secs: mean step time of the placements of the batch that ran; None if none ran.
+        failures: number of placements of the batch that failed.
+        batch_size: number of placements of the batch.
+        controller: number of the controller that learned, from 1; None if there is only one.
+        version: version of the weights that sampled the batch; None if there is only one
+            controller.
+        staleness: number of updates of the weights since that version; None if there is only one
+            controller.
     """
 
     update: int
@@ -69,21 +72,21 @@ class UpdateRecord:
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields.
 
-        A number that JSON does not have, as in the curves of a placer that came apart, is text:
-        "nan", "inf" or "-inf".
+        Numbers that JSON does not have, as after a diverged update, are strings: "nan", "inf" or
+        "-inf".
         """
         values = dataclasses.asdict(self)
-        for name in _OF_CONTROLLERS:
+        for name in _CONTROLLER_FIELDS:
             if values[name] is None:
                 del values[name]
         return {name: _json_number(value) for name, value in values.items()}
 
     @classmethod
     def from_json(cls, value: object) -> UpdateRecord:
-        """Reads what `to_json` wrote, by this version or a later one.
+        """Reads the JSON form, which this version or a later one wrote.
 
         Raises:
-            ValueError: the value is not an update.
+            ValueError: the value is not an update record.
         """
         return read_record(cls, value)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer
-from tf_placer.placers.options import Setting, settings_of
-from tf_placer.placers.parts import PARTS, SHARED_PARTS
+from tf_placer.placers.options import Setting, list_settings
+from tf_placer.placers.parts import PARTS, SHARED_COMPONENTS
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table, terminal_width
 
@@ -33,7 +33,7 @@ def placer_values(name: str) -> dict[str, Any]:
         "summary": placer.summary,
         "reference": placer.reference,
         "needs_costs": placer.needs_problem,
-        **{part: getattr(placer.system, part, None) for part in ("grouper", "policy", "algorithm")},
+        **{kind: getattr(placer.preset, kind, None) for kind in ("grouper", "policy", "algorithm")},
         "settings": None,
     }
 
@@ -41,11 +41,11 @@ def placer_values(name: str) -> dict[str, Any]:
 def _placer_rows() -> list[list[str | None]]:
     rows: list[list[str | None]] = []
     for name, placer in PLACERS.items():
-        parts: list[str | None] = [None, None, None]
-        if placer.system is not None:
-            parts = [placer.system.grouper, placer.system.policy, placer.system.algorithm]
+        components: list[str | None] = [None, None, None]
+        if placer.preset is not None:
+            components = [placer.preset.grouper, placer.preset.policy, placer.preset.algorithm]
         costs = "needed" if placer.needs_problem else None
-        rows.append([name, *parts, costs, placer.reference, placer.summary])
+        rows.append([name, *components, costs, placer.reference, placer.summary])
     return rows
 
 
@@ -61,6 +61,7 @@ def placers_page() -> str:
         "",
         "This page lists every placer, the components of learned ones, and all settings.",
         "`python -m tf_placer placers --markdown` prints it; [Placers](placers.md) explains it.",
+        "Former names of options, such as `signal` for `reward`, still work.",
         "",
         "## All placers",
         "",
@@ -73,21 +74,21 @@ def placers_page() -> str:
         [
             name,
             ", ".join(
-                f"`{key}={_format_setting(value)}`" for key, value in system.settings.items()
+                f"`{key}={_format_setting(value)}`" for key, value in preset.settings.items()
             ),
         ]
         for name, placer in PLACERS.items()
-        if (system := placer.system) is not None
+        if (preset := placer.preset) is not None
     ]
     lines += ["", "## Settings of learned placers that differ from those of their components", ""]
     lines.append(_table(["placer", "settings"], rows))
-    kinds = {**PARTS, "shared component": SHARED_PARTS}
-    for kind, parts in kinds.items():
-        for name, part in parts.items():
-            lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(part.summary)]
-            config_type = part.config_type()
+    kinds = {**PARTS, "shared component": SHARED_COMPONENTS}
+    for kind, components in kinds.items():
+        for name, component in components.items():
+            lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(component.summary)]
+            config_type = component.config_type()
             if config_type is not None:
-                lines += ["", _settings(settings_of(name, config_type()))]
+                lines += ["", _settings(list_settings(name, config_type()))]
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.workload import Workload
 from tf_placer.placers import granularity_of
+from tf_placer.placers.former_names import restore_former
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 
@@ -132,6 +133,8 @@ def request_digest(config: SearchConfig, workload: Workload) -> str:
     """
     graph_def = workload.graph_def
     asked = _build_request_header(config, workload.step, graph_def)
+    # Digest the former names of options, so that results of earlier versions still match.
+    asked["configuration"] = restore_former(asked["configuration"])
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     for node in graph_def.node:
         digest.update(f"{node.name}\0{node.device}\0".encode())

@@ -34,6 +34,13 @@ class KeptRunsTest(absltest.TestCase):
         self.assertEqual(again.get(_POST, BUDGET), dataclasses.replace(made, found=without))
         self.assertIsNone(again.get(_HEFT, BUDGET).found.best_secs)
 
+    def test_runs_with_former_names_of_options_are_found(self):
+        former = (("penalty_secs", "9"), ("signal", "sqrt"), ("start", "best"))
+        today = (("failure_secs", "9"), ("reward", "sqrt"), ("start", "best"))
+        KeptRuns(self._path).add(run(dataclasses.replace(_POST, options=former), 0.5))
+        kept = KeptRuns(self._path).get(dataclasses.replace(_POST, options=today), BUDGET)
+        self.assertEqual(kept.found.best_secs, 0.5)
+
     def test_a_run_takes_the_place_of_one_with_the_same_key(self):
         KeptRuns(self._path).add(run(_POST, 0.5))
         KeptRuns(self._path).add(run(_POST, 0.4))

@@ -64,7 +64,7 @@ class PlacerTableTest(absltest.TestCase):
             self.assertIn(setting.help, lines[setting.name])
             self.assertRegex(lines[setting.name], rf"^{setting.name} +\S+ +{setting.part}")
         self.assertRegex(lines["batch_size"], "^batch_size +8 +reinforce")
-        self.assertRegex(lines["failing_signal"], "^failing_signal +none +signal")
+        self.assertRegex(lines["failure_reward"], "^failure_reward +none +reward")
 
     def test_options_show_their_effect(self):
         lines = rows(placer_table("colocrl", {"batch_size": "4", "policy": "softmax"}))

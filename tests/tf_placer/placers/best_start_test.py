@@ -16,8 +16,8 @@ _ANYWHERE = np.ones([4, 2], np.bool_)
 _FAILED = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "too much"))
 
 
-def _from(starts: list, scripted: doubles.ScriptedPlacer) -> BestStart:
-    """A placer of four groups that notes where the other one starts."""
+def _make_best_start(starts: list, scripted: doubles.ScriptedPlacer) -> BestStart:
+    """Makes a placer of four groups that records the starts of the other placer."""
 
     def make(start):
         starts.append(None if start is None else start.tolist())
@@ -45,34 +45,34 @@ class BestStartTest(absltest.TestCase):
         self.simple = simple_starts(graphs.chain(4), _ANYWHERE, seed=0).propose(99)
         self.assertIn([0, 0, 1, 1], self.simple.tolist())
 
-    def test_the_simple_placements_come_first_then_the_other_placer_from_the_best_of_them(self):
-        placer = _from(self.starts, self.scripted)
+    def test_proposes_simple_placements_then_starts_the_other_placer_at_the_best(self):
+        placer = _make_best_start(self.starts, self.scripted)
         self.assertEqual((placer.name, placer.batch_size), ("learned", 1))
         self.assertEqual(placer.propose(99).tolist(), self.simple.tolist())
         self.assertEqual(self.starts, [])
-        # Its fastest is neither the first nor the last.
+        # The fastest placement is neither the first nor the last.
         secs = [3.0, 1.0, *[2.0] * (len(self.simple) - 2)]
         placer.observe(self.simple, [Measurement((each,)) for each in secs])
         self.assertEqual(self.starts, [self.simple[1].tolist()])
         self.assertEqual(placer.batch_size, 2)
         self.assertEqual(placer.propose(99).tolist(), [[0, 1, 0, 1], [1, 1, 0, 0]])
 
-    def test_what_is_observed_may_reach_from_one_to_the_other(self):
-        placer = _from(self.starts, self.scripted)
+    def test_a_batch_may_contain_placements_of_both_placers(self):
+        placer = _make_best_start(self.starts, self.scripted)
         placements = np.concatenate([self.simple, np.array([[0, 1, 0, 1]], np.int32)])
         measured = measure(placements)
         placer.observe(placements[:1], measured[:1])
         placer.observe(placements[1:], measured[1:])
         self.assertEqual(self.scripted.observed, [([[0, 1, 0, 1]], measured[-1:])])
 
-    def test_where_no_simple_placement_runs_the_other_placer_starts_anywhere(self):
-        placer = _from(self.starts, self.scripted)
+    def test_if_no_simple_placement_runs_the_other_placer_has_no_start(self):
+        placer = _make_best_start(self.starts, self.scripted)
         placer.observe(self.simple, [_FAILED] * len(self.simple))
         self.assertEqual(self.starts, [None])
 
-    def test_what_the_other_placer_learns_is_passed_on(self):
+    def test_passes_on_updates_and_state(self):
         learning = doubles.LearningPlacer(graphs.chain(4), _ANYWHERE)
-        placer = _from(self.starts, learning)
+        placer = _make_best_start(self.starts, learning)
         directory = self.create_tempdir().full_path
         placer.save(directory)
         self.assertEmpty(os.listdir(directory))

@@ -20,7 +20,7 @@ def group_graph(
     work: Sequence[float] | None = None,
     layers: Sequence[int] | None = None,
 ) -> GroupGraph:
-    """A group graph; by default every group is a layer with one MatMul and one output [8, 16]."""
+    """Makes a group graph; by default a group is a layer with one MatMul and an output [8, 16]."""
     if type_counts is None:
         type_counts = np.ones([num_groups, 1], np.int32)
     if output_shapes is None:
@@ -40,12 +40,12 @@ def group_graph(
 
 
 def chain(num_groups: int) -> GroupGraph:
-    """Groups that follow one another, each a layer."""
+    """Makes a chain of groups, each a layer."""
     return group_graph(num_groups, [(index, index + 1) for index in range(num_groups - 1)])
 
 
 def two_chains(length: int) -> GroupGraph:
-    """Two independent chains, one numbered after the other; a layer has a group of each."""
+    """Makes two chains, numbered one after the other; a layer has a group of each chain."""
     return group_graph(
         2 * length,
         [(index, index + 1) for index in range(2 * length - 1) if index != length - 1],

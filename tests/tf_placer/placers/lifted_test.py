@@ -17,7 +17,7 @@ class LiftedPlacerConformanceTest(PlacerConformance, absltest.TestCase):
 
 
 class LiftedPlacerTest(absltest.TestCase):
-    def test_groups_go_where_their_coarse_group_goes_and_it_sees_its_own_placements(self):
+    def test_expands_placements_and_passes_coarse_placements_on(self):
         coarse = doubles.ScriptedPlacer("scripted", [[[0, 1, 0], [1, 1, 0]], [[1, 0, 1]]])
         groups = graphs.two_chains(3)
         clusters = np.array([0, 2, 2, 0, 1, 1])
@@ -31,7 +31,7 @@ class LiftedPlacerTest(absltest.TestCase):
         placer.observe(placer.propose(2), measured[:1])
         self.assertEqual(placer.propose(2).shape, (0, 6))
 
-    def test_what_the_placer_learns_is_passed_on(self):
+    def test_passes_on_updates_and_state(self):
         learning = doubles.LearningPlacer(graphs.chain(3), np.ones([3, 2], np.bool_))
         groups = graphs.two_chains(3)
         clusters = np.array([0, 2, 2, 0, 1, 1])

@@ -29,7 +29,7 @@ class MakingTest(parameterized.TestCase):
         self.assertEqual(placer.name, name)
         self.assertEqual(placer.seed, 5)
 
-    def test_a_placer_for_costs_is_not_made_without_them(self):
+    def test_refuses_to_make_a_placer_without_the_costs_that_it_needs(self):
         with self.assertRaisesRegex(ValueError, "'heft' needs to know what the operations cost"):
             make_placer("heft", graphs.chain(4), _LEGAL)
 
@@ -39,16 +39,17 @@ class MakingTest(parameterized.TestCase):
         self.assertEqual(placer.batch_size, 6)
         self.assertEqual(placer.agent.policy.name, "softmax")
 
-    def test_options_come_back_in_the_types_of_the_settings(self):
-        options = {"batch_size": "6", "policy": "softmax", "failing_signal": "none"}
-        expected = {"batch_size": 6, "policy": "softmax", "failing_signal": None}
+    def test_converts_options_to_the_types_of_the_settings(self):
+        options = {"batch_size": "6", "policy": "softmax", "failure_reward": "none"}
+        expected = {"batch_size": 6, "policy": "softmax", "failure_reward": None}
         self.assertEqual(check_options("colocrl", options), expected)
         self.assertEqual(check_options("random", None), {})
 
-    def test_describes_parts_and_settings(self):
+    def test_describes_components_and_settings(self):
         described = describe_placer("eagle", {"num_groups": "32"})
         self.assertEqual(
-            described.parts, {"grouper": "feed_forward", "policy": "seq2seq", "algorithm": "ppo"}
+            described.components,
+            {"grouper": "feed_forward", "policy": "seq2seq", "algorithm": "ppo"},
         )
         settings = {setting.name: setting for setting in described.settings}
         self.assertEqual(settings["num_groups"].value, 32)
@@ -58,7 +59,7 @@ class MakingTest(parameterized.TestCase):
             self.assertNotEmpty(setting.help, setting.name)
         self.assertEqual(describe_placer("random").settings, [])
 
-    def test_a_start_that_nothing_can_be_is_refused_with_the_options(self):
+    def test_refuses_an_invalid_start_with_the_options(self):
         for start, message in (
             ("exprt", "no placer 'exprt'.*did you mean 'expert'"),
             ("eagle", "'start' takes a placer that does not learn, not 'eagle'"),
@@ -69,14 +70,14 @@ class MakingTest(parameterized.TestCase):
         for start in ("expert", "original", "best.json"):
             self.assertEqual(check_options("post", {"start": start}), {"start": start})
 
-    def test_tells_what_a_placer_starts_at(self):
+    def test_finds_the_start_of_a_placer(self):
         self.assertEqual(start_of("warm_softmax", None), "best")
         self.assertEqual(start_of("warm_softmax", {"start": "expert"}), "expert")
         self.assertIsNone(start_of("warm_softmax", {"start": None}))
         self.assertIsNone(start_of("post", {}))
         self.assertIsNone(start_of("auto", None))
 
-    def test_tells_where_a_placer_starts_that_does_not_propose_it_itself(self):
+    def test_finds_a_start_that_the_caller_must_give(self):
         for start in ("original", "best.json"):
             self.assertEqual(start_source("post", {"start": start}), start)
         self.assertIsNone(start_source("post", {"start": "expert"}))

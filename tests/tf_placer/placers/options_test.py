@@ -21,12 +21,12 @@ class ConfigFromOptionsTest(absltest.TestCase):
         self.assertEqual(config_from_options(_Config, None, owner="x"), _Config())
         self.assertEqual(config_from_options(_Config, {}, owner="x"), _Config())
 
-    def test_values_of_the_right_type_are_taken_as_they_are(self):
+    def test_keeps_values_of_the_right_type(self):
         options = {"size": 8, "rate": 0.1, "deep": True, "label": "a", "layout": "terminated"}
         config = config_from_options(_Config, options, owner="x")
         self.assertEqual(config, _Config(8, 0.1, True, "a", "terminated"))
 
-    def test_strings_become_the_fields_type(self):
+    def test_converts_strings_to_the_type_of_the_field(self):
         options = {"size": "8", "rate": "1e-4", "deep": "True", "label": "7"}
         config = config_from_options(_Config, options, owner="x")
         self.assertEqual(config, _Config(8, 1e-4, True, "7"))
@@ -49,7 +49,7 @@ class ConfigFromOptionsTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "x has no option 'size'.*none"):
             config_from_options(None, {"size": 1}, owner="x")
 
-    def test_an_unknown_option_is_answered_with_the_nearest(self):
+    def test_suggests_the_nearest_option_for_an_unknown_one(self):
         with self.assertRaisesRegex(ValueError, r"no option 'sise' \(did you mean 'size'\?\); its"):
             config_from_options(_Config, {"sise": 1}, owner="x")
         with self.assertRaisesRegex(ValueError, "no option 'zzz'; its"):
@@ -72,7 +72,7 @@ class ConfigFromOptionsTest(absltest.TestCase):
 
 
 class SuggestTest(absltest.TestCase):
-    def test_names_the_nearest_of_what_there_is(self):
+    def test_suggests_the_nearest_known_name(self):
         known = ["random", "colocrl", "eagle", "eagle_ppo_ce", "batch_size", "Metis"]
         for written, meant in (
             ("colocrll", "colocrl"),
@@ -85,7 +85,7 @@ class SuggestTest(absltest.TestCase):
         ):
             self.assertEqual(suggest(written, known), f" (did you mean {meant!r}?)", written)
 
-    def test_is_silent_where_nothing_is_near(self):
+    def test_suggests_nothing_if_no_name_is_near(self):
         self.assertEqual(suggest("quark", ["random", "colocrl"]), "")
         self.assertEqual(suggest("quark", []), "")
         self.assertEqual(suggest("", ["random"]), "")

@@ -1,4 +1,4 @@
-"""What every placer keeps to: a mix-in for test cases.
+"""The contract of all placers, as a mix-in for test cases.
 
 A test case derives from `PlacerConformance` and `absltest.TestCase` and gives `new_placer`.
 """
@@ -18,7 +18,7 @@ _BATCHES = 3
 
 
 def measure(placements: np.ndarray) -> list[Measurement]:
-    """Made-up measurements, a failure where group 0 is on device 1."""
+    """Makes up measurements; a placement with group 0 on device 1 fails."""
     failure = Failure(FailureKind.OUT_OF_MEMORY, "made up")
     return [
         Measurement(failure=failure)
@@ -32,17 +32,17 @@ class PlacerConformance:
     """The contract of `Placer`, as tests."""
 
     def new_placer(self, groups: GroupGraph, legal: np.ndarray, seed: int) -> Placer:
-        """The placer under test."""
+        """Makes the placer under test."""
         raise NotImplementedError
 
-    def _placer(self, seed: int = 0) -> Placer:
+    def _make_placer(self, seed: int = 0) -> Placer:
         legal = np.ones([6, 3], np.bool_)
         legal[1] = [True, False, False]
         legal[4] = [False, True, True]
         return self.new_placer(graphs.two_chains(3), legal, seed)
 
-    def test_first_proposes_some_legal_int32_placements_at_most_as_many_as_asked_for(self) -> None:
-        placer = self._placer()
+    def test_first_proposes_at_most_the_requested_number_of_legal_placements(self) -> None:
+        placer = self._make_placer()
         self.assertIsInstance(placer.name, str)
         self.assertGreaterEqual(placer.batch_size, 1)
         for count in (0, 1, placer.batch_size, placer.batch_size + 3):
@@ -56,19 +56,19 @@ class PlacerConformance:
             self.assertGreaterEqual(placements.min(initial=0), 0)
 
     def test_proposing_changes_nothing(self) -> None:
-        placer = self._placer()
+        placer = self._make_placer()
         for _ in range(2):
             first = placer.propose(placer.batch_size)
             placer.propose(2)
             np.testing.assert_array_equal(placer.propose(placer.batch_size), first)
             np.testing.assert_array_equal(placer.propose(1), first[:1])
-            first[:] = -1  # Callers may write on what they were given.
+            first[:] = -1  # Callers may overwrite proposals.
             first = placer.propose(placer.batch_size)
             self.assertGreaterEqual(first.min(initial=0), 0)
             placer.observe(first, measure(first))
 
-    def test_seed_and_observations_decide_what_comes_next(self) -> None:
-        placer, restored = self._placer(seed=3), self._placer(seed=3)
+    def test_proposals_depend_on_seed_and_observations_only(self) -> None:
+        placer, restored = self._make_placer(seed=3), self._make_placer(seed=3)
         proposals = []
         for _ in range(_BATCHES):
             proposals.append(placer.propose(placer.batch_size))
@@ -79,7 +79,7 @@ class PlacerConformance:
         np.testing.assert_array_equal(restored.propose(8), placer.propose(8))
 
     def test_observes_any_number_of_placements_failures_included(self) -> None:
-        placer = self._placer()
+        placer = self._make_placer()
         failure = Measurement(failure=Failure(FailureKind.TIMEOUT, "made up"))
         for size in (0, 1, 2 * placer.batch_size + 1):
             placements = placer.propose(size)
@@ -87,8 +87,8 @@ class PlacerConformance:
         placements = placer.propose(4)
         self.assertTrue(placer.legal[np.arange(6), placements].all())
 
-    def test_nothing_more_to_propose_is_final(self) -> None:
-        placer = self._placer()
+    def test_a_placer_without_proposals_never_proposes_again(self) -> None:
+        placer = self._make_placer()
         for _ in range(30):
             placements = placer.propose(1)
             if not len(placements):
@@ -97,7 +97,7 @@ class PlacerConformance:
                 break
             placer.observe(placements, measure(placements))
 
-    def test_a_group_with_one_legal_device_is_always_there(self) -> None:
+    def test_groups_with_one_legal_device_are_on_it(self) -> None:
         legal = np.zeros([6, 3], np.bool_)
         legal[np.arange(6), [0, 1, 2, 2, 1, 0]] = True
         placements = self.new_placer(graphs.chain(6), legal, 0).propose(4)

@@ -1,4 +1,4 @@
-"""Placement problems made by hand for the tests of placers that know what operations cost."""
+"""Placement problems made by hand for the tests of placers that need costs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def task_problem(
     latency_secs: float = 0.0,
     slots: int = 1,
 ) -> PlacementProblem:
-    """A problem in whose links a byte takes a second.
+    """Makes a problem whose links transfer a byte per second.
 
     Args:
-        secs: what each operation takes on each device; infinite where it may not go.
+        secs: seconds of each operation on each device; infinite on devices that are not allowed.
         edges: (operation before, operation after, bytes), one tensor each.
-        groups: the group of each operation; each its own by default.
-        resident_bytes: of each operation; 0 by default.
-        temp_bytes: of each operation; 0 by default.
-        memory_bytes: of each device, or of all.
-        latency_secs: of all links.
-        slots: of all devices.
+        groups: the group of each operation; by default each operation is a group.
+        resident_bytes: resident bytes of each operation; 0 by default.
+        temp_bytes: temporary bytes of each operation; 0 by default.
+        memory_bytes: memory of each device, or one size for all devices.
+        latency_secs: latency of all links.
+        slots: slots of each device.
     """
     count, num_devices = len(secs), len(secs[0])
     memory = np.broadcast_to(memory_bytes, num_devices).tolist()
@@ -63,7 +63,7 @@ def task_problem(
 
 
 def problem_of_groups(groups: GroupGraph, legal: np.ndarray) -> PlacementProblem:
-    """A problem with one operation of a second per group of an acyclic graph of groups."""
+    """Makes a problem with one operation of one second for each group of an acyclic graph."""
     return task_problem(
         np.where(legal, 1.0, np.inf).tolist(), [(*edge, 1) for edge in groups.edges.tolist()]
     )

@@ -16,11 +16,11 @@ class CheckFieldsTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "^width must be positive, not -2$"):
             check_fields(_Config(-2), ("width",), lambda value: value > 0, "positive")
 
-    def test_refuses_what_is_no_number(self):
+    def test_refuses_nan(self):
         with self.assertRaisesRegex(ValueError, "not nan"):
             check_fields(_Config(math.nan), ("width",), lambda value: value > 0, "positive")
 
-    def test_lets_what_is_not_given_pass(self):
+    def test_none_passes(self):
         check_fields(_Config(None), ("width",), lambda value: value > 0, "positive")
 
 

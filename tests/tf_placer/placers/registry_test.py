@@ -14,22 +14,22 @@ _PAPERS = {"colocrl", "hierarchical", "spotlight", "post", "eagle", "eagle_ppo_c
 
 
 class RegistryTest(absltest.TestCase):
-    def test_has_the_systems_of_the_papers_and_the_baselines(self):
+    def test_has_the_presets_of_the_papers_and_the_baselines(self):
         self.assertContainsSubset(_HEURISTICS | _PAPERS, PLACERS)
 
-    def test_placers_that_group_want_units_of_one_colocation_group(self):
+    def test_placers_that_group_operations_have_fine_granularity(self):
         self.assertEqual(granularity_of("colocrl"), "coarse")
         self.assertEqual(granularity_of("random"), "coarse")
         self.assertEqual(granularity_of("hierarchical"), "fine")
         self.assertEqual(granularity_of("colocrl", {"grouper": "metis"}), "fine")
         self.assertEqual(granularity_of("eagle", {"grouper": "coarse"}), "coarse")
 
-    def test_knows_who_learns(self):
+    def test_tells_learned_placers_from_others(self):
         self.assertTrue(is_learned("post"))
         for name in ("random", "auto", "nobody"):
             self.assertFalse(is_learned(name))
 
-    def test_knows_who_needs_costs(self):
+    def test_tells_which_placers_need_costs(self):
         self.assertTrue(needs_problem("heft"))
         self.assertFalse(needs_problem("random"))
 
@@ -38,7 +38,7 @@ class RegistryTest(absltest.TestCase):
         for name in BASELINES:
             self.assertFalse(needs_problem(name) or is_learned(name))
 
-    def test_no_placer_whose_name_is_wrong_is_found(self):
+    def test_refuses_unknown_names_and_suggests_the_nearest(self):
         self.assertEqual(find_placer("heft").name, "heft")
         for call in (find_placer, granularity_of, needs_problem):
             with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):

@@ -10,7 +10,7 @@ _RECORD = UpdateRecord(3, 40, "ppo", -0.5, -0.75, 0.6, 0.01, 0.25, 1.5, 0.1, 0.2
 
 
 class UpdateRecordTest(absltest.TestCase):
-    def test_what_is_written_is_read_again(self):
+    def test_json_round_trip(self):
         for changes in (
             {},
             {"loss": None, "gradient_norm": None, "best_step_secs": None, "mean_step_secs": None},
@@ -32,7 +32,7 @@ class UpdateRecordTest(absltest.TestCase):
         )
         self.assertEqual(value["gradient_norm"], 1.5)
 
-    def test_a_loss_that_is_no_number_survives(self):
+    def test_json_round_trip_of_nan(self):
         record = dataclasses.replace(_RECORD, loss=math.nan)
         value = json.loads(json.dumps(record.to_json(), allow_nan=False))
         self.assertEqual(value["loss"], "nan")
@@ -41,7 +41,7 @@ class UpdateRecordTest(absltest.TestCase):
     def test_fields_of_a_later_version_are_ignored(self):
         self.assertEqual(UpdateRecord.from_json(_RECORD.to_json() | {"more": 1}), _RECORD)
 
-    def test_what_is_no_update_is_refused(self):
+    def test_refuses_invalid_records(self):
         value = _RECORD.to_json()
         for wrong in (
             {k: v for k, v in value.items() if k != "entropy"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -106,6 +108,28 @@ class HeaderTest(tf.test.TestCase):
         ):
             self.assertNotEqual(self.header(**change), header, change)
             self.assertNotEqual(self.digest(**change), digest, change)
+
+    def test_former_names_of_options_leave_header_and_digest_unchanged(self):
+        today, former = (
+            {"placer_options": {"reward": "sqrt"}},
+            {"placer_options": {"signal": "sqrt"}},
+        )
+        self.assertEqual(self.header(**former), self.header(**today))
+        self.assertEqual(self.digest(**former), self.digest(**today))
+
+    def test_results_of_versions_with_former_names_still_match(self):
+        digested, sha256 = [], hashlib.sha256
+
+        def note(data=b""):
+            digested.append(data)
+            return sha256(data)
+
+        with mock.patch.object(hashlib, "sha256", note):
+            self.digest()
+        [request] = [data for data in digested if data.startswith(b"{")]
+        configuration = json.loads(request)["configuration"]
+        self.assertIn("failing_signal", configuration)
+        self.assertNotIn("failure_reward", configuration)
 
     def test_optional_fields_are_present_only_if_the_step_has_them(self):
         plain = self.header()

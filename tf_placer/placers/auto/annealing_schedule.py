@@ -49,8 +49,8 @@ class AnnealingSchedule:
         self._num_movable, self._num_single_moves = num_movable, num_single_moves
         self.halving_end = begin
         if is_halving:
-            left = max(0.0, config.meetings[0] - begin)
-            self.halving_end += min(left, config.race_share * (1.0 - begin))
+            left = max(0.0, config.synchronization_points[0] - begin)
+            self.halving_end += min(left, config.halving_share * (1.0 - begin))
         # With few moves per group a chain would not recover from a high temperature.
         heat = min(1.0, num_expected / max(1, num_movable))
         self._first_temperature = max(config.first_temperature * heat, config.last_temperature)
@@ -62,7 +62,7 @@ class AnnealingSchedule:
             share: the used share of the search, from 0 to 1.
             number: the number of the chain.
         """
-        config, points = self._config, self._config.meetings
+        config, points = self._config, self._config.synchronization_points
         if share < self.halving_end:
             return ChainParameters(config.last_temperature, config.coarse_moves)
         coarse_share = config.coarse_moves * min(1.0, 2.0 * (1.0 - share))
@@ -78,14 +78,14 @@ class AnnealingSchedule:
                 min(coarse_share, config.climbing_coarse_moves),
                 patience=self._num_single_moves,
                 perturbation_moves=max(
-                    _MIN_PERTURBATION_MOVES, int(config.kick_share * self._num_movable)
+                    _MIN_PERTURBATION_MOVES, int(config.perturbation_share * self._num_movable)
                 ),
             )
         else:
             phase = bisect.bisect_right(points, share)
             start, end = points[phase - 1], [*points, 1.0][phase]
             # Temperatures alternate because graphs differ in the distance to the next optimum.
-            first = config.again_temperatures[phase % len(config.again_temperatures)]
+            first = config.reheating_temperatures[phase % len(config.reheating_temperatures)]
             cooled = (share - start) / (end - start)
         cooling = config.last_temperature / first
         return ChainParameters(first * cooling ** min(1.0, cooled), coarse_share)

@@ -49,10 +49,10 @@ class AutoConfig:
         "all"
     )
     starts_share: Annotated[float, "share of a search that simulating the starts may take"] = 0.25
-    racing_starts: Annotated[
+    halving_starts: Annotated[
         int, "heuristics whose best starts begin successive halving, if there are fewer chains"
     ] = 4
-    race_share: Annotated[
+    halving_share: Annotated[
         float, "share of what the starts leave of a search for successive halving"
     ] = 0.1
     exhaustive_share: Annotated[
@@ -60,17 +60,17 @@ class AutoConfig:
     ] = 0.8
     first_temperature: Annotated[float, "temperature when a chain begins to cool"] = 0.005
     last_temperature: Annotated[float, "temperature when it ends, and of chains that climb"] = 2e-5
-    again_temperatures: Annotated[
+    reheating_temperatures: Annotated[
         tuple[float, ...], "temperatures to which a chain is reheated, alternately"
     ] = (0.003, 0.0006)
-    meetings: Annotated[
+    synchronization_points: Annotated[
         tuple[float, ...], "shares of a search after which all chains restart from the best"
     ] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     climbing: Annotated[
         Literal["every_other", "none", "all"],
         "chains that climb after the first synchronization point",
     ] = "every_other"
-    kick_share: Annotated[
+    perturbation_share: Annotated[
         float, "share of groups that a perturbation moves where climbing gets stuck"
     ] = 0.03
     clusters: Annotated[
@@ -83,23 +83,32 @@ class AutoConfig:
     def __post_init__(self) -> None:
         shares = (
             *("search_share", "first_share", "later_share", "least_difference", "coarse_budget"),
-            *("starts_share", "race_share", "exhaustive_share", "kick_share", "coarse_moves"),
+            *(
+                "starts_share",
+                "halving_share",
+                "exhaustive_share",
+                "perturbation_share",
+                "coarse_moves",
+            ),
             "climbing_coarse_moves",
         )
         check_fields(self, shares, lambda share: 0.0 <= share <= 1.0, "from 0 to 1")
         positive = ("search_secs", "first_temperature", "last_temperature")
         check_fields(self, positive, lambda number: 0.0 < number < math.inf, "positive")
         counts = (
-            *("rounds", "first_candidates", "later_candidates", "racing_starts"),
+            *("rounds", "first_candidates", "later_candidates", "halving_starts"),
             "coarse_placements",
         )
         check_fields(self, counts, lambda count: count >= 1, "at least 1")
         deviations = ("deviations", "least_deviation")
         check_fields(self, deviations, lambda number: 0.0 <= number < math.inf, "0 or more")
-        if not self.again_temperatures or not min(self.again_temperatures) > 0.0:
-            raise ValueError(f"again_temperatures must be positive, not {self.again_temperatures}")
-        pairs = itertools.pairwise((0.0, *self.meetings, 1.0))
-        if not self.meetings or not all(first < second for first, second in pairs):
-            raise ValueError(f"meetings must rise between 0 and 1, not {self.meetings}")
+        if not self.reheating_temperatures or not min(self.reheating_temperatures) > 0.0:
+            raise ValueError(
+                f"reheating_temperatures must be positive, not {self.reheating_temperatures}"
+            )
+        points = self.synchronization_points
+        pairs = itertools.pairwise((0.0, *points, 1.0))
+        if not points or not all(first < second for first, second in pairs):
+            raise ValueError(f"synchronization_points must rise between 0 and 1, not {points}")
         if any(count < 2 for count in self.clusters):
             raise ValueError(f"clusters must be at least 2 each, not {self.clusters}")

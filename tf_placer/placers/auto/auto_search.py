@@ -317,7 +317,7 @@ class _Search:
             num_movable=self._num_movable,
             num_single_moves=self._num_single_moves,
         )
-        synchronization_points = list(self._config.meetings)
+        synchronization_points = list(self._config.synchronization_points)
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
             while self._progress() < 1.0 and not self._is_over():
                 share = self._progress()
@@ -374,7 +374,7 @@ class _Search:
             alike = [
                 found for found in every if bool(found.excess_bytes) == bool(every[0].excess_bytes)
             ]
-            best = alike[: max(self._threads, self._config.racing_starts)]
+            best = alike[: max(self._threads, self._config.halving_starts)]
         return best + best[-1:] * (self._threads - len(best))
 
     def _keep_best_chains(self) -> None:

@@ -38,7 +38,7 @@ __all__ = ["compose"]
 
 def compose(
     name: str,
-    composition: Composition,
+    resolved: Composition,
     units: GroupGraph,
     legal: np.ndarray,
     *,
@@ -50,7 +50,7 @@ def compose(
 
     Args:
         name: what the log calls it.
-        composition: its parts and their settings.
+        resolved: the components and their settings.
         units: what placements are made of.
         legal: bool [num_units, num_devices], true where a unit may go; every row has one.
         seed: of everything random; the parts derive their own from it.
@@ -62,7 +62,7 @@ def compose(
         ValueError: the parts do not go together, or an argument does not fit.
     """
     check_legal(units, legal)
-    parts, configs = composition.parts, composition.configs
+    parts, configs = resolved.components, resolved.configs
     # Keras' weights and METIS take no larger ones.
     seeds = _Seeds(*(int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1))
     policy_type: type[Policy] = PARTS["policy"][parts["policy"]].made_by()
@@ -89,7 +89,7 @@ def compose(
     # Post and EAGLE keep one optimizer for all that they do by gradient.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
     algorithm = _algorithm(parts["algorithm"], configs, agent, optimizer)
-    signal = Signal(configs["signal"])
+    signal = Signal(configs["reward"])
     return LearnedPlacer(
         name, units, legal, agent, algorithm, signal, optimizer=optimizer, seed=seed
     )

@@ -166,7 +166,7 @@ class _Course:
         self._failing_secs = float(secs.sum()) or 1.0
         # Nothing counts as more than the penalty.
         self._signal = Signal(
-            SignalConfig(baseline="batch", normalize=True, penalty_secs=2.0 * self._failing_secs)
+            SignalConfig(baseline="batch", normalize=True, failure_secs=2.0 * self._failing_secs)
         )
 
     def update(self, seed: tf.Tensor) -> np.ndarray:

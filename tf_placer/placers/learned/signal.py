@@ -40,18 +40,19 @@ class SignalConfig:
         ValueError: a number is outside its range.
     """
 
-    signal: Annotated[
-        Literal["sqrt", "seconds"], "what is to become small: the root of the step time, or itself"
+    reward: Annotated[
+        Literal["sqrt", "seconds"], "the negative of the root of the step time, or of the step time"
     ] = "sqrt"
     step_average: Annotated[
         Literal["mean", "median"], "how the counted steps become one step time"
     ] = "mean"
-    failing_signal: Annotated[
+    failure_reward: Annotated[
         float | None,
-        "signal of a failure (ColocRL: by hand per graph); none for that of penalty_secs or, "
-        "without that, twice the worst of the first batch in which a placement ran",
+        "negative of the reward of a failure (ColocRL: by hand per graph); none for that of "
+        "failure_secs or, without that, twice the worst of the first batch in which a placement "
+        "ran",
     ] = None
-    penalty_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
+    failure_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
     baseline: Annotated[
         Literal["ema", "mean", "batch"],
         "what rewards are compared with: exponential moving average of batches, mean of all "
@@ -65,8 +66,8 @@ class SignalConfig:
     ] = "batch"
     baseline_start: Annotated[
         Literal["failing", "first_batch"],
-        "where baseline ema starts: at the failing signal, or at the mean of what ran in the first "
-        "batch",
+        "where baseline ema starts: at the reward of a failure, or at the mean reward of the "
+        "placements that ran in the first batch",
     ] = "failing"
     ignore_failures_after: Annotated[int, "batches; then failures contribute nothing"] = 5000
     advantage_clip: Annotated[
@@ -78,7 +79,7 @@ class SignalConfig:
     ] = False
 
     def __post_init__(self) -> None:
-        names = ("failing_signal", "penalty_secs", "advantage_clip")
+        names = ("failure_reward", "failure_secs", "advantage_clip")
         check_fields(self, names, lambda value: 0 < value < math.inf, "positive")
         check_fields(
             self, ("baseline_decay",), lambda value: 0 <= value < 1, "at least 0 and below 1"
@@ -111,9 +112,9 @@ class Signal:
     def __init__(self, config: SignalConfig) -> None:
         """Makes a signal that has seen nothing."""
         self._config = config
-        self._failing_signal = config.failing_signal
-        if self._failing_signal is None and config.penalty_secs is not None:
-            self._failing_signal = float(self._signals(np.array(config.penalty_secs)))
+        self._failing_signal = config.failure_reward
+        if self._failing_signal is None and config.failure_secs is not None:
+            self._failing_signal = float(self._signals(np.array(config.failure_secs)))
         self._num_batches = 0
         self._average: float | None = None
         self._reward_sum = 0.0
@@ -148,7 +149,7 @@ class Signal:
         if worst > self._failing_signal:
             logging.warning(
                 "A placement that takes %.4g s has the signal %.4g, above the failing signal %.4g: "
-                "failing looks better to the placer. Raise failing_signal or penalty_secs.",
+                "failing looks better to the placer. Raise failure_reward or failure_secs.",
                 step_secs[ran].max(),
                 worst,
                 self._failing_signal,
@@ -201,7 +202,7 @@ class Signal:
         return averaged(steady_secs)
 
     def _signals(self, step_secs: np.ndarray) -> np.ndarray:
-        return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs
+        return np.sqrt(step_secs) if self._config.reward == "sqrt" else step_secs
 
     def _compared_with(
         self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray

@@ -7,12 +7,12 @@ from tf_placer.placers.auto.auto_config import AutoConfig
 _CONFIG = AutoConfig(
     first_temperature=1e-2,
     last_temperature=1e-4,
-    again_temperatures=(1e-2, 1e-3),
-    meetings=(0.4, 0.6, 0.8),
-    race_share=0.1,
+    reheating_temperatures=(1e-2, 1e-3),
+    synchronization_points=(0.4, 0.6, 0.8),
+    halving_share=0.1,
     coarse_moves=0.8,
     climbing_coarse_moves=0.2,
-    kick_share=0.05,
+    perturbation_share=0.05,
 )
 
 

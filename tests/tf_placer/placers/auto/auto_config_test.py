@@ -8,19 +8,19 @@ class AutoConfigTest(parameterized.TestCase):
     @parameterized.parameters(
         {"first_share": 1.1},
         {"starts_share": -0.1},
-        {"kick_share": float("nan")},
+        {"perturbation_share": float("nan")},
         {"rounds": 0},
         {"search_secs": 0.0},
         {"first_temperature": 0.0},
-        {"again_temperatures": ()},
-        {"again_temperatures": (0.1, 0.0)},
-        {"meetings": ()},
-        {"meetings": (0.5, 0.4)},
-        {"meetings": (0.5, 1.0)},
+        {"reheating_temperatures": ()},
+        {"reheating_temperatures": (0.1, 0.0)},
+        {"synchronization_points": ()},
+        {"synchronization_points": (0.5, 0.4)},
+        {"synchronization_points": (0.5, 1.0)},
         {"clusters": (32, 1)},
         {"deviations": -1.0},
-        {"racing_starts": 0},
-        {"race_share": 1.5},
+        {"halving_starts": 0},
+        {"halving_share": 1.5},
     )
     def test_values_out_of_range_are_refused_by_name(self, **wrong):
         with self.assertRaisesRegex(ValueError, next(iter(wrong))):

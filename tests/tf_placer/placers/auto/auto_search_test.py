@@ -208,7 +208,7 @@ class ConfigTest(parameterized.TestCase):
 
     @parameterized.parameters((1, 3, 3, 1), (1, 1, 1, 1), (2, 3, 3, 2), (3, 2, 3, 3))
     def test_successive_halving_keeps_one_chain_for_each_thread(
-        self, threads, racing_starts, first, later
+        self, threads, halving_starts, first, later
     ):
         ran = []
         run = auto_search_module.Annealer.run
@@ -217,7 +217,7 @@ class ConfigTest(parameterized.TestCase):
             ran.append((id(chain), parameters.temperature))
             run(chain, steps, parameters, **keywords)
 
-        config = AutoConfig(racing_starts=racing_starts)
+        config = AutoConfig(halving_starts=halving_starts)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
             search(unroll_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
         competing = [chain for chain, temperature in ran if temperature == config.last_temperature]

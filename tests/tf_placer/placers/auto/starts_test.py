@@ -45,7 +45,7 @@ class StartsTest(absltest.TestCase):
 
     def test_skips_placers_whose_library_is_missing(self):
         entries = {
-            "heft": dataclasses.replace(registry.PLACERS["heft"], made_by="no_such_library:Heft")
+            "heft": dataclasses.replace(registry.PLACERS["heft"], factory="no_such_library:Heft")
         }
         with mock.patch.dict(registry.PLACERS, entries):
             self.assertEqual(_list_start_names({"single_cpu": 1, "heft": 1}), ["single_cpu"])

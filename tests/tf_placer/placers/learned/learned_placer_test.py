@@ -96,7 +96,7 @@ class LearnedPlacerTest(tf.test.TestCase):
         run_eagerly(self)
 
     def test_waits_for_a_full_batch(self):
-        placer = _placer(failing_signal=10.0)
+        placer = _placer(failure_reward=10.0)
         placements = placer.propose(9)
         self.assertLen(placements, 4)
         measurements = placer_conformance.measure(placements)
@@ -119,7 +119,7 @@ class LearnedPlacerTest(tf.test.TestCase):
             self.assertAllEqual(one, other)
 
     def test_records_what_an_update_saw(self):
-        placer = _placer(failing_signal=10.0, baseline_start="failing")
+        placer = _placer(failure_reward=10.0, baseline_start="failing")
         placements = placer.propose(4)
         times = [Measurement((4.0,)), _FAILED, Measurement((9.0,)), Measurement((1.0,))]
         placer.observe(placements, times)

@@ -13,30 +13,30 @@ def _timed(*all_secs):
 
 class RewardTest(parameterized.TestCase):
     def test_is_the_negative_root_of_the_mean_step_or_of_the_penalty(self):
-        signal = Signal(SignalConfig(penalty_secs=100.0))
+        signal = Signal(SignalConfig(failure_secs=100.0))
         batch = signal.advantages([*_timed(4.0), _FAILED, Measurement((1.0, 2.0, 24.0))])
         np.testing.assert_allclose(batch.rewards, [-2, -10, -3])
         np.testing.assert_array_equal(batch.counted, [True, True, True])
         np.testing.assert_allclose(batch.step_secs, [4, np.inf, 9])
 
-    def test_is_the_negative_step_time_for_signal_seconds(self):
-        signal = Signal(SignalConfig(signal="seconds", penalty_secs=100.0))
+    def test_is_the_negative_step_time_for_reward_seconds(self):
+        signal = Signal(SignalConfig(reward="seconds", failure_secs=100.0))
         np.testing.assert_allclose(signal.advantages([*_timed(4.0), _FAILED]).rewards, [-4, -100])
 
     def test_can_use_the_median_step(self):
-        signal = Signal(SignalConfig(step_average="median", failing_signal=10.0))
+        signal = Signal(SignalConfig(step_average="median", failure_reward=10.0))
         batch = signal.advantages([Measurement((1.0, 4.0, 25.0))])
         np.testing.assert_allclose(batch.rewards, [-2])
 
     def test_a_failing_signal_goes_before_a_penalty(self):
-        signal = Signal(SignalConfig(failing_signal=3.0, penalty_secs=100.0))
+        signal = Signal(SignalConfig(failure_reward=3.0, failure_secs=100.0))
         np.testing.assert_allclose(signal.advantages([_FAILED]).rewards, [-3])
 
     @parameterized.parameters(("sqrt", 6.0), ("seconds", 18.0))
     def test_failing_signal_is_twice_the_worst_of_the_first_batch_in_which_one_ran(
         self, kind, failing
     ):
-        signal = Signal(SignalConfig(signal=kind))
+        signal = Signal(SignalConfig(reward=kind))
         self.assertIsNone(signal.advantages([_FAILED, _FAILED]))
         batch = signal.advantages([*_timed(4.0, 9.0, 1.0), _FAILED])
         self.assertAlmostEqual(batch.rewards[3], -failing)
@@ -45,7 +45,7 @@ class RewardTest(parameterized.TestCase):
         self.assertAlmostEqual(batch.rewards[1], -failing)
 
     def test_warns_when_running_is_worse_than_failing(self):
-        signal = Signal(SignalConfig(failing_signal=10.0))
+        signal = Signal(SignalConfig(failure_reward=10.0))
         with self.assertLogs(level="WARNING") as logs:
             batch = signal.advantages(_timed(144.0))
         np.testing.assert_allclose(batch.rewards, [-12])
@@ -65,7 +65,7 @@ class RewardTest(parameterized.TestCase):
 
 class BaselineTest(absltest.TestCase):
     def test_ema_from_the_failing_signal_moves_after_each_batch_by_hand_worked_steps(self):
-        signal = Signal(SignalConfig(failing_signal=10.0))
+        signal = Signal(SignalConfig(failure_reward=10.0))
         batch = signal.advantages([*_timed(4.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -10.0)
         np.testing.assert_allclose(batch.advantages, [8, 0])
@@ -76,7 +76,7 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.baseline, -(0.9 * 9.6 + 0.1 * 2))
 
     def test_ema_may_move_after_each_sample_by_hand_worked_steps(self):
-        config = SignalConfig(failing_signal=10.0, baseline_moves="sample", ignore_failures_after=1)
+        config = SignalConfig(failure_reward=10.0, baseline_moves="sample", ignore_failures_after=1)
         signal = Signal(config)
         batch = signal.advantages([*_timed(4.0), _FAILED, *_timed(9.0)])
         np.testing.assert_allclose(batch.baseline, [-10, -9.2, -9.28])
@@ -88,7 +88,7 @@ class BaselineTest(absltest.TestCase):
 
     def test_ema_that_moves_after_each_sample_may_start_at_the_mean_of_what_ran(self):
         config = SignalConfig(
-            baseline_moves="sample", baseline_start="first_batch", penalty_secs=100.0
+            baseline_moves="sample", baseline_start="first_batch", failure_secs=100.0
         )
         signal = Signal(config)
         np.testing.assert_allclose(signal.advantages([_FAILED, _FAILED]).advantages, [0, 0])
@@ -96,7 +96,7 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.baseline, [-3, -3.7, -3.53])
 
     def test_ema_from_the_first_batch_starts_at_the_mean_of_what_ran(self):
-        config = SignalConfig(baseline_start="first_batch", penalty_secs=100.0)
+        config = SignalConfig(baseline_start="first_batch", failure_secs=100.0)
         signal = Signal(config)
         # All failed: every one counts, and none is better than another.
         batch = signal.advantages([_FAILED, _FAILED])
@@ -111,7 +111,7 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.baseline, -(0.9 * 3 + 0.1 * 5.5))
 
     def test_mean_is_of_all_samples_so_far_failures_included(self):
-        config = SignalConfig(signal="seconds", baseline="mean", penalty_secs=100.0)
+        config = SignalConfig(reward="seconds", baseline="mean", failure_secs=100.0)
         signal = Signal(config)
         batch = signal.advantages([*_timed(2.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -51.0)
@@ -120,13 +120,13 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.baseline, -28.0)
 
     def test_batch_is_of_the_batch_alone(self):
-        signal = Signal(SignalConfig(signal="seconds", baseline="batch", failing_signal=9.0))
+        signal = Signal(SignalConfig(reward="seconds", baseline="batch", failure_reward=9.0))
         np.testing.assert_allclose(signal.advantages([*_timed(1.0), _FAILED]).advantages, [4, -4])
         np.testing.assert_allclose(signal.advantages(_timed(1.0, 2.0)).advantages, [0.5, -0.5])
 
     def test_advantages_can_be_clipped_without_changing_the_baseline(self):
         config = SignalConfig(
-            signal="seconds", baseline="batch", penalty_secs=100.0, advantage_clip=3.0
+            reward="seconds", baseline="batch", failure_secs=100.0, advantage_clip=3.0
         )
         batch = Signal(config).advantages([*_timed(40.0, 69.0), _FAILED, *_timed(71.0)])
         np.testing.assert_allclose(batch.baseline, -70.0)
@@ -135,7 +135,7 @@ class BaselineTest(absltest.TestCase):
 
 class CountedTest(absltest.TestCase):
     def test_failures_count_up_to_the_threshold_and_not_from_it_on(self):
-        signal = Signal(SignalConfig(failing_signal=10.0, ignore_failures_after=2))
+        signal = Signal(SignalConfig(failure_reward=10.0, ignore_failures_after=2))
         measurements = [*_timed(4.0), _FAILED, *_timed(16.0)]
         for expected in ([True, True, True], [True, True, True], [True, False, True]):
             batch = signal.advantages(measurements)
@@ -143,7 +143,7 @@ class CountedTest(absltest.TestCase):
         self.assertEqual(batch.advantages[1], 0.0)
 
     def test_a_baseline_does_not_see_what_does_not_count(self):
-        signal = Signal(SignalConfig(failing_signal=5.0, ignore_failures_after=0))
+        signal = Signal(SignalConfig(failure_reward=5.0, ignore_failures_after=0))
         signal.advantages([*_timed(4.0), _FAILED, *_timed(1.0), _FAILED])
         moved = -(0.9 * 5 + 0.1 * 1.5)
         batch = signal.advantages([_FAILED, _FAILED])
@@ -161,8 +161,8 @@ class CountedTest(absltest.TestCase):
 
 class SignalConfigTest(parameterized.TestCase):
     @parameterized.parameters(
-        {"failing_signal": 0.0},
-        {"penalty_secs": -1.0},
+        {"failure_reward": 0.0},
+        {"failure_secs": -1.0},
         {"baseline_decay": 1.0},
         {"baseline_decay": -0.1},
         {"ignore_failures_after": -1},
@@ -175,7 +175,7 @@ class SignalConfigTest(parameterized.TestCase):
 
 class NormalizeTest(absltest.TestCase):
     def test_divides_advantages_by_the_deviation_of_the_batch(self):
-        signal = Signal(SignalConfig(signal="seconds", baseline="batch", normalize=True))
+        signal = Signal(SignalConfig(reward="seconds", baseline="batch", normalize=True))
         batch = signal.advantages([Measurement((secs,)) for secs in (1.0, 2.0, 3.0)])
         deviation = np.sqrt(2 / 3)
         np.testing.assert_allclose(batch.advantages, [1 / deviation, 0.0, -1 / deviation])

@@ -41,7 +41,7 @@ _SPOTLIGHT: dict[str, object] = _SCALED | {"divergence_target": 0.001, "batch_si
 # Nor here; at 1.0, and even at 0.05 on the two chains, the softmax settles within 700 samples.
 _POST: dict[str, object] = _SCALED | {"learning_rate": 0.03}
 # No placement that fits takes longer. Beside failures of 100 s all that fit would look alike.
-_PENALTY: dict[str, object] = {"penalty_secs": 3.0}
+_PENALTY: dict[str, object] = {"failure_secs": 3.0}
 # The untrained grouper puts most operations into one group; at 3e-3 it takes 1000 samples to change
 # that. The 256 groups of the papers would be one for each operation.
 _LEARNED_GROUPS: dict[str, object] = {"num_groups": 4, "learning_rate": 0.01} | _PENALTY
