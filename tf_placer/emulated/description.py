@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from graph_passes.kernel_work import kernel_rule
 from tf_placer.machines.catalog import make_described_machine
-from tf_placer.machines.emulated_machine import emulation_options
+from tf_placer.machines.emulated_machine import parse_emulation_options
 from tf_placer.machines.machine import Device, Machine
 
 __all__ = ["describe_machine"]
@@ -56,7 +56,7 @@ def describe_machine(machine: Machine) -> str:
 
 
 def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
-    options = emulation_options(machine.spec)
+    options = parse_emulation_options(machine.spec)
     yield "mode", "values" if options.computes_values else "times"
     yield "slowdown", repr(options.slowdown)
     # Sessions may see a part of the GPUs, and others in the same process the rest.
@@ -77,7 +77,7 @@ def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
 
 
 def _device_fields(machine: Machine, device: Device) -> tuple[str, ...]:
-    known = machine.class_of(device)
+    known = machine.find_class(device)
     return (
         known.name,
         str(device.memory_bytes),

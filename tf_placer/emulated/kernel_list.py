@@ -15,14 +15,14 @@ from tensorflow.python.framework import kernels
 
 from graph_passes.kernels import Constraints, condense
 
-__all__ = ["kernel_lines"]
+__all__ = ["list_kernels"]
 
 _GPU = ("GPU", "DEFAULT")
 # Kernels that differ in this stay apart.
 _HOST = " host arguments"
 
 
-def kernel_lines(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
+def list_kernels(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
     """Lists kernels of GPUs: operation, types by attribute, and arguments in host memory.
 
     Args:
@@ -56,4 +56,4 @@ def kernel_lines(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(kernel_lines(kernels.get_all_registered_kernels().kernel)))
+    print("\n".join(list_kernels(kernels.get_all_registered_kernels().kernel)))

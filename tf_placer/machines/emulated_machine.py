@@ -9,11 +9,11 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.catalog import make_described_machine
-from tf_placer.machines.computer_memory import with_memory_of_computer
-from tf_placer.machines.gpu_memory import usable_bytes
+from tf_placer.machines.computer_memory import set_cpu_memory
+from tf_placer.machines.gpu_memory import compute_usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options", "find"]
+__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "find", "parse_emulation_options"]
 
 PREFIX = "emulated:"
 _SLOWDOWN = re.compile(r"slowdown=([0-9]+(?:\.[0-9]+)?)")
@@ -46,19 +46,19 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     """
     if not spec.startswith(PREFIX):
         return None
-    emulated = with_memory_of_computer(emulated_machine(spec, session_config))
+    emulated = set_cpu_memory(make_emulated_machine(spec, session_config))
     _check_tables_fit(emulated)
     return emulated
 
 
-def emulation_options(spec: str) -> EmulationOptions:
+def parse_emulation_options(spec: str) -> EmulationOptions:
     """Reads "emulated:MACHINE[,values][,slowdown=FACTOR]".
 
     Raises:
         MachineError: an option is unknown or out of range.
 
     Example:
-        >>> emulation_options("emulated:2xK80,slowdown=4")
+        >>> parse_emulation_options("emulated:2xK80,slowdown=4")
         EmulationOptions(machine='2xK80', computes_values=False, slowdown=4.0)
     """
     machine, *options = spec.removeprefix(PREFIX).split(",")
@@ -77,11 +77,11 @@ def emulation_options(spec: str) -> EmulationOptions:
     return EmulationOptions(machine, computes_values, slowdown)
 
 
-def emulated_machine(spec: str, session_config: Any = None) -> Machine:
+def make_emulated_machine(spec: str, session_config: Any = None) -> Machine:
     """Makes the machine that emulates a described one.
 
     Args:
-        spec: see `emulation_options`.
+        spec: see `parse_emulation_options`.
         session_config: the ConfigProto of the sessions, which may see fewer GPUs and take less of
             their memory; None for TensorFlow's default.
 
@@ -93,7 +93,7 @@ def emulated_machine(spec: str, session_config: Any = None) -> Machine:
         MachineError: there is no such machine or option, its devices are not a CPU and GPUs of one
             process, or the configuration names GPUs that it does not have.
     """
-    described = make_described_machine(emulation_options(spec).machine)
+    described = make_described_machine(parse_emulation_options(spec).machine)
     for number, device in enumerate(described.devices):
         name = _device_name(number)
         if device.name != name:
@@ -156,7 +156,11 @@ def _session_bytes(device: Device, fraction: float) -> int | None:
     if device.type != "GPU" or device.memory_bytes is None:
         return device.memory_bytes
     # A fraction is one of all memory, and leaves nothing to the system.
-    return int(fraction * device.memory_bytes) if fraction else usable_bytes(device.memory_bytes)
+    return (
+        int(fraction * device.memory_bytes)
+        if fraction
+        else compute_usable_bytes(device.memory_bytes)
+    )
 
 
 def _check_tables_fit(machine: Machine) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["usable_bytes"]
+__all__ = ["compute_usable_bytes"]
 
 _MIB = 2**20
 
 
-def usable_bytes(memory_bytes: int) -> int:
+def compute_usable_bytes(memory_bytes: int) -> int:
     """Computes the bytes of a GPU that TensorFlow's allocator manages, unless it is told otherwise.
 
     References:

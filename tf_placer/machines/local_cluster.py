@@ -70,7 +70,7 @@ class LocalCluster:
         *,
         log_dir: str | None = None,
         network: PrivateNetwork | None = None,
-        why_open: str = _FROM_OUTSIDE,
+        open_reason: str = _FROM_OUTSIDE,
         template: ForkServer | None = None,
     ) -> None:
         """Starts the processes and returns at once; `wait_until_ready` waits for them.
@@ -81,7 +81,7 @@ class LocalCluster:
             log_dir: an existing directory for what the servers write; a temporary one when None.
             network: a private network for the servers; None for that of this process, where
                 everybody can reach them unless it is a private one: a warning says so.
-            why_open: what the warning gives as the reason.
+            open_reason: what the warning gives as the reason.
             template: what the servers are made of; None to start each afresh.
 
         Raises:
@@ -98,7 +98,7 @@ class LocalCluster:
             ports = _free_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
                 logging.warning(
-                    "%s", describe_open_servers(f"the servers of {machine.spec}", why_open)
+                    "%s", describe_open_servers(f"the servers of {machine.spec}", open_reason)
                 )
             self.targets = [f"grpc://localhost:{port}" for port in ports]
             self.servers: list[ChildProcess] = []

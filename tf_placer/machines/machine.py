@@ -152,7 +152,7 @@ class Machine:
             return ()
         return tuple(self.spec.removeprefix("grpc://").split(","))
 
-    def class_of(self, device: Device) -> DeviceClass:
+    def find_class(self, device: Device) -> DeviceClass:
         """Finds the class of a device of a described machine.
 
         Raises:

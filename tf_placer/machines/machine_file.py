@@ -39,7 +39,7 @@ from typing import Annotated, Any
 
 from graph_passes.util.json_records import Rule, check_format, read_record
 from graph_passes.util.json_text import format_value, parse_json
-from tf_placer.machines.device_classes import device_classes
+from tf_placer.machines.device_classes import read_device_classes
 from tf_placer.machines.machine import (
     Count,
     Device,
@@ -50,7 +50,7 @@ from tf_placer.machines.machine import (
     Name,
 )
 
-__all__ = ["machine_from_description", "read_machine_file"]
+__all__ = ["parse_machine", "read_machine_file"]
 
 _FORMAT = 1
 _DEVICE_NAME = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:(CPU|GPU):\d+", re.ASCII)
@@ -90,10 +90,10 @@ def read_machine_file(path: str) -> Machine:
         raise MachineError(f"machine file {path}: {error.strerror}") from None
     except ValueError as error:
         raise MachineError(f"machine file {path} is not JSON: {error}") from None
-    return machine_from_description(value, f"machine file {path}:")
+    return parse_machine(value, f"machine file {path}:")
 
 
-def machine_from_description(value: object, where: str) -> Machine:
+def parse_machine(value: object, where: str) -> Machine:
     """Makes the machine that a machine file describes.
 
     Args:
@@ -119,7 +119,7 @@ def machine_from_description(value: object, where: str) -> Machine:
 def _find_devices(file: _File) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
     """Finds the devices, and the classes that they have."""
     devices: dict[str, Device] = {}
-    known, used = dict(device_classes()), dict[str, DeviceClass]()
+    known, used = dict(read_device_classes()), dict[str, DeviceClass]()
     for index, described in enumerate(file.devices):
         where, name = f"devices[{index}]", described.name
         if name in devices:

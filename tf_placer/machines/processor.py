@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 import platform
 
-__all__ = ["processor_name"]
+__all__ = ["find_processor_name"]
 
 
-def processor_name() -> str:
+def find_processor_name() -> str:
     """Finds the model of the processor, or its architecture where the system does not say."""
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

@@ -17,7 +17,7 @@ __all__ = ["session_devices"]
 _DISCOVERY_TIMEOUT_SECS = 120.0
 
 
-def session_devices(
+def list_session_devices(
     target: str,
     environ: Mapping[str, str],
     session_config: Any = None,
