@@ -69,9 +69,11 @@ def format_catalog() -> str:
     for device_class in read_device_classes().values():
         lines += textwrap.wrap(
             f"{device_class.name}: {device_class.type}, {format_bytes(device_class.memory_bytes)}, "
-            f"{device_class.peak_flops / 1e12:g} TFLOPS (of which {device_class.compute_fraction:g}), "
+            f"{device_class.peak_flops / 1e12:g} TFLOPS "
+            f"(of which {device_class.compute_fraction:g}), "
             f"{_format_speed(device_class.memory_bandwidth_bytes_per_sec)} (of which "
-            f"{device_class.bandwidth_fraction:g}), {format_step(device_class.launch_secs)} per operation",
+            f"{device_class.bandwidth_fraction:g}), "
+            f"{format_step(device_class.launch_secs)} per operation",
             _WIDTH,
             subsequent_indent="    ",
         )

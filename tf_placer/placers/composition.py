@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graph_passes.util.messages import quoted
 from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part

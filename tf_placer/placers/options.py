@@ -9,6 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
+from graph_passes.util.messages import quoted
 from tf_placer.placers.former_names import rename_former
 
 __all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
