@@ -133,11 +133,11 @@ def place_graph_file(
         clear_devices=args.clear_devices,
     )
     try:
-        original = costed.placed(None)
+        original = costed.build_placed_problem(None)
         graph_def = costed.grouped.op_graph.graph_def
         if placement is None:
             return original, None, graph_def
-        return costed.placed(placement), original, graph_def
+        return costed.build_placed_problem(placement), original, graph_def
     except GraphError as error:
         if placement is None:
             raise

@@ -114,7 +114,7 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         ran = traced.keys() & placed.source.op_graph.index.keys()
         # Those of functions, which loops run again and again, have other names than in the graph.
         runs = sum(operation["runs"] for operation in traced.values())
-        launch_secs = self.machine.class_of(self.machine.devices[0]).launch_secs
+        launch_secs = self.machine.find_class(self.machine.devices[0]).launch_secs
         self.assertBetween(steps.step_secs[0] / launch_secs, len(ran) / 5, runs * 5)
 
     def check_checkpoints(self, made, saver, placed, placement):
