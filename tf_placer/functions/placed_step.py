@@ -58,7 +58,7 @@ class PlacedStep:
         traced, placement = self.traced, self.placement
         if model is not traced.target:
             traced = trace_call(model, traced.example_inputs)
-            here, there = (each.source.op_graph for each in (self.traced, traced))
+            here, there = (each.workload.op_graph for each in (self.traced, traced))
             if set(here.names) != set(there.names):
                 names = map_names(here.graph_def, there.graph_def)
                 if names is None:

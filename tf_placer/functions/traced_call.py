@@ -36,7 +36,7 @@ class TracedCall:
     Attributes:
         target: a tf.function, a ConcreteFunction or a Keras model.
         example_inputs: the arguments of the call.
-        source: the graph and the step of the call.
+        workload: the graph and the step of the call.
         variables: the variables that the call reads or writes, by the name of their operations.
         kept: the devices of process-local resources, by the names of the operations that use them;
             see `find_session_substitute`.
@@ -46,7 +46,7 @@ class TracedCall:
 
     target: Any
     example_inputs: Any
-    source: Workload
+    workload: Workload
     variables: Mapping[str, tf.Variable]
     kept: Mapping[str, str]
     place: Callable[[Callable[[str], str]], Any]
@@ -182,7 +182,7 @@ def _build_workload(
     """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
     Returns:
-        `source`, `variables` and `kept` of a `TracedCall`.
+        `workload`, `variables` and `kept` of a `TracedCall`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}

@@ -20,11 +20,11 @@ class OptimizationTarget:
     """A step to optimize, and its origin.
 
     Attributes:
-        source: the graph and its step.
+        workload: the graph and its step.
         origin: the function, the model or the signature; None for a graph.
     """
 
-    source: Workload
+    workload: Workload
     origin: TracedCall | SavedSignature | None = None
 
     def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
@@ -67,7 +67,7 @@ def read_target(
         if signature_key is not None:
             raise ValueError("a function or a model has no signature to choose")
         traced = trace_call(graph, example_inputs)
-        return OptimizationTarget(traced.source, traced)
+        return OptimizationTarget(traced.workload, traced)
     given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature_key)
     saved = given.signature
     if example_inputs is not None:

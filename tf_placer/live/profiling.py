@@ -92,12 +92,12 @@ def profile(
             signature_key=signature_key,
             checkpoint=checkpoint,
         )
-        for note in given.source.notes:
+        for note in given.workload.notes:
             stages.say(note)
         if found.backend.is_timed:
-            check_no_python_functions(given.source.op_graph, given.source.step)
+            check_no_python_functions(given.workload.op_graph, given.workload.step)
         costed = cost_graph(
-            given.source, found, steps=steps, granularity=granularity, report=stages.begin
+            given.workload, found, steps=steps, granularity=granularity, report=stages.begin
         )
     problem = costed.problem()
     write_problem(problem, output)

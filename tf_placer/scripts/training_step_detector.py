@@ -168,7 +168,7 @@ class TrainingStepDetector:
             def read() -> Workload:
                 return read_target(
                     function, example_inputs=order_arguments(function, args, kwargs)
-                ).source
+                ).workload
 
             name = getattr(function.python_function, "__name__", "without a name")
             self._cache_step(f"the function {name!r}", read)
@@ -187,7 +187,7 @@ class TrainingStepDetector:
 
         def read(batch: Any) -> Workload:
             build_variables(model, batch)
-            return read_target(model, example_inputs=batch).source
+            return read_target(model, example_inputs=batch).workload
 
         title = f"that of the model {model.name!r}"
         self._cache_step(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))
