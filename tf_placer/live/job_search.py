@@ -25,7 +25,7 @@ from tf_placer.placers import (
     needs_problem,
     start_source,
 )
-from tf_placer.placers.lifted import LiftedPlacer
+from tf_placer.placers.coarse_to_fine_placer import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.runs.search_result import build_placement

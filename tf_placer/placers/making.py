@@ -11,7 +11,6 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.best_start import BestStart
-from tf_placer.placers.composition import Composition, resolve
 from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import config_from_options
 from tf_placer.placers.placer import Placer
@@ -21,6 +20,7 @@ from tf_placer.placers.registry import (
     find_placer,
     is_learned,
 )
+from tf_placer.placers.resolved_config import Composition, resolve
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [

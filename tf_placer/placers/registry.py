@@ -9,7 +9,7 @@ from typing import Literal
 
 from graph_passes.util.messages import quote
 from tf_placer.placers.options import suggest
-from tf_placer.placers.systems import PAPER_PRESETS, SYSTEMS, Preset
+from tf_placer.placers.presets import PAPER_PRESETS, SYSTEMS, Preset
 
 __all__ = [
     "AUTO",

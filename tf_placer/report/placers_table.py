@@ -7,8 +7,8 @@ from typing import Any
 
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers.components import PARTS, SHARED_COMPONENTS
 from tf_placer.placers.options import Setting, list_settings
-from tf_placer.placers.parts import PARTS, SHARED_COMPONENTS
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table, terminal_width
 

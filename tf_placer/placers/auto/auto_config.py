@@ -7,7 +7,7 @@ import itertools
 import math
 from typing import Annotated, Literal
 
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["AutoConfig"]
 

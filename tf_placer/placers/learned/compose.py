@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import merge_group_graph
-from tf_placer.placers.composition import Composition
+from tf_placer.placers.components import PARTS
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
@@ -27,8 +27,8 @@ from tf_placer.placers.learned.legality import group_legal
 from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
 from tf_placer.placers.learned.signal import Signal
 from tf_placer.placers.learned.start import Start
-from tf_placer.placers.parts import PARTS
 from tf_placer.placers.placer import check_legal
+from tf_placer.placers.resolved_config import Composition
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_fill, device_secs

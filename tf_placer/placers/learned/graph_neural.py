@@ -33,7 +33,7 @@ from tf_placer.placers.learned.graph_tensors import GraphTensors
 from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
 from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = [
     "SHIPPED",

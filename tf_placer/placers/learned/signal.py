@@ -21,7 +21,7 @@ import numpy as np
 from absl import logging
 
 from tf_placer.environments.environment import Measurement
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["Signal", "SignalBatch", "SignalConfig"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["Start", "StartConfig"]
 

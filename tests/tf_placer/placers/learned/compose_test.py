@@ -6,7 +6,7 @@ from tests.tf_placer.placers import graphs, placer_conformance
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers import make_placer
-from tf_placer.placers.systems import SYSTEMS
+from tf_placer.placers.presets import SYSTEMS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 # Small networks, but for systems that have none.

@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.placers.learned.small_searches import search
-from tf_placer.placers.systems import SYSTEMS
+from tf_placer.placers.presets import SYSTEMS
 
 _PROBLEM = SMALL_PROBLEMS["heterogeneous"]
 _SEEDS = range(4)

@@ -26,7 +26,7 @@ from tf_placer.placers.learned.algorithms.objectives import (
 )
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.decisions import DecisionSet, chosen_log_probs
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["ClippedPPO", "ClippedPPOConfig"]
 

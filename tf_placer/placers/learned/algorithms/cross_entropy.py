@@ -19,7 +19,7 @@ from tf_placer.placers.learned.algorithms.algorithm import Samples, Update
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm, Sample
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["CrossEntropy", "CrossEntropyConfig", "elite_frequencies"]
 

@@ -21,7 +21,7 @@ from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm,
 from tf_placer.placers.learned.algorithms.gradient_steps import Decisions, GradientSteps
 from tf_placer.placers.learned.algorithms.objectives import joint_log_probs, mean_over_placements
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["GradientCrossEntropy", "GradientCrossEntropyConfig"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Agent
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["Optimizer", "OptimizerConfig"]
 

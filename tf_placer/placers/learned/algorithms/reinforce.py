@@ -24,7 +24,7 @@ from tf_placer.placers.learned.algorithms.objectives import (
     mean_over_placements,
 )
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["Reinforce", "ReinforceConfig"]
 

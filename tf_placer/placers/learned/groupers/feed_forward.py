@@ -19,7 +19,7 @@ from absl import logging
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.learned.embedding import EmbeddingConfig, group_shapes, type_weights
 from tf_placer.placers.learned.weights import glorot, seeds
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = [
     "BridgeKind",

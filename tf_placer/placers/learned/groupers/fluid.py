@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_passes.grouping.fluid_communities import fluid_groups
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["FluidConfig", "group_by_communities"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 __all__ = ["MetisConfig", "group_by_metis"]
 

@@ -1,10 +1,10 @@
 from absl.testing import absltest, parameterized
 
-from tf_placer.placers.composition import resolve
+from tf_placer.placers.components import PARTS, SHARED_COMPONENTS
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.policy import Policy
-from tf_placer.placers.parts import PARTS, SHARED_COMPONENTS
-from tf_placer.placers.systems import PAPER_PRESETS, SYSTEMS
+from tf_placer.placers.presets import PAPER_PRESETS, SYSTEMS
+from tf_placer.placers.resolved_config import resolve
 
 
 def _resolve(name, **options):

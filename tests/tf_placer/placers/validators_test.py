@@ -3,7 +3,7 @@ import math
 
 from absl.testing import absltest
 
-from tf_placer.placers.ranges import check_fields
+from tf_placer.placers.validators import check_fields
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tests.tf_placer import doubles
 from tests.tf_placer.placers import graphs
 from tests.tf_placer.placers.placer_conformance import PlacerConformance, measure
+from tf_placer.placers.coarse_to_fine_placer import LiftedPlacer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
-from tf_placer.placers.lifted import LiftedPlacer
 
 
 class LiftedPlacerConformanceTest(PlacerConformance, absltest.TestCase):
