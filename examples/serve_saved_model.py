@@ -70,7 +70,7 @@ def main(_: list[str]) -> None:
     request = np.random.default_rng(1).normal(size=[size, size]).astype(np.float32)
     result = tf_placer.optimize_saved_model(
         saved,
-        example={"x": request},
+        example_inputs={"x": request},
         machine=_SERVED_ON.value,
         max_secs=_MAX_SECS.value,
         max_trials=_MAX_TRIALS.value,

@@ -27,6 +27,7 @@ LAYERS = (
         "tf_placer.descriptors",
         "tf_placer.errors",
         "tf_placer.files",
+        "tf_placer.former_keywords",
         "tf_placer.interpreter",
         "tf_placer.interrupts",
         "tf_placer.library_build",

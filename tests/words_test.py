@@ -1,4 +1,4 @@
-"""The code speaks plainly: docstrings, comments and names follow the rules of docs/extending.md.
+"""The code speaks plainly: docstrings, comments and names keep to docs/architecture.md.
 
 Reads every source file; imports none of them. `python tests/words_test.py --list` prints each
 finding with its file and line.

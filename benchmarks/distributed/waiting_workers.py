@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.distributed.report import write_report
-from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
+from benchmarks.distributed.waiting_backend import SkippingClock, WaitingBackend
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unroll_lstm
@@ -112,14 +112,14 @@ def run_case(
     original = np.argmax(setup.legal, axis=1).astype(np.int32)
     skipping = SkippingClock()
     clock, sleep = (skipping, skipping.sleep) if case.skips else (time.monotonic, time.sleep)
-    fleet = WaitingFleet(problem, original, case.workers, trial_secs, clock, sleep)
+    backend = WaitingBackend(problem, original, case.workers, trial_secs, clock, sleep)
     trials: list[tuple[float, float, float | None, int, int]] = []
     updates: Sequence[UpdateRecord] = ()
 
     def report(trial: Trial, progress: Progress) -> None:
         del progress
         if trial.index:
-            took_secs = fleet.trial_secs(trial.measurement) if trial.repeats is None else 0.0
+            took_secs = backend.trial_secs(trial.measurement) if trial.repeats is None else 0.0
             secs = trial.measurement.median_secs
             step_secs = None if secs is None else round(secs, 7)
             trials.append((clock(), took_secs, step_secs, trial.controller or 1, trial.batch))
@@ -129,7 +129,7 @@ def run_case(
         updates = placer.updates
 
     with contextlib.ExitStack() as stack:
-        pool = WorkerPool(fleet, _assign, timeout_secs=lambda: _MAX_SECS, clock=clock)
+        pool = WorkerPool(backend, _assign, timeout_secs=lambda: _MAX_SECS, clock=clock)
         stack.callback(pool.close)
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         log = stack.enter_context(TrialLog(pathlib.Path(directory, "trials.jsonl"), {}))

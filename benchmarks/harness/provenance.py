@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import tf_placer
-from tf_placer.machines.processor import processor_name
+from tf_placer.machines.processor import find_processor_name
 
 __all__ = ["commit", "package_versions", "provenance"]
 
@@ -59,7 +59,7 @@ def provenance() -> dict[str, Any]:
         "command": shlex.join(["python", *_program(), *sys.argv[1:]]),
         "versions": package_versions(),
         "commit": commit(),
-        "processor": processor_name(),
+        "processor": find_processor_name(),
         "cores": len(os.sched_getaffinity(0)),
     }
 

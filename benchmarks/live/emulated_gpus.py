@@ -71,7 +71,7 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
 
 def _simulate(costed: CostedGraph, placement: Placement | None) -> tuple[float, str]:
     """Simulates a step; returns its seconds and the text for it."""
-    problem, row = costed.placed(placement)
+    problem, row = costed.build_placed_problem(placement)
     batch = Simulator(problem).simulate(row[np.newaxis])
     secs = float(batch.step_secs[0])
     return secs, format_step(secs) + ("" if batch.feasible[0] else ", does not fit")

@@ -60,7 +60,7 @@ class _Fit:
         random, rows = np.random.default_rng(0), _STEPS * batch
         arrays = tuple(random.random((rows, *shape), np.float32) for shape in shapes)
         self._x, self._y = _one_or_all(arrays), random.integers(0, 4, rows)
-        self.example = (tf.nest.map_structure(lambda a: a[:batch], self._x), self._y[:batch])
+        self.example_inputs = (tf.nest.map_structure(lambda a: a[:batch], self._x), self._y[:batch])
 
     def place(self, step: Any) -> None:
         """Puts a placement into the model."""
@@ -103,7 +103,7 @@ class _Loop:
         weights = [
             tf.Variable(random.normal(size=(700, 700)).astype(np.float32) * 0.03) for _ in range(2)
         ]
-        self.example = random.normal(size=(700, 700)).astype(np.float32)
+        self.example_inputs = random.normal(size=(700, 700)).astype(np.float32)
 
         @tf.function
         def train(x: tf.Tensor) -> tf.Tensor:
@@ -125,7 +125,7 @@ class _Loop:
 
     def run(self) -> list[float]:
         """Trains some steps; returns their losses."""
-        x = tf.constant(self.example)
+        x = tf.constant(self.example_inputs)
         return [float(self._function(x)) for _ in range(_STEPS)]
 
 
@@ -142,13 +142,13 @@ def _compare(name: str, max_secs: float, pairs: int) -> list[str]:
     machine = tf_placer.find_machine("local:2")
     ours, theirs = WORKLOADS[name](), WORKLOADS[name]()
     place = tf_placer.optimize_model if name.startswith("fit") else tf_placer.optimize_function
-    result = place(ours.target, ours.example, machine=machine, max_secs=max_secs, seed=0)
+    result = place(ours.target, ours.example_inputs, machine=machine, max_secs=max_secs, seed=0)
     if not result.changed:
         return [name, "unchanged", "", "", ""]
     ours.place(result.step)
     # Without any device of its own, all is on the first worker.
     nothing = Placement("", tuple(device.name for device in machine.devices), {})
-    theirs.place(PlacedStep(trace_call(theirs.target, theirs.example), machine, nothing))
+    theirs.place(PlacedStep(trace_call(theirs.target, theirs.example_inputs), machine, nothing))
     secs, difference = _call_in_turns(ours, theirs, pairs)
     ratio, (low, high) = ratio_and_interval(secs[False], secs[True])
     return [

@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument(
         "--log_dir",
         default="runs/language_model",
-        help="where everything is written; an earlier search there is gone on with",
+        help="where everything is written; an earlier search there is resumed",
     )
     args = parser.parse_args()
 

@@ -111,7 +111,7 @@ class NoisyMachine:
         self._began_secs = math.inf
 
     def stop(self) -> None:
-        """Ends the processes; nothing here is ever broken off."""
+        """Ends the processes; no run here is ever canceled."""
 
     def open_session(self, label: str, assignment: Mapping[str, str]) -> float:
         """Opens a session of a graph whose assignment names how fast it is: {"speed": "1.1"}."""

@@ -1,4 +1,4 @@
-"""Trains three models to the end, each as it came, as people place it, and as `optimize` places it.
+"""Trains three models to the end, the original, as people place it, and as `optimize` places it.
 
 The models are small enough to train in half a minute on two worker processes of this computer: a
 language model, a translation model with attention, and an Inception-V3, which synchronous and

@@ -66,7 +66,7 @@ class Found:
     """The placement that a search found for a model.
 
     Attributes:
-        devices: of operations, by name; empty if the graph stays as it came.
+        devices: of operations, by name; empty if the original is kept.
         reason: why it was changed or not.
         speedup: the confirmed ratio of step times, original by found; None if unchanged.
         interval: its 95 % interval.

@@ -29,7 +29,7 @@ _TARGET_SHARE = 0.75
 _INTRODUCTION = f"""\
 # Training to the end
 
-Loss against wall time on `local:2`, for the graph as it came, as people place it, and as `optimize`
+Loss against wall time on `local:2`, for the original, as people place it, and as `optimize`
 places it; for Inception-V3 also towers, a replica on each worker with half of each batch. All
 placements of a run start from the same variables, read the same batches, and take turns in fresh
 processes. Time starts when the first step has ended.

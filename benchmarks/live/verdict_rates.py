@@ -2,7 +2,7 @@
 
 Each figure counts simulated searches that end with a change: trials of all finalists, the choice
 among them and the rounds that decide run on a `NoisyMachine`, by the code that runs live. Where all
-finalists are as fast as the graph as it came, every change is a false alarm; where one is faster,
+finalists are as fast as the original, every change is a false alarm; where one is faster,
 it is what should be found.
 """
 
@@ -39,7 +39,7 @@ def ends_with_change(
 
     Args:
         model: of the noise.
-        speeds: of the finalists; the graph as it came has 1.
+        speeds: of the finalists; the original has 1.
         max_secs: seconds of the confirmation.
         seed: of the noise.
 

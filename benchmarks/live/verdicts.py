@@ -4,7 +4,7 @@ Two of the graphs are the plainest with a known answer: two independent branches
 which a split runs almost twice as fast, and a chain, which no placement can speed up. Every run is
 a whole search with a log of its own. With `--neighbor` a process that takes one core every other
 three seconds runs beside. In the end all that was placed is measured again, alone: for some minutes
-all take turns with the graph as it came, in fresh processes each round. No placement should be
+all take turns with the original, in fresh processes each round. No placement should be
 slower. Runs that are in the log directory already are not repeated.
 """
 
@@ -145,7 +145,7 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
 def _measure_again(
     directories: Mapping[int, pathlib.Path], again_secs: float
 ) -> dict[int, list[float]]:
-    """Measures placements and the graph as it came, side by side, for some time.
+    """Measures placements and the original, side by side, for some time.
 
     Args:
         directories: of the searches that found them, by seed; all of one graph.

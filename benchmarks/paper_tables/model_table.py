@@ -111,7 +111,7 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
         variables = tf.compat.v1.trainable_variables()
     source = read_workload(model.graph, [model.train_op, model.loss])
     costed = cost_graph(source, machine, steps=1)
-    problem, placement = costed.placed(None)
+    problem, placement = costed.build_placed_problem(None)
     step = Simulator(problem).trace(placement)
     gpu = next(i for i, device in enumerate(machine.devices) if device.type == "GPU")
     return ModelCounts(

@@ -1,6 +1,6 @@
 """The numbers that the papers on device placement print.
 
-`data/read_published_results.csv` has them all, one per line, with a note where a paper contradicts
+`data/published_results.csv` has them all, one per line, with a note where a paper contradicts
 itself.
 """
 
@@ -59,7 +59,7 @@ class Published:
 @functools.cache
 def read_published_results() -> tuple[Published, ...]:
     """Reads all numbers, in the order of the file."""
-    file = importlib.resources.files("benchmarks") / "data" / "read_published_results.csv"
+    file = importlib.resources.files("benchmarks") / "data" / "published_results.csv"
     with file.open(encoding="utf-8") as lines:
         return tuple(_parse_row(row) for row in csv.DictReader(lines))
 

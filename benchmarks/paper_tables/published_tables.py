@@ -123,7 +123,7 @@ def _baseline(title: str, placer: str | None, method: str | None = None) -> Colu
 
 
 def _add_today(*columns: Column) -> tuple[Column, ...]:
-    """Adds, behind systems that are to the letter of their papers, what they are by default."""
+    """Adds, behind systems that are as published, the defaults."""
     now = [
         Column(f"{column.title}, now", column.placer.removesuffix(_PUBLISHED), column.options)
         for column in columns

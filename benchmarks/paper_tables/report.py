@@ -110,7 +110,7 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
         f"# {table.title}",
         "Ours, simulated, and what the paper printed (in brackets), in seconds per step; the "
         "fastest of ours is bold. The paper measured on its machine, so compare the methods of one "
-        "row, not the seconds. Learned methods are to the letter of their paper; “now” is what "
+        "row, not the seconds. Learned methods are as published; “now” is what "
         "they are here by default, which is how the paper can be read so that it works. OOM: "
         "nothing that was tried fitted into memory. †: time ended the search before its samples "
         "did.",

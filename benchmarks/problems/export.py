@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.models.catalog import MODELS
 from benchmarks.problems.paper import ProblemKey, make_problems, problem_path
-from tf_placer.machines.catalog import catalog_names
+from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.machines.machine import MachineError
 
 __all__ = ["main"]
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument(
         "--machines",
         default="4xK80,4xP100",
-        help=f"by comma, of {catalog_names()} (default 4xK80,4xP100)",
+        help=f"by comma, of {list_catalog_names()} (default 4xK80,4xP100)",
     )
     parser.add_argument("--granularity", choices=("fine", "coarse"), default="fine")
     parser.add_argument("--small", action="store_true", help="models of small size")

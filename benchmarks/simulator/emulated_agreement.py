@@ -38,7 +38,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.workload import Workload, read_workload
-from tf_placer.machines.emulated_machine import emulated_machine
+from tf_placer.machines.emulated_machine import make_emulated_machine
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
@@ -210,7 +210,7 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     spec = f"emulated:{machine_name}"
     if args.slowdown != 1:
         spec += f",slowdown={args.slowdown:g}"
-    machine = emulated_machine(spec)
+    machine = make_emulated_machine(spec)
     folder = pathlib.Path(args.log_dir, f"{model}-{machine_name}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     built = build_model(model)
@@ -229,7 +229,7 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     subprocess.run(
         command,
         check=True,
-        env=emulated.environment(machine, _environment()),
+        env=emulated.make_environment(machine, _environment()),
         timeout=_TIMEOUT_SECS,
     )
     lines = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]

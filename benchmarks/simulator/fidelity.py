@@ -2,12 +2,12 @@
 
 Each graph is profiled once and the links are calibrated once. Then random and structured placements
 are simulated, and measured live in several rounds of fresh processes. In a round every placement
-takes turns with the graph as it came, which is everything on the first device: so a slow phase of
+takes turns with the original, which is everything on the first device: so a slow phase of
 the machine is not taken for a slow placement. The live figure of a placement is relative, the
 median over the rounds of how many times as long as that graph it takes; in seconds it is that,
 times the median step of that graph over all rounds.
 
-So the errors are those of relative times, too: simulated / simulated graph as it came against live
+So the errors are those of relative times, too: simulated / simulated original against live
 / live. They are what a search goes by, and what can be measured precisely where the speed of the
 machine changes; the error of the one graph that all are compared with is in all of them. Two live
 rounds do not agree with each other either: how well they do is in the table, and "at best", the
@@ -75,8 +75,8 @@ _PAIRED_PROTOCOL = PairedProtocol(hopeless_ratio=math.inf, worse_ratio=math.inf,
 _HEADERS = ["graph", "placements", "live step", "rank correlation", "at best", "median error"]
 _HEADERS += ["90 % below", "rounds agree"]
 _NOTES = """
-live: median of the rounds; in each a placement took turns with the graph as it came.
-median error, 90 % below: of steps relative to the graph as it came.
+live: median of the rounds; in each a placement took turns with the original.
+median error, 90 % below: of steps relative to the original.
 rounds agree: rank correlation of the odd with the even rounds.
 """
 
@@ -88,10 +88,10 @@ class Comparison:
     Attributes:
         kinds: where each placement is from.
         log_ratios: float64 [num_placements, num_rounds], the logarithm of how many times as long
-            as the graph as it came each placement took in each round.
-        original_secs: the live step of the graph as it came.
+            as the original each placement took in each round.
+        original_secs: the live step of the original.
         simulated_secs: float64 [num_placements].
-        simulated_original_secs: the simulated step of the graph as it came.
+        simulated_original_secs: the simulated step of the original.
     """
 
     kinds: list[str]
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def live_ratios(self) -> np.ndarray:
-        """float64 [num_placements], live steps by that of the graph as it came."""
+        """float64 [num_placements], live steps by that of the original."""
         return _median_ratios(self.log_ratios)
 
     @property
@@ -112,7 +112,7 @@ class Comparison:
 
     @property
     def simulated_ratios(self) -> np.ndarray:
-        """float64 [num_placements], simulated steps by that of the graph as it came."""
+        """float64 [num_placements], simulated steps by that of the original."""
         return self.simulated_secs / self.simulated_original_secs
 
     def row(self, name: str) -> list[str]:
@@ -170,7 +170,7 @@ def _placements(
 def read_or_make_placements(
     path: pathlib.Path, count: int, make: Callable[[], list[tuple[str, np.ndarray]]]
 ) -> list[tuple[str, np.ndarray]]:
-    """Makes placements and keeps them, or reads those of the run that this one goes on with.
+    """Makes placements and keeps them, or reads those of the run that this one resumes.
 
     Some come of a search, so another version of the simulator would make others.
 
@@ -217,22 +217,22 @@ def measure_live(
     log: pathlib.Path,
     rounds: int,
 ) -> tuple[np.ndarray, float]:
-    """Measures placements in turns with the graph as it came, in fresh processes for each round.
+    """Measures placements in turns with the original, in fresh processes for each round.
 
     Args:
         name: of the graph.
         sessions: runs the steps.
         assign: turns a placement into device names by operation name.
         placements: where each is from, and the device of each group.
-        log: what was measured, here or in an earlier run; it is gone on with.
+        log: what was measured, here or in an earlier run; it is resumed.
         rounds: how many.
 
     Returns:
-        The logarithm of how many times as long as the graph as it came each placement took,
+        The logarithm of how many times as long as the original each placement took,
         float64 [num_placements, rounds]; and the step of that graph in seconds, the median of all.
 
     Raises:
-        RuntimeError: a placement does not run beside the graph as it came.
+        RuntimeError: a placement does not run beside the original.
     """
     log_ratios, original_secs = np.full((2, len(placements), rounds), np.nan)
     for line in log.read_text().splitlines() if log.exists() else ():
@@ -247,7 +247,7 @@ def measure_live(
         sessions.restart()
         paired = PairedEnvironment(sessions, assign, protocol=_PAIRED_PROTOCOL)
         if (failure := paired.measure_original().failure) is not None:
-            raise RuntimeError(f"{name}, the graph as it came: {failure}")
+            raise RuntimeError(f"{name}, the original: {failure}")
         for k in missing:
             label = f"{name}, placement {k}"
             log_ratio, secs = _measure_pair(label, paired, placements[k][1])
@@ -255,7 +255,7 @@ def measure_live(
             entry = {"placement": k, "round": number, "log_ratio": log_ratio, "original_secs": secs}
             with open(log, "a") as file:
                 file.write(json.dumps(entry) + "\n")
-            ratio = f"{math.exp(log_ratio):.3f} times the step of the graph as it came"
+            ratio = f"{math.exp(log_ratio):.3f} times the step of the original"
             print(f"{label}, round {number}: {ratio}, {format_step(secs)}", flush=True)
     return log_ratios, float(np.median(original_secs))
 
@@ -264,7 +264,7 @@ def _measure_pair(label: str, paired: PairedEnvironment, row: np.ndarray) -> tup
     """Measures the logarithm of how many times as long a placement takes, and the other's step."""
     [measurement] = paired.measure(row[None])
     if measurement.step_secs is None or measurement.reference_secs is None:
-        reason = measurement.failure or "it runs only without the graph as it came"
+        reason = measurement.failure or "it runs only without the original"
         raise RuntimeError(f"{label}: {reason}")
     # The speed of the original by that of the placement.
     log_ratio, _ = log_speedup(measurement.step_secs, measurement.reference_secs)

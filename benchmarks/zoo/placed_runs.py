@@ -98,7 +98,7 @@ class PlacedGraph:
     """A graph as tf_placer reads and groups it, to be run under many placements.
 
     Attributes:
-        source: the graph and its step; the initializers are those that tf_placer finds.
+        workload: the graph and its step; the initializers are those that tf_placer finds.
         grouped: its groups.
         devices: names of the devices.
         legal: bool [num_groups, num_devices], where each group may go.
@@ -127,15 +127,15 @@ class PlacedGraph:
             GraphError: tf_placer refuses it.
         """
         graph = made.graph if has_collections else made.graph.as_graph_def()
-        self.source = read_workload(graph, made.fetches, made.feeds)
-        self.grouped = group_operations(self.source.op_graph, granularity)
+        self.workload = read_workload(graph, made.fetches, made.feeds)
+        self.grouped = group_operations(self.workload.op_graph, granularity)
         self.devices = device_names(num_devices)
         self.legal = self.grouped.grouping.legal_devices(self.grouped.colocation, self.devices)
         self._saver = saver
         self._variables = variable_values(made.graph) if has_collections else {}
-        step = self.source.step
+        step = self.workload.step
         self._loaded = LoadedGraph(
-            self.source.graph_def,
+            self.workload.graph_def,
             fetches=step.fetches,
             feeds=step.feeds,
             initializers=step.initializers,
@@ -200,7 +200,7 @@ class PlacedGraph:
         values = {}
         for number in range(STEPS):
             _, fetched = opened.step()
-            for name, value in zip(self.source.step.fetches, fetched, strict=True):
+            for name, value in zip(self.workload.step.fetches, fetched, strict=True):
                 if ":" in name:
                     values[f"step {number}: {name}"] = np.asarray(value)
         return {**values, **self._read(opened)}

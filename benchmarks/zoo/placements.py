@@ -103,7 +103,7 @@ def count_kind(kind: str, placements: int, path: str) -> None:
             problems.append(f"placement {number}: {different}")
     counts = Counts(
         kind,
-        operations=int(graphs[0].source.op_graph.needed.sum()),
+        operations=int(graphs[0].workload.op_graph.needed.sum()),
         groups=graphs[0].grouped.num_decisions,
         placements=placements,
         accepted=accepted,

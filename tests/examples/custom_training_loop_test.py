@@ -27,10 +27,10 @@ def split(function, example, *, machine, **settings) -> FunctionResult:
     found = find_machine(machine)
     traced = trace_call(function, example)
     devices = tuple(device.name for device in found.devices)
-    products = [node.name for node in traced.source.graph_def.node if node.op == "MatMul"]
+    products = [node.name for node in traced.workload.graph_def.node if node.op == "MatMul"]
     assignment = {name: devices[number % 2] for number, name in enumerate(products)}
     step = PlacedStep(traced, found, Placement("", devices, assignment))
-    return FunctionResult(traced.source.graph_def, True, "a split without a search", step=step)
+    return FunctionResult(traced.workload.graph_def, True, "a split without a search", step=step)
 
 
 class CustomTrainingLoopTest(tf.test.TestCase):

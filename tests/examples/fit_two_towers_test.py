@@ -29,7 +29,7 @@ class FitTwoTowersTest(tf.test.TestCase):
         plain = self.fit(f"{directory}/plain.weights.h5", place=False)
         placed = self.fit(f"{directory}/placed.weights.h5", place=True)
         # The verdict depends on the machine.
-        self.assertRegex(placed, "as it came|no placement ran|faster")
+        self.assertRegex(placed, "the original|no placement ran")
         self.assertEqual(placed.splitlines()[-1], plain.splitlines()[-1])
         self.assertStartsWith(plain.splitlines()[-1], "losses: ")
         values = []

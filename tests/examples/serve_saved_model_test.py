@@ -21,7 +21,7 @@ class ServeSavedModelTest(tf.test.TestCase):
         with flagsaver.flagsaver(**settings), contextlib.redirect_stdout(output):
             serve_saved_model.main([])
         # The verdict depends on the machine.
-        self.assertRegex(output.getvalue(), "as it came|no placement ran|faster")
+        self.assertRegex(output.getvalue(), "the original|no placement ran")
         self.assertIn("served 32 scores", output.getvalue())
         request = np.ones([2, 32], np.float32)
         answers = [

@@ -88,7 +88,7 @@ class TrainLanguageModelTest(tf.test.TestCase):
         printed = self.train(directory, 4, place=True, search_trials=4, search_secs=9.0)
         self.assertIn("step 4: loss ", printed)
         # The verdict depends on the machine.
-        self.assertRegex(printed, "as it came|no placement ran")
+        self.assertRegex(printed, "the original|no placement ran")
         self.assertIn("step 6: loss ", self.train(directory, 6, place=False))
 
 

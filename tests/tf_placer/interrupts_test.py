@@ -44,7 +44,7 @@ class InterruptsTest(absltest.TestCase):
             signal.raise_signal(signal.SIGINT)
 
     def test_another_thread_can_interrupt_waiting(self):
-        threading.Timer(0.05, self.interrupts.ask).start()
+        threading.Timer(0.05, self.interrupts.request_stop).start()
         with self.assertRaises(KeyboardInterrupt), self.interrupts.interruptible():
             time.sleep(60)
 

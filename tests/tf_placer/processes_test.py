@@ -161,7 +161,7 @@ class ChildProcessTest(absltest.TestCase):
         self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.01))
         os.kill(other.pid, signal.SIGSTOP)
         with self.assertRaisesRegex(
-            ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not gone on"
+            ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not resumed"
         ) as caught:
             await_message(child, (other,), _soon())
         self.assertIs(caught.exception.child, other)

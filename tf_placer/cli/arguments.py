@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tf_placer.machines.catalog import catalog_names
+from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.placers import PLACERS, check_options
 from tf_placer.search.config import SearchConfig
 
@@ -37,7 +37,7 @@ MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
     "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
     "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
-    f"{catalog_names()}"
+    f"{list_catalog_names()}"
 )
 
 

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
     """
     require_tensorflow()
     machine = find_machine(PREFIX + args.machine.removeprefix(PREFIX))
-    environ = emulated.environment(machine)
+    environ = emulated.make_environment(machine)
     if not args.served:
         changed = {name: value for name, value in environ.items() if os.environ.get(name) != value}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(changed.items())]

@@ -36,8 +36,8 @@ def cost_graph_file(
     fetches: Sequence[str] | None = None,
     feeds_path: str | None = None,
     initializers: Sequence[str] | None = None,
-    restore_from: str | None = None,
-    signature: str | None = None,
+    checkpoint: str | None = None,
+    signature_key: str | None = None,
     steps: int = 10,
     granularity: str = "coarse",
     measure_links: bool = False,
@@ -53,8 +53,8 @@ def cost_graph_file(
         fetches: operations and tensors that a step fetches; found by `read_workload` when None.
         feeds_path: a file with the fed values; `read_workload` generates them when None.
         initializers: operations to run before the first step; found by `read_workload` when None.
-        restore_from: a checkpoint of the variables; their initializers run when None.
-        signature: the signature of a SavedModel; found by `read_graph` when None.
+        checkpoint: a checkpoint of the variables; their initializers run when None.
+        signature_key: the signature of a SavedModel; found by `read_graph` when None.
         steps: number of steps to trace on each kind of device.
         granularity: "coarse" or "fine" groups.
         measure_links: whether to measure links that were measured before.
@@ -87,11 +87,11 @@ def cost_graph_file(
         from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
 
         stages.begin(f"reading {input_graph}")
-        feeds = None if feeds_path is None else read_feeds(feeds_path)
-        graph = read_graph(input_graph, signature)
+        feed_dict = None if feeds_path is None else read_feeds(feeds_path)
+        graph = read_graph(input_graph, signature_key)
         if clear_devices:
             graph = remove_devices(graph)
-        source = read_workload(graph, fetches, feeds, initializers, restore_from=restore_from)
+        source = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
         for note in source.notes:
             stages.say(note)
         if processes is not None:
@@ -128,16 +128,16 @@ def place_graph_file(
         fetches=args.fetches,
         feeds_path=args.feeds,
         initializers=args.initializers,
-        restore_from=args.restore_from,
-        signature=args.signature,
+        checkpoint=args.restore_from,
+        signature_key=args.signature,
         clear_devices=args.clear_devices,
     )
     try:
-        original = costed.placed(None)
+        original = costed.build_placed_problem(None)
         graph_def = costed.grouped.op_graph.graph_def
         if placement is None:
             return original, None, graph_def
-        return costed.placed(placement), original, graph_def
+        return costed.build_placed_problem(placement), original, graph_def
     except GraphError as error:
         if placement is None:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tf_placer.cli.answer import add_json, answer
-from tf_placer.machines.catalog import catalog_table, catalog_values
+from tf_placer.machines.catalog import build_catalog_values, format_catalog
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -22,4 +22,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the catalog."""
-    answer(args, catalog_table(), catalog_values())
+    answer(args, format_catalog(), build_catalog_values())

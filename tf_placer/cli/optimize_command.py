@@ -100,13 +100,13 @@ def run(args: argparse.Namespace) -> None:
         graph = remove_devices(graph)
     step: dict[str, Any] = {
         "fetches": args.fetches,
-        "feeds": None if args.feeds is None else read_feeds(args.feeds),
+        "feed_dict": None if args.feeds is None else read_feeds(args.feeds),
         "initializers": args.initializers,
     }
-    names = "machine", "report", "tensorboard", "restore_from"
-    config = build_search_config(args, **{name: getattr(args, name) for name in names})
+    settings = {name: getattr(args, name) for name in ("machine", "report", "tensorboard")}
+    config = build_search_config(args, checkpoint=args.restore_from, **settings)
     if args.dry_run:
-        given = read_target(graph, **step, restore_from=args.restore_from, seed=args.seed)
+        given = read_target(graph, **step, checkpoint=args.restore_from, seed=args.seed)
         plan = plan_search(given, config)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return

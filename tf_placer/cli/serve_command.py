@@ -64,16 +64,16 @@ def run(args: argparse.Namespace) -> None:
     if args.served and shutil.which(args.served[0]) is None:
         raise OSError(f"cannot run {args.served[0]!r}: there is no such command")
     with contextlib.ExitStack() as stack:
-        network, why_open = None, _OPEN_GIVEN
+        network, open_reason = None, _OPEN_GIVEN
         if not args.open and not is_private():
             try:
                 network = PrivateNetwork()
                 stack.callback(network.close)
             except NetworkError as error:
-                why_open = str(error)
+                open_reason = str(error)
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         cluster = stack.enter_context(
-            LocalCluster(machine, port=args.port, network=network, why_open=why_open)
+            LocalCluster(machine, port=args.port, network=network, open_reason=open_reason)
         )
         if args.served:
             sys.exit(run_on_cluster(args.served, cluster, network))

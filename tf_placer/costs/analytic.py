@@ -63,7 +63,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
         MachineError: the machine is not described.
     """
     work = kernel_work(graph)
-    classes = [machine.class_of(device) for device in machine.devices]
+    classes = [machine.find_class(device) for device in machine.devices]
     by_class = {known: _operation_secs(graph, work, known) for known in set(classes)}
     temp = np.zeros(graph.num_operations)
     copies = ~work.called & graph.has_type(CONVOLUTIONS)[work.operations]

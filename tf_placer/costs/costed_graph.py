@@ -20,7 +20,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.link_cache import find_links, keep_links
-from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
+from tf_placer.costs.link_calibration import calibrate_links, set_default_links
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.original_devices import find_colocation_devices, find_requested_devices
 from tf_placer.costs.profiling import profile_graph
@@ -29,8 +29,8 @@ from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.workload import Workload
-from tf_placer.machines.computer_memory import computer_memory_bytes
-from tf_placer.machines.emulated_machine import emulation_options
+from tf_placer.machines.computer_memory import read_computer_memory_bytes
+from tf_placer.machines.emulated_machine import parse_emulation_options
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.temporary_directory import temporary_directory
@@ -90,7 +90,9 @@ class CostedGraph:
             layered.group_graph.layers[layered_groups],
         )
 
-    def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:
+    def build_placed_problem(
+        self, placement: Placement | None
+    ) -> tuple[PlacementProblem, np.ndarray]:
         """Builds the problem of placing the colocation groups, and finds their devices.
 
         Args:
@@ -198,7 +200,9 @@ def cost_graph(
             )
         if machine.backend.is_timed:
             report(f"the costs are those that the description of {machine.spec} gives")
-            machine, costs = _slow_down(machine, costs, emulation_options(machine.spec).slowdown)
+            machine, costs = _slow_down(
+                machine, costs, parse_emulation_options(machine.spec).slowdown
+            )
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(temporary_directory(work_dir))
@@ -300,12 +304,12 @@ def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]
         f"the links of {machine.spec} are taken for usual ones of its kind, so predictions may be "
         f"wrong: {why}"
     )
-    return with_usual_links(machine)
+    return set_default_links(machine)
 
 
 def _with_memory(machine: Machine) -> Machine:
     """Sets the memory of devices without a limit to the computer's memory."""
-    memory_bytes = computer_memory_bytes()
+    memory_bytes = read_computer_memory_bytes()
     return dataclasses.replace(
         machine,
         devices=tuple(

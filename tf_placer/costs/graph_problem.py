@@ -7,7 +7,7 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machines.gpu_memory import usable_bytes
+from tf_placer.machines.gpu_memory import compute_usable_bytes
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
@@ -122,7 +122,7 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             memory_bytes = int(_SAFE_MEMORY_SHARE * _find_managed_bytes(machine, device))
             devices.append(ProblemDevice(device.name, kind, memory_bytes, is_asynchronous=True))
             continue
-        slots = machine.class_of(device).slots if device.model else 1
+        slots = machine.find_class(device).slots if device.model else 1
         devices.append(
             ProblemDevice(
                 device.name,
@@ -139,7 +139,11 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
 def _find_managed_bytes(machine: Machine, device: Device) -> int:
     assert device.memory_bytes is not None
     # For a real device, TensorFlow itself reports the memory that it manages.
-    return device.memory_bytes if machine.backend.is_timed else usable_bytes(device.memory_bytes)
+    return (
+        device.memory_bytes
+        if machine.backend.is_timed
+        else compute_usable_bytes(device.memory_bytes)
+    )
 
 
 def _links(machine: Machine) -> tuple[Link, ...]:

@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from graph_passes.util.json_records import read_value
 from tf_placer.files import cache_directory, read_json, write_json
-from tf_placer.machines.emulated_machine import emulated_machine
+from tf_placer.machines.emulated_machine import make_emulated_machine
 from tf_placer.machines.emulation_state import find_emulated_description
 from tf_placer.machines.machine import Link, Machine
-from tf_placer.machines.processor import processor_name
+from tf_placer.machines.processor import find_processor_name
 from tf_placer.processes import environment_with_gpus
 
 __all__ = ["KnownLinks", "find_links", "keep_links"]
@@ -132,7 +132,7 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
     }
     # The links of emulated GPUs follow their description.
     if machine.backend.is_described:
-        described = emulated_machine(machine.spec).links
+        described = make_emulated_machine(machine.spec).links
         value["described"] = [dataclasses.asdict(link) for link in described]
     elif machine.backend.in_one_process and (
         file := find_emulated_description(environment_with_gpus())
@@ -143,4 +143,4 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
 
 def _computer() -> str:
     """Describes this computer, since others may share the user's home directory."""
-    return f"{os.uname().nodename} {processor_name()} {os.cpu_count()}"
+    return f"{os.uname().nodename} {find_processor_name()} {os.cpu_count()}"

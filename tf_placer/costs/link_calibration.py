@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
+from tf_placer.costs.tensor_streams import build_tensor_stream, make_factor, make_values, send
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
@@ -26,7 +26,7 @@ from tf_placer.machines.machine import Link, Machine
 from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.temporary_directory import temporary_directory
 
-__all__ = ["calibrate_links", "fit_link", "with_usual_links"]
+__all__ = ["calibrate_links", "fit_link", "set_default_links"]
 
 tf1 = tf.compat.v1
 
@@ -122,10 +122,10 @@ def calibrate_links(
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
-def with_usual_links(machine: Machine) -> Machine:
+def set_default_links(machine: Machine) -> Machine:
     """Gives a machine whose links cannot be measured usual ones of its kind."""
-    assert machine.backend.usual_link is not None
-    latency_secs, bandwidth = machine.backend.usual_link
+    assert machine.backend.default_link is not None
+    latency_secs, bandwidth = machine.backend.default_link
     pairs = itertools.permutations([device.name for device in machine.devices], 2)
     devices = machine.devices
     if machine.backend.sends_on_cores:
@@ -330,7 +330,7 @@ def _graph(
                     continue
                 for manner in manners.get(size, ()):
                     are_apart = manner == "apart" or (manner, size) == ("kept", sizes[0])
-                    streams[source, destination, size, manner] = tensor_stream(
+                    streams[source, destination, size, manner] = build_tensor_stream(
                         *(values, factors, source, destination),
                         is_sent=manner != "kept",
                         num_products=_NUM_PRODUCTS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-__all__ = ["make_factor", "make_values", "send", "tensor_stream"]
+__all__ = ["build_tensor_stream", "make_factor", "make_values", "send"]
 
 tf1 = tf.compat.v1
 
@@ -52,7 +52,7 @@ def send(values: tf.Variable, source: str, destination: str) -> tf.Operation:
         return made[:1].op
 
 
-def tensor_stream(
+def build_tensor_stream(
     values: tf.Variable,
     factors: Mapping[str, tf.Variable],
     source: str,

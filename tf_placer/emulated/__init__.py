@@ -1,12 +1,11 @@
 """GPUs emulated in TensorFlow's own runtime.
 
-`environment` makes the variables of a process whose TensorFlow has the GPUs of an emulated machine;
-the process that asks for it needs no GPU, and does not get one. `is_on` says whether this process
-has them.
+`make_environment` makes the environment variables for a process with emulated GPUs; the calling
+process gets none. `is_emulating` tells whether this process has the GPUs of an emulated machine.
 """
 
 from __future__ import annotations
 
-from tf_placer.emulated.plugin import environment, is_on
+from tf_placer.emulated.plugin import is_emulating, make_environment
 
-__all__ = ["environment", "is_on"]
+__all__ = ["is_emulating", "make_environment"]

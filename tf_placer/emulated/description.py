@@ -1,6 +1,6 @@
-"""The text that tells the plugin which machine it emulates.
+"""Describes an emulated machine to the plugin.
 
-A record per line, its fields separated by tabs:
+The description has a record per line, with fields separated by tabs:
 
     mode      times | values
     slowdown  FACTOR
@@ -8,8 +8,8 @@ A record per line, its fields separated by tabs:
     link      SOURCE  DESTINATION  LATENCY_SECS  BYTES_PER_SEC  CHANNEL
     kernel    OPERATION  TYPES  HOST_ARGUMENTS  WORK_RULE  [forwards]
 
-GPUs have the numbers 0, 1, ...; the host is -1. What kernels the CUDA build has, with their
-types and host-memory arguments, is in `data/cuda_kernels.tsv`.
+GPUs have the numbers 0, 1, ...; the host is -1. `data/cuda_kernels.tsv` lists the kernels of the
+CUDA build, with their types and host-memory arguments.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Iterator
 
 from graph_passes.kernel_work import kernel_rule
 from tf_placer.machines.catalog import make_described_machine
-from tf_placer.machines.emulated_machine import emulation_options
+from tf_placer.machines.emulated_machine import parse_emulation_options
 from tf_placer.machines.machine import Device, Machine
 
 __all__ = ["describe_machine"]
 
 _HOST = -1
-# Kernels of the CUDA build that write their output over an input that nobody else reads.
+# Kernels of the CUDA build that reuse the buffer of an input without other consumers.
 _FORWARDING = frozenset(
     [
         *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Ceil", "ClipByValue", "Cos", "Div"),
@@ -41,28 +41,28 @@ _FORWARDING = frozenset(
 
 
 def describe_machine(machine: Machine) -> str:
-    """Writes down an emulated machine for the plugin.
+    """Builds the description of an emulated machine.
 
     Args:
-        machine: of kind "emulated".
+        machine: a machine of kind "emulated".
 
     Returns:
-        The text; the same machine always has the same.
+        The text, which is always the same for the same machine.
 
     Raises:
         MachineError: a device has no class.
     """
-    return "\n".join("\t".join(record) for record in _records(machine)) + "\n"
+    return "\n".join("\t".join(record) for record in _build_records(machine)) + "\n"
 
 
-def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
-    options = emulation_options(machine.spec)
+def _build_records(machine: Machine) -> Iterator[tuple[str, ...]]:
+    options = parse_emulation_options(machine.spec)
     yield "mode", "values" if options.computes_values else "times"
     yield "slowdown", repr(options.slowdown)
-    # Sessions may see a part of the GPUs, and others in the same process the rest.
+    # Describe all GPUs: sessions in one process may see different GPUs.
     described = make_described_machine(options.machine)
     for device in described.devices[1:]:
-        yield ("device", *_device_fields(described, device))
+        yield ("device", *_build_device_fields(described, device))
     numbers = {device.name: number + _HOST for number, device in enumerate(described.devices)}
     for i, link in enumerate(described.links):
         yield (
@@ -73,22 +73,22 @@ def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
             repr(link.bandwidth_bytes_per_sec),
             link.channel or f"link {i}",
         )
-    yield from _kernel_records()
+    yield from _read_kernel_records()
 
 
-def _device_fields(machine: Machine, device: Device) -> tuple[str, ...]:
-    known = machine.class_of(device)
+def _build_device_fields(machine: Machine, device: Device) -> tuple[str, ...]:
+    device_class = machine.find_class(device)
     return (
-        known.name,
+        device_class.name,
         str(device.memory_bytes),
-        repr(known.peak_flops * known.compute_fraction),
-        repr(known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction),
-        repr(known.launch_secs),
+        repr(device_class.peak_flops * device_class.compute_fraction),
+        repr(device_class.memory_bandwidth_bytes_per_sec * device_class.bandwidth_fraction),
+        repr(device_class.launch_secs),
     )
 
 
 @functools.cache
-def _kernel_records() -> tuple[tuple[str, ...], ...]:
+def _read_kernel_records() -> tuple[tuple[str, ...], ...]:
     file = importlib.resources.files("tf_placer.emulated") / "data" / "cuda_kernels.tsv"
     records = []
     for line in file.read_text(encoding="utf-8").splitlines():

@@ -1,14 +1,15 @@
-// GPUs in TensorFlow's own runtime on a computer that has none: a pluggable device whose memory is
-// memory of the host, whose streams are time lines, and whose kernels are those of the CUDA build by
-// types and host-memory arguments. TensorFlow's executor, Placer, BFC allocator, rendezvous and event
-// manager are the real ones.
+// Emulated GPUs in TensorFlow's runtime on a computer without GPUs: a pluggable device whose memory is
+// host memory, whose streams are timelines, and whose kernels have the types and host-memory arguments
+// of the CUDA build. TensorFlow's executor, Placer, BFC allocator, rendezvous and event manager are
+// the real ones.
 //
-// A kernel takes as long as the roofline of its device says (see tf_placer/costs/analytic.py, which
-// this follows rule by rule). In the mode "values" it computes what the CPU's kernel computes. In the
-// mode "times" it computes shapes only, and values only where these may decide about control flow.
+// The roofline model of the device determines the duration of a kernel (with the same rules as
+// tf_placer/costs/analytic.py). In the mode "values" a kernel computes the values of the CPU's kernel.
+// In the mode "times" it computes only shapes, and values only if they may affect control flow.
 //
-// The machine and the kernels are in the file that the environment variable TF_PLACER_EMULATED names,
-// a record per line, its fields separated by tabs (tf_placer/emulated/description.py writes it).
+// The environment variable TF_PLACER_EMULATED names the file that describes the machine and the
+// kernels, with a record per line and fields separated by tabs (tf_placer/emulated/description.py
+// writes it).
 
 #include <sys/mman.h>
 
@@ -64,12 +65,11 @@ using tensorflow::TensorShape;
 
 using Nanos = std::int64_t;
 
-// Tensors of more elements are not computed in the mode "times".
-constexpr std::int64_t kSmallElements = 1024;
-// More conditions than these, such as those of dropout, decide about nothing, and are not set.
-constexpr std::int64_t kMostConditions = 1 << 20;
-// Copies of more bytes are not made in the mode "times": they would cost the host real time.
-constexpr std::uint64_t kSmallBytes = 64 << 10;
+// Limits of the mode "times", in which larger tensors would cost the host real time.
+constexpr std::int64_t kMaxComputedElements = 1024;
+constexpr std::uint64_t kMaxCopiedBytes = 64 << 10;
+// Larger tensors of conditions, such as those of dropout, do not affect control flow.
+constexpr std::int64_t kMaxFilledConditions = 1 << 20;
 constexpr int kHost = -1;
 
 // ---------------------------------------------------------------------------------------------
@@ -83,10 +83,10 @@ struct DeviceModel {
   double launch_secs = 0;
 };
 
-// A way that carries one transfer at a time.
+// A channel, which carries one transfer at a time.
 struct Channel {
   std::mutex mutex;
-  std::map<Nanos, Nanos> busy;  // Ends by starts, of transfers that follow each other.
+  std::map<Nanos, Nanos> busy;  // The end of each reserved transfer, by its start.
 };
 
 struct Link {
@@ -99,7 +99,7 @@ struct KernelEntry {
   std::string op;
   std::vector<std::pair<std::string, std::vector<DataType>>> constraints;
   std::vector<std::string> host_arguments;
-  std::string rule;       // Says how much work it is.
+  std::string rule;       // The rule for the amount of work.
   bool forwards = false;  // The CUDA kernel may write its output over an input.
 };
 
@@ -171,7 +171,7 @@ const Machine& TheMachine() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Time lines
+// Timelines
 
 Nanos Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -194,7 +194,7 @@ Nanos ToNanos(double secs) { return static_cast<Nanos>(secs * TheMachine().slowd
 
 struct Stream {
   int ordinal = 0;
-  int number = 0;  // Among the streams of its device.
+  int number = 0;  // The index among the streams of its device.
   std::mutex mutex;
   Nanos busy_until = 0;
 };
@@ -245,8 +245,8 @@ void Run(Stream* stream, double secs, const std::string& operation, const std::s
   Trace(*stream, false, operation, type, start, stream->busy_until);
 }
 
-// Takes the first time from `earliest` on at which a channel is free for so long. What is asked for
-// later may go first: it may have less to wait for than what its sender has still to compute.
+// Reserves a channel at the first time from `earliest` on at which it is free long enough. A later
+// request may use an earlier gap, because the sender of the first request may still be computing.
 Nanos Reserve(Channel* channel, Nanos earliest, Nanos nanos) {
   const std::lock_guard<std::mutex> lock(channel->mutex);
   std::map<Nanos, Nanos>& busy = channel->busy;
@@ -287,7 +287,7 @@ void CopyOnStream(Stream* stream, int source, int destination, std::uint64_t byt
 }
 
 void CopyBytes(void* destination, const void* source, std::uint64_t bytes) {
-  if (TheMachine().computes_values || bytes <= kSmallBytes) {
+  if (TheMachine().computes_values || bytes <= kMaxCopiedBytes) {
     std::memcpy(destination, source, bytes);
   }
 }
@@ -311,7 +311,7 @@ int OrdinalOf(const SP_DeviceMemoryBase* memory, int otherwise) {
 
 void Allocate(const SP_Device* device, std::uint64_t size, std::int64_t,
               SP_DeviceMemoryBase* memory) {
-  // Pages that nothing touches cost the host nothing.
+  // Reserve addresses only: pages that are never accessed take no memory of the host.
   void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   memory->struct_size = SP_DEVICE_MEMORY_BASE_STRUCT_SIZE;
@@ -343,7 +343,7 @@ TF_Bool MemoryUsage(const SP_Device* device, std::int64_t* free, std::int64_t* t
 }
 
 // ---------------------------------------------------------------------------------------------
-// Streams, events and copies, as TensorFlow asks for them
+// Streams, events and copies: the interface that TensorFlow calls
 
 void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status*) {
   auto* made = new Stream;
@@ -451,7 +451,7 @@ void SynchronizeAll(const SP_Device* device, TF_Status*) {
 
 void SetBytes(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* memory, std::uint8_t pattern,
               std::uint64_t bytes, TF_Status*) {
-  if (TheMachine().computes_values || bytes <= kSmallBytes) {
+  if (TheMachine().computes_values || bytes <= kMaxCopiedBytes) {
     std::memset(memory->opaque, pattern, bytes);
   }
 }
@@ -461,7 +461,7 @@ void SetZero(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* mem
 }
 void SetWords(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* memory, std::uint32_t pattern,
               std::uint64_t bytes, TF_Status*) {
-  if (TheMachine().computes_values || bytes <= kSmallBytes) {
+  if (TheMachine().computes_values || bytes <= kMaxCopiedBytes) {
     std::fill_n(static_cast<std::uint32_t*>(memory->opaque), bytes / sizeof(pattern), pattern);
   }
 }
@@ -541,9 +541,9 @@ void DestroyPlatform(SP_Platform*) {}
 void DestroyPlatformFunctions(SP_PlatformFns*) {}
 
 // ---------------------------------------------------------------------------------------------
-// Seconds of a kernel
+// The duration of a kernel
 
-// Work that a kernel does, by rule (see tf_placer/emulated/description.py).
+// The rule for the work of a kernel (see tf_placer/emulated/description.py).
 struct WorkRule {
   std::string name;
   std::vector<int> numbers;
@@ -565,7 +565,7 @@ bool HasSize(DataType type) {
          type != tensorflow::DT_STRING;
 }
 
-// The shapes and bytes of what a kernel reads and writes.
+// The shapes and bytes of the inputs and outputs of a kernel.
 struct Operands {
   std::vector<TensorShape> inputs, outputs;  // Empty for handles.
   std::vector<double> input_bytes;
@@ -613,7 +613,7 @@ Operands OperandsOf(const OpKernel& kernel, OpKernelContext* context) {
 
 double Elements(const TensorShape& shape) { return static_cast<double>(shape.num_elements()); }
 
-// The values that each output element of a convolution sums up, by the shape of its filter.
+// Counts the products that each output element of a convolution sums up.
 double Multiplications(const TensorShape& filter, int kept) {
   double product = 1;
   for (int i = 0; i + kept < filter.dims(); ++i) product *= static_cast<double>(filter.dim_size(i));
@@ -630,7 +630,7 @@ double EinsumMultiplications(const std::string& equation, const std::vector<Tens
     const std::string after = dots == std::string::npos ? "" : subscripts.substr(dots + 3);
     std::vector<std::string> labels;
     for (char label : before) labels.emplace_back(1, label);
-    // Dimensions behind the dots are matched from the right.
+    // The dots stand for any number of dimensions, which align from the right.
     const int hidden = dots == std::string::npos
                            ? 0
                            : inputs[k].dims() - static_cast<int>(before.size() + after.size());
@@ -659,7 +659,7 @@ std::unordered_map<std::string, KernelTraits>& Traits() {
   return *traits;
 }
 
-// Shapes of outputs that a shape function gave for shapes, and values, of inputs.
+// The result of a shape function: output shapes for input shapes and values.
 struct Inferred {
   std::vector<TensorShape> inputs;
   std::string values;
@@ -683,8 +683,8 @@ class Emulation {
     updates_state_ = !TheMachine().computes_values && traits_.rule.name == "updates";
   }
 
-  // Stands in for the kernel where no values are needed, or nothing can compute them; says whether
-  // it did.
+  // Computes only output shapes, if no values are needed or no kernel can compute them. Returns false
+  // if the kernel has to run.
   bool ComputeShapes(OpKernelContext* context, bool has_kernel) {
     if (updates_state_) return UpdateNothing(context);
     if (!computes_shapes_only_) return false;
@@ -693,14 +693,14 @@ class Emulation {
     std::int64_t elements = 0;
     for (const TensorShape& shape : shapes) elements += shape.num_elements();
     for (int i = 0; i < context->num_inputs(); ++i) elements += context->input(i).NumElements();
-    if (elements <= kSmallElements && has_kernel) return false;
-    // Held until the outputs are there.
+    if (elements <= kMaxComputedElements && has_kernel) return false;
+    // Hold the workspace until the outputs are allocated.
     Tensor workspace;
     if (IsConvolution() && !AllocateWorkspace(context, shapes, &workspace)) return true;
     return Allocate(context, shapes);
   }
 
-  // Lets the device be busy with the kernel that has run.
+  // Occupies the stream of the device for the duration of the kernel.
   void Spend(OpKernelContext* context) const {
     if (!context->status().ok()) return;
     TF_Status* status = TF_NewStatus();
@@ -752,7 +752,7 @@ class Emulation {
     }
     if (rule == "einsum") return 2 * EinsumMultiplications(equation_, inputs);
     if (rule == "cell") {
-      // The products, the input that holds the data, and those that hold the weights.
+      // The numbers are the number of products, the data input, and the weight inputs.
       const TensorShape& data = inputs[numbers[1]];
       const double width = data.dims() ? static_cast<double>(data.dim_size(data.dims() - 1)) : 1;
       double weights = 0;
@@ -767,7 +767,7 @@ class Emulation {
         !registered_->shape_inference_fn) {
       return false;
     }
-    bool is_whole_numbers = true;  // Such as sizes, positions and conditions: all are computed.
+    bool is_whole_numbers = true;  // Sizes, positions and conditions, which are always computed.
     const auto look = [&is_whole_numbers](DataType type) {
       if (!tensorflow::DataTypeIsInteger(type) && type != tensorflow::DT_BOOL) {
         is_whole_numbers = false;
@@ -786,16 +786,16 @@ class Emulation {
     return !is_whole_numbers;
   }
 
-  // Hands the state on as it is, if it is large.
+  // Forwards a large state unchanged, instead of updating it.
   bool UpdateNothing(OpKernelContext* context) {
     std::int64_t elements = 0;
     for (int i = 0; i < context->num_inputs(); ++i) {
       if (IsHandle(own_.input_type(i))) continue;
       elements += context->input(i).NumElements();
     }
-    if (elements <= kSmallElements) return false;
+    if (elements <= kMaxComputedElements) return false;
     if (own_.type_string() == "Assign") return AssignNothing(context);
-    if (own_.type_string() == "AssignVariableOp") return false;  // It takes over what it is given.
+    if (own_.type_string() == "AssignVariableOp") return false;  // It reuses the buffer of its input.
     if (context->num_outputs() > 0) context->forward_ref_input_to_ref_output(0, 0);
     return true;
   }
@@ -854,7 +854,7 @@ class Emulation {
       TensorShape shape;
       if (!PartialTensorShape(proto).AsTensorShape(&shape)) {
         if (i == 0) return false;
-        // Reserve space of batch normalization: nothing but its gradient is given it.
+        // Reserve space of batch normalization, which only its gradient reads.
         shape = TensorShape({0});
       }
       shapes->push_back(shape);
@@ -866,8 +866,8 @@ class Emulation {
 
   bool IsConvolution() const { return traits_.rule.name.compare(0, 4, "conv") == 0; }
 
-  // Convolutions hold copies of inputs and outputs in the layout of their kernel. Says whether there
-  // was the memory.
+  // Allocates the workspace of a convolution, which holds copies of inputs and outputs in the layout
+  // of its kernel. Returns false if there is not enough memory.
   bool AllocateWorkspace(OpKernelContext* context, const std::vector<TensorShape>& shapes,
                          Tensor* workspace) const {
     std::int64_t bytes = 0;
@@ -899,11 +899,11 @@ class Emulation {
     return true;
   }
 
-  // Gives values that nothing stumbles over to what control flow, or a check, may look at.
+  // Sets small tensors to values that control flow and checks accept: true or 0.
   static void Fill(Tensor* tensor) {
-    if (tensor->dtype() == tensorflow::DT_BOOL && tensor->NumElements() <= kMostConditions) {
+    if (tensor->dtype() == tensorflow::DT_BOOL && tensor->NumElements() <= kMaxFilledConditions) {
       std::memset(tensor->data(), 1, tensor->TotalBytes());
-    } else if (tensor->NumElements() <= kSmallElements) {
+    } else if (tensor->NumElements() <= kMaxComputedElements) {
       std::memset(tensor->data(), 0, tensor->TotalBytes());
     }
   }
@@ -921,7 +921,7 @@ class Emulation {
   std::unique_ptr<Inferred> inferred_;  // Guarded by mutex_.
 };
 
-// Makes the CPU's kernel of an operation; null, with a status, where there is none.
+// Creates the CPU's kernel of an operation; returns null and sets the status if there is none.
 std::unique_ptr<OpKernel> MakeHostKernel(OpKernelConstruction* construction, absl::Status* status) {
   std::shared_ptr<const tensorflow::NodeProperties> properties;
   *status = tensorflow::NodeProperties::CreateFromNodeDef(
@@ -959,7 +959,7 @@ class EmulatedKernel : public OpKernel {
  private:
   Emulation emulation_;
   const std::unique_ptr<OpKernel> kernel_;
-  const absl::Status status_;  // The reason for a missing kernel, which matters only in the mode "values".
+  const absl::Status status_;  // The reason for a missing kernel, for the mode "values".
 };
 
 class EmulatedAsyncKernel : public tensorflow::AsyncOpKernel {
@@ -992,8 +992,8 @@ OpKernel* MakeKernel(OpKernelConstruction* construction) {
   if (kernel != nullptr && kernel->AsAsync() != nullptr) {
     return new EmulatedAsyncKernel(construction, std::move(kernel));
   }
-  // Some kernels of the CPU refuse layouts when they are made: where only shapes count, that is no
-  // error.
+  // Constructors of some CPU kernels reject layouts. In the mode "times" that is no error, because
+  // shapes need no kernel.
   if (kernel == nullptr && TheMachine().computes_values) {
     construction->SetStatus(status);
     return nullptr;
@@ -1004,7 +1004,7 @@ OpKernel* MakeKernel(OpKernelConstruction* construction) {
 // ---------------------------------------------------------------------------------------------
 // Traces
 
-// Numbers of what a plane speaks of by number.
+// Assigns the numbers by which a plane refers to events and statistics.
 class Names {
  public:
   explicit Names(tensorflow::profiler::XPlane* plane) : plane_(plane) {}
@@ -1063,8 +1063,8 @@ void AddPlane(int ordinal, Nanos wall_offset, tensorflow::profiler::XSpace* spac
   }
 }
 
-// Writes down what streams do. TensorFlow asks pluggable profilers only where any device will do, but
-// this one also where it asks for GPUs, as the traces of sessions do.
+// Records the kernels and copies of streams. It also serves requests for GPUs, as of session traces;
+// TensorFlow calls pluggable profilers only for requests without a device type.
 class Tracer : public tsl::profiler::ProfilerInterface {
  public:
   absl::Status Start() override {
@@ -1137,7 +1137,7 @@ void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status*) {
 }
 
 void TF_InitKernel() {
-  // The wheel for CPUs registers kernels of GPUs that need no GPU, and for some types only.
+  // The CPU wheel already registers GPU kernels that need no GPU, some of them only for some types.
   const tensorflow::KernelList registered = tensorflow::GetAllRegisteredKernels();
   std::unordered_map<std::string, std::set<DataType>> have_types;
   std::unordered_set<std::string> have_all_types, on_host;
@@ -1168,14 +1168,15 @@ void TF_InitKernel() {
       builder.TypeConstraint(name.c_str(), absl::MakeConstSpan(types));
     }
     for (const std::string& argument : entry.host_arguments) builder.HostMemory(argument.c_str());
-    // Registrations live as long as the process.
+    // Registrations are never deleted: they are valid as long as the process.
     new tensorflow::kernel_factory::OpKernelRegistrar(builder.Build(), "EmulatedKernel",
                                                       MakeKernel);
   }
   tsl::profiler::RegisterProfilerFactory(MakeTracer);
 }
 
-// TensorFlow gives convolutions on GPUs another layout, for which the CPU has no kernels.
+// Disables the layout optimizer in the mode "values": it would give convolutions on GPUs a layout for
+// which the CPU has no kernels.
 void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status*) {
   params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
   params->device_type = "GPU";

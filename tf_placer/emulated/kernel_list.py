@@ -1,9 +1,9 @@
-"""Kernels of the CUDA build of TensorFlow, as `data/cuda_kernels.tsv` lists them.
+"""Lists the kernels of the CUDA build of TensorFlow in the format of `data/cuda_kernels.tsv`.
 
 `python -m tf_placer.emulated.kernel_list` prints such a list, in a TensorFlow that was built with
-CUDA. The list that is there was not made by it: it comes from a table of the CUDA wheel of
-TensorFlow 2.21 that has kernels of type GPU alone. Those of int32 that the wheel registers for any
-device are added by convention, with all arguments in host memory.
+CUDA. The current list was made differently: it comes from a table of the CUDA wheel of TensorFlow
+2.21 that has only kernels of type GPU. The int32 kernels that the wheel registers for any device
+are added by convention, with all arguments in host memory.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from tensorflow.python.framework import kernels
 
 from graph_passes.kernels import Constraints, condense
 
-__all__ = ["kernel_lines"]
+__all__ = ["list_kernels"]
 
 _GPU = ("GPU", "DEFAULT")
-# Kernels that differ in this stay apart.
+# Kernels with different host arguments need separate lines.
 _HOST = " host arguments"
 
 
-def kernel_lines(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
-    """Lists kernels of GPUs: operation, types by attribute, and arguments in host memory.
+def list_kernels(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
+    """Lists the kernels of GPUs: operation, types by attribute, and arguments in host memory.
 
     Args:
-        registered: kernels of all devices.
+        registered: the kernels of all devices.
 
     Returns:
-        Lines of three fields, separated by tabs, sorted; kernels that differ in the values of one
-        attribute only share one.
+        Sorted lines of three fields, separated by tabs; kernels that differ only in the types of
+        one attribute share a line.
     """
     found: dict[str, list[Constraints]] = {}
     for kernel in registered:
-        # A kernel with a label serves only operations that ask for it.
+        # A kernel with a label serves only operations that request the label.
         if kernel.device_type not in _GPU or kernel.label:
             continue
         types: Constraints = {
@@ -56,4 +56,4 @@ def kernel_lines(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(kernel_lines(kernels.get_all_registered_kernels().kernel)))
+    print("\n".join(list_kernels(kernels.get_all_registered_kernels().kernel)))

@@ -1,4 +1,4 @@
-"""The plugin in the processes that are to have the GPUs of an emulated machine."""
+"""Environment variables that load the plugin, so that a process has emulated GPUs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from tf_placer.machines.emulation_state import (
 from tf_placer.machines.machine import Machine
 from tf_placer.processes import environment_with_plugin
 
-__all__ = ["environment", "is_on"]
+__all__ = ["is_emulating", "make_environment"]
 
 _SOURCE = pathlib.Path(__file__).parent / "emulated_gpu.cc"
 _HEADER = "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
 
-def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def make_environment(machine: Machine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Makes environment variables for a process that has the GPUs of an emulated machine.
 
-    A real GPU of this computer stays invisible to the process. The plugin is built, once, where it
-    was not built.
+    Real GPUs of this computer are invisible to the process. The first call builds the plugin.
 
     Args:
-        machine: of kind "emulated".
-        environ: the variables to start from; those of this process when None.
+        machine: a machine of kind "emulated".
+        environ: the variables to extend; those of this process when None.
 
     Returns:
-        A changed copy.
+        An extended copy of the variables.
 
     Raises:
-        LibraryError: the plugin cannot be built, or not be used beside the kernels of this
-            TensorFlow; the message says why.
+        LibraryError: the plugin cannot be built, or conflicts with the kernels of this TensorFlow;
+            the message gives the reason.
         OSError: the description of the machine cannot be written.
     """
-    # Whoever only asks which machine this is need not import TensorFlow.
+    # Import TensorFlow only here, because callers of `is_emulating` do not need it.
     import tensorflow as tf
 
     from tf_placer.emulated.description import describe_machine
@@ -61,6 +60,6 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
     return environment_with_plugin(library, environ) | variables
 
 
-def is_on(spec: str) -> bool:
-    """Says whether the environment of this process is that of an emulated machine."""
+def is_emulating(spec: str) -> bool:
+    """Tells whether this process has the GPUs of the emulated machine with this name."""
     return find_emulated_spec() == spec

@@ -16,7 +16,7 @@ from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.in_process_worker import InProcessWorker
 from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
-from tf_placer.machines.cluster_return import await_cluster, why_silent
+from tf_placer.machines.cluster_return import await_cluster, find_silence_reason
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
@@ -79,7 +79,7 @@ class LiveProcesses:
         self._cluster: LocalCluster | None = None
         # The worker and the servers of a local machine are among themselves.
         self._network: PrivateNetwork | None = None
-        self._why_open = ""
+        self._open_reason = ""
         # Forks the processes, except where they must be started independently.
         self._template: ForkServer | None = None
         self._start_afresh = False
@@ -113,7 +113,7 @@ class LiveProcesses:
                 self.machine,
                 log_dir=str(self._directory),
                 network=self._network,
-                why_open=self._why_open,
+                open_reason=self._open_reason,
                 template=template,
             )
         if self._worker is None:
@@ -140,7 +140,7 @@ class LiveProcesses:
         try:
             self._network = PrivateNetwork()
         except NetworkError as error:
-            self._why_open = str(error)
+            self._open_reason = str(error)
 
     def start(self, load: Mapping[str, Any]) -> None:
         """Starts the processes unless they all run, and has the worker load a graph unless it has.
@@ -222,7 +222,10 @@ class LiveProcesses:
             return failure
         if failure.kind is FailureKind.WORKER_DIED:
             self._is_target_doubted = True
-        elif failure.kind is FailureKind.TIMEOUT and (why := why_silent(self.machine)) is not None:
+        elif (
+            failure.kind is FailureKind.TIMEOUT
+            and (why := find_silence_reason(self.machine)) is not None
+        ):
             self._is_target_doubted = True
             return Failure(FailureKind.WORKER_DIED, f"{failure.message}: {why}")
         return failure
@@ -284,7 +287,7 @@ class LiveProcesses:
         if not self.machine.backend.is_described:
             return environment_with_gpus()
         try:
-            return emulated.environment(self.machine)
+            return emulated.make_environment(self.machine)
         except (ImportError, OSError) as error:
             raise WorkerStartError(str(error)) from None
 

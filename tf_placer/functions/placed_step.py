@@ -57,8 +57,8 @@ class PlacedStep:
             return
         traced, placement = self.traced, self.placement
         if model is not traced.target:
-            traced = trace_call(model, traced.example)
-            here, there = (each.source.op_graph for each in (self.traced, traced))
+            traced = trace_call(model, traced.example_inputs)
+            here, there = (each.workload.op_graph for each in (self.traced, traced))
             if set(here.names) != set(there.names):
                 names = map_names(here.graph_def, there.graph_def)
                 if names is None:

@@ -35,8 +35,8 @@ class TracedCall:
 
     Attributes:
         target: a tf.function, a ConcreteFunction or a Keras model.
-        example: the arguments of the call.
-        source: the graph and the step of the call.
+        example_inputs: the arguments of the call.
+        workload: the graph and the step of the call.
         variables: the variables that the call reads or writes, by the name of their operations.
         kept: the devices of process-local resources, by the names of the operations that use them;
             see `find_session_substitute`.
@@ -45,8 +45,8 @@ class TracedCall:
     """
 
     target: Any
-    example: Any
-    source: Workload
+    example_inputs: Any
+    workload: Workload
     variables: Mapping[str, tf.Variable]
     kept: Mapping[str, str]
     place: Callable[[Callable[[str], str]], Any]
@@ -63,7 +63,7 @@ def is_traceable(target: Any) -> bool:
     return isinstance(target, kinds) or is_keras_model(target)
 
 
-def trace_call(target: Any, example: Any) -> TracedCall:
+def trace_call(target: Any, example_inputs: Any) -> TracedCall:
     """Traces one call without running it; no variable changes.
 
     Called functions are inlined, so that their operations can be placed one by one. If that fails,
@@ -71,8 +71,8 @@ def trace_call(target: Any, example: Any) -> TracedCall:
 
     Args:
         target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
-        example: a tuple of the arguments of the call, or its only argument; for a model, a batch as
-            `fit` takes it: (x, y), (x, y, sample_weight) or x.
+        example_inputs: a tuple of the arguments of the call, or its only argument; for a model,
+            a batch as `fit` takes it: (x, y), (x, y, sample_weight) or x.
 
     Returns:
         The traced call.
@@ -87,12 +87,16 @@ def trace_call(target: Any, example: Any) -> TracedCall:
         check_model(target)
         # The step takes the batch as one argument.
         step = convert_train_step(target)
-        return _trace(target, step, (convert_arrays(example),), example, autograph=False)
-    arguments = convert_arrays(example if isinstance(example, tuple) else (example,))
+        return _trace(
+            target, step, (convert_arrays(example_inputs),), example_inputs, autograph=False
+        )
+    arguments = convert_arrays(
+        example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    )
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         return TracedCall(
             target,
-            example,
+            example_inputs,
             *_build_workload(target, arguments),
             lambda device_of: place_concrete_function(target, device_of),
         )
@@ -112,7 +116,7 @@ def trace_call(target: Any, example: Any) -> TracedCall:
         target,
         target.python_function,
         arguments,
-        example,
+        example_inputs,
         autograph=target._autograph,
         input_signature=target.input_signature,
     )
@@ -141,7 +145,7 @@ def _trace(
     target: Any,
     function: Callable[..., Any],
     arguments: Sequence[Any],
-    example: Any,
+    example_inputs: Any,
     **options: Any,
 ) -> TracedCall:
     def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
@@ -161,7 +165,7 @@ def _trace(
                 ) from error
     return TracedCall(
         target,
-        example,
+        example_inputs,
         *_build_workload(concrete, arguments),
         lambda device_of: place(device_of, inline=inline),
     )
@@ -178,7 +182,7 @@ def _build_workload(
     """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
     Returns:
-        `source`, `variables` and `kept` of a `TracedCall`.
+        `workload`, `variables` and `kept` of a `TracedCall`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}

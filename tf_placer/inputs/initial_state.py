@@ -55,7 +55,7 @@ def build_initial_state(
     collections: Collections,
     runners: Sequence[QueueRunner],
     initializers: Any,
-    restore_from: Any,
+    checkpoint: Any,
     live: tf.Graph | None,
     seed: int,
 ) -> InitialState:
@@ -68,7 +68,7 @@ def build_initial_state(
         collections: the collections of the graph.
         runners: the queue runners that the step needs.
         initializers: see `read_workload`.
-        restore_from: see `read_workload`.
+        checkpoint: see `read_workload`.
         live: the original tf.Graph, or None.
         seed: the seed of synthetic values.
 
@@ -102,8 +102,8 @@ def build_initial_state(
     notes: tuple[str, ...] = ()
     if scaffold is not None and scaffold.init_fn is not None:
         restored |= run_init_fn(scaffold, live, names, initial_feeds, variables)
-    if restore_from is not None:
-        found = restore_values(restore_from, graph, variables, collections.slices)
+    if checkpoint is not None:
+        found = restore_values(checkpoint, graph, variables, collections.slices)
         restored |= found.values
         notes = (found.describe(),)
     return InitialState(tuple(names), initial_feeds, restored, notes)

@@ -54,7 +54,7 @@ def _is_session(value: Any) -> bool:
 
 
 def restore_values(
-    restore_from: Any,
+    checkpoint: Any,
     graph: OpGraph,
     variables: Sequence[str],
     slices: Mapping[str, VariableSlice],
@@ -62,7 +62,7 @@ def restore_values(
     """Reads the values that a checkpoint or a session has for the variables of a graph.
 
     Args:
-        restore_from: the prefix of a checkpoint's files, a directory whose latest checkpoint is
+        checkpoint: the prefix of a checkpoint's files, a directory whose latest checkpoint is
             taken, or a session.
         graph: the graph.
         variables: names of the variables' operations.
@@ -75,8 +75,8 @@ def restore_values(
         GraphError: there is no such checkpoint, one of its variables has another shape or type, or
             it has none of the variables.
     """
-    if _is_session(restore_from):
-        values = read_session_values(restore_from, variables)
+    if _is_session(checkpoint):
+        values = read_session_values(checkpoint, variables)
         for name, value in values.items():
             _check_value(graph, name, value.shape, value.dtype, "the session", name)
         missing = [name for name in variables if name not in values]
@@ -85,7 +85,7 @@ def restore_values(
                 f"the session has a value for none of the variables: {variables[0]!r} is the first"
             )
         return RestoredValues(values, missing, "the session")
-    return _read_checkpoint(_find_prefix(restore_from), graph, variables, slices)
+    return _read_checkpoint(_find_prefix(checkpoint), graph, variables, slices)
 
 
 def read_session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -143,16 +143,16 @@ def _find_reader(graph: tf.Graph, name: str) -> str | None:
     return None
 
 
-def _find_prefix(restore_from: Any) -> str:
+def _find_prefix(checkpoint: Any) -> str:
     """Finds the prefix of a checkpoint's files."""
-    if not isinstance(restore_from, str | os.PathLike):
+    if not isinstance(checkpoint, str | os.PathLike):
         raise GraphError(
-            "restore_from is a checkpoint, the directory of one or a session, not "
-            f"{type(restore_from).__name__}"
+            "a checkpoint is the prefix of its files, their directory or a session, not "
+            f"{type(checkpoint).__name__}"
         )
-    path = os.fspath(restore_from)
+    path = os.fspath(checkpoint)
     if not path or "\0" in path:
-        raise GraphError(f"restore_from is the name of a checkpoint, not {path!r}")
+        raise GraphError(f"{path!r} is not the name of a checkpoint")
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
         if latest is None:

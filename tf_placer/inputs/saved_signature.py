@@ -69,23 +69,23 @@ class SavedSignature:
         """The MetaGraph with all signatures."""
         return self.saved_model.meta_graphs[self.number]
 
-    def bind_example(self, example: Any) -> Mapping[str, Any]:
-        """Converts an example to values by argument name.
+    def bind_example_inputs(self, example_inputs: Any) -> Mapping[str, Any]:
+        """Converts the inputs of an example call to values by argument name.
 
         Args:
-            example: values by argument name, or the value of the only argument.
+            example_inputs: values by argument name, or the value of the only argument.
 
         Raises:
-            GraphError: the example is one value, but there are several arguments.
+            GraphError: there is one value, but there are several arguments.
         """
-        if isinstance(example, Mapping):
-            return example
+        if isinstance(example_inputs, Mapping):
+            return example_inputs
         if len(self.arguments) != 1:
             raise GraphError(
                 f"the signature {self.name!r} has the arguments {self._join_arguments()}: pass a "
                 "dictionary of values by these names"
             )
-        return dict.fromkeys(self.arguments, example)
+        return dict.fromkeys(self.arguments, example_inputs)
 
     def build_feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
         """Builds the feeds of a call.
@@ -118,7 +118,8 @@ class SavedSignature:
             if shape is not None and not shape.is_fully_defined():
                 raise GraphError(
                     f"the argument {name!r} of the signature {self.name!r} has the shape {shape}, "
-                    "so no value can be made up for it: pass one by its name, in example or feeds"
+                    "so no value can be made up for it: pass one by its name, in example_inputs or "
+                    "feed_dict"
                 )
         return feeds
 
@@ -246,13 +247,13 @@ class SavedSignature:
 
 
 def read_signature(
-    directory: str | os.PathLike[str], signature: str | None = None
+    directory: str | os.PathLike[str], signature_key: str | None = None
 ) -> SavedSignature:
     """Reads a signature of a SavedModel.
 
     Args:
         directory: the directory of the SavedModel.
-        signature: the name of the signature; by default "serving_default", or the only one.
+        signature_key: the name of the signature; by default "serving_default", or the only one.
 
     Raises:
         GraphError: the SavedModel cannot be read, has no such signature, or has several and none is
@@ -272,19 +273,19 @@ def read_signature(
     known = [
         name for name in saved_model.meta_graphs[number].signature_def if name not in _INTERNAL
     ]
-    if signature is None and (_DEFAULT in known or len(known) == 1):
-        signature = _DEFAULT if _DEFAULT in known else known[0]
-    if signature is None or signature not in known:
+    if signature_key is None and (_DEFAULT in known or len(known) == 1):
+        signature_key = _DEFAULT if _DEFAULT in known else known[0]
+    if signature_key is None or signature_key not in known:
         if not known:
             raise GraphError(
                 f"the SavedModel {directory!r} has no signatures, so nobody can call it: save it "
                 "with signatures=, or pass the tf.function that it was saved from"
             )
-        lacks = "several signatures" if signature is None else f"no signature {signature!r}"
+        lacks = "several signatures" if signature_key is None else f"no signature {signature_key!r}"
         raise GraphError(
             f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(sorted(known))}"
         )
-    return _build_signature(directory, saved_model, number, signature)
+    return _build_signature(directory, saved_model, number, signature_key)
 
 
 def _build_signature(

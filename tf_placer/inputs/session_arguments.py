@@ -50,11 +50,11 @@ def _list_names(items: Any) -> list[str]:
     return [_find_name(element) for element in _split_fetch(items)]
 
 
-def flatten_feeds(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
+def flatten_feeds(feed_dict: Mapping[Any, Any] | None) -> dict[str, Any]:
     """Flattens the feeds of a session.
 
     Args:
-        feeds: values by any key of a `feed_dict`, or by name; None for no feeds.
+        feed_dict: values by any key that a session takes, or by name; None for no feeds.
 
     Returns:
         Values by tensor name ("x:0").
@@ -62,14 +62,14 @@ def flatten_feeds(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     Raises:
         GraphError: a key cannot be fed, or its value has another structure than the key.
     """
-    if feeds is None:
+    if feed_dict is None:
         return {}
-    if not isinstance(feeds, Mapping):
-        raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
+    if not isinstance(feed_dict, Mapping):
+        raise GraphError(f"feeds map placeholders to values, unlike {type(feed_dict).__name__!r}")
     given = {}
     # The keys must not go into another dictionary, because variables can be hashed only inside of
     # their graph.
-    for key, value in feeds.items():
+    for key, value in feed_dict.items():
         for element, part in _split_feed(key, value):
             name = _find_name(element)
             name = name if ":" in name else f"{name}:0"

@@ -82,14 +82,14 @@ class Workload:
         return self.op_graph.graph_def
 
 
-def read_graph(graph: Any, signature: str | None = None) -> InputGraph:
+def read_graph(graph: Any, signature_key: str | None = None) -> InputGraph:
     """Reads a graph in any of its forms.
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file, the last either binary or text, or of a SavedModel directory.
-        signature: the name of a SavedModel's signature; by default "serving_default", or the only
-            one.
+        signature_key: the name of a SavedModel's signature; by default "serving_default", or the
+            only one.
 
     Returns:
         The graph.
@@ -98,9 +98,9 @@ def read_graph(graph: Any, signature: str | None = None) -> InputGraph:
         GraphError: `graph` is none of these or cannot be read, or there is no such signature.
     """
     if isinstance(graph, str | os.PathLike) and is_saved_model(graph):
-        saved = read_signature(graph, signature)
+        saved = read_signature(graph, signature_key)
         return InputGraph(saved.inlined.graph_def, signature=saved, path=saved.directory)
-    if signature is not None:
+    if signature_key is not None:
         raise GraphError("only a SavedModel directory has a signature to choose")
     if isinstance(graph, tf.Graph):
         return InputGraph(graph.as_graph_def(), live=graph)
@@ -140,10 +140,10 @@ def remove_devices(given: InputGraph) -> InputGraph:
 def read_workload(
     graph: Any,
     fetches: Any = None,
-    feeds: Mapping[Any, Any] | None = None,
+    feed_dict: Mapping[Any, Any] | None = None,
     initializers: Any = None,
     *,
-    restore_from: Any = None,
+    checkpoint: Any = None,
     seed: int = 0,
 ) -> Workload:
     """Reads a graph and determines its step.
@@ -153,13 +153,13 @@ def read_workload(
             file or of a SavedModel directory; or a result of `read_graph`.
         fetches: the fetches of a step, as for `Session.run`, or names of operations and tensors. By
             default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as for `Session.run`; for a SavedModel by
+        feed_dict: values by placeholder, tensor or name, as for `Session.run`; for a SavedModel by
             argument name of the signature. Values that only initializers need are fed to the
             initializers. Needed placeholders without a value get synthetic values.
         initializers: operations (or names) that initialize everything before the first step, or a
             tf.compat.v1.train.Scaffold; by default the initializers of the graph's variables,
             tables and iterators.
-        restore_from: the source of initial values for variables: a checkpoint, a directory whose
+        checkpoint: the source of initial values for variables: a checkpoint, a directory whose
             latest checkpoint is taken, or a session.
         seed: the seed of synthetic values.
 
@@ -174,19 +174,19 @@ def read_workload(
     given_graph = graph if isinstance(graph, InputGraph) else read_graph(graph)
     signature = given_graph.signature
     if signature is not None:
-        if any(each is not None for each in (fetches, initializers, restore_from)):
+        if any(each is not None for each in (fetches, initializers, checkpoint)):
             raise GraphError(
-                "a SavedModel takes no fetches, initializers or restore_from: its signature and "
+                "a SavedModel takes no fetches, initializers or checkpoint: its signature and "
                 "its variables say all that"
             )
         fetches, initializers = signature.inlined.fetches, signature.initializers
         signature.check_files()
-        feeds = signature.build_feeds(feeds)
+        feed_dict = signature.build_feeds(feed_dict)
     graph_def = DropDanglingColocation().run(given_graph.graph_def)
     collections = read_collections(given_graph.live, given_graph.meta_graph)
     asked = list_names(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))
-    given = flatten_feeds(feeds)
+    given = flatten_feeds(feed_dict)
     op_graph = given_graph.read_columns(graph_def)
     if not fetch_names:
         raise GraphError(
@@ -206,7 +206,7 @@ def read_workload(
         collections=collections,
         runners=runners,
         initializers=initializers,
-        restore_from=restore_from,
+        checkpoint=checkpoint,
         live=given_graph.live,
         seed=seed,
     )

@@ -126,7 +126,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         LogError: the directory has the log of another search, or one that is damaged.
         OSError: the log cannot be read.
     """
-    source, config = given.source, prepare(given, config)
+    source, config = given.workload, prepare(given, config)
     machine, log_dir = config.found_machine, config.log_dir
     devices = tuple(device.name for device in machine.devices)
     granularity = granularity_of(config.placer, config.placer_options)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graph_passes.errors import GraphError
+from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_call import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
@@ -33,24 +34,26 @@ __all__ = [
 
 # Time of the call of the command that searches; None for a call by a program.
 _call_secs: contextvars.ContextVar[float | None] = contextvars.ContextVar("call", default=None)
-# Keywords that `optimize` had before `SearchConfig` and the other entry points existed.
-_CONFIG_KEYWORDS = (
-    "placer_options",
-    "report",
-    "tensorboard",
-    "session_config",
-    "restore_from",
-    "workers",
-    "num_workers",
-    "controllers",
-)
-_STEP_KEYWORDS = ("example", "signature")
+# Keywords that `optimize` had before `SearchConfig` and the other entry points existed, with their
+# names there.
+_CONFIG_KEYWORDS = {
+    "placer_options": "placer_options",
+    "report": "report",
+    "tensorboard": "tensorboard",
+    "session_config": "session_config",
+    "restore_from": "checkpoint",
+    "workers": "workers",
+    "num_workers": "num_workers",
+    "controllers": "controllers",
+}
+_STEP_KEYWORDS = {"example": "example_inputs", "signature": "signature_key"}
+_FORMER_FEEDS = "feeds"
 
 
 def optimize(
     graph: Any,
     fetches: Any = None,
-    feeds: Mapping[Any, Any] | None = None,
+    feed_dict: Mapping[Any, Any] | None = None,
     initializers: Any = None,
     *,
     machine: str | Machine | None = None,
@@ -95,7 +98,7 @@ def optimize(
             `optimize_saved_model`.
         fetches: the fetches of a step, as `Session.run` takes them, or names of operations and
             tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also for
+        feed_dict: values by placeholder, tensor or name, as `Session.run` takes them; also for
             placeholders of initializers; for a SavedModel by the names of the arguments.
             By default synthetic values of the placeholders' shapes and types.
         initializers: operations (or names) that initialize everything before the first step, or a
@@ -117,8 +120,8 @@ def optimize(
         callbacks: receive trials, stages and notes while the search runs, and may end it; see
             `Callback`.
         verbose: whether to print a line per trial and all notes to the standard error.
-        former: keywords of versions before `config`. They cause a DeprecationWarning in this
-            version and are removed in the next.
+        former: keywords of former versions. They cause a DeprecationWarning in this version and are
+            removed in the next.
 
     Returns:
         The graph, the verdict with its reason, and all measurements.
@@ -130,7 +133,7 @@ def optimize(
             another program that a search would replace.
         SearchError: the graph does not run, or the search died.
         ImportError: a package for the requested report or workers is not installed.
-        TypeError: there is no such keyword.
+        TypeError: there is no such keyword, or a value is given by its former name and today's.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
         OSError: the log cannot be written.
 
@@ -138,7 +141,7 @@ def optimize(
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
         >>> print(result.reason, result.table())
     """
-    _check_former(former, graph)
+    _check_former(former, graph, feed_dict)
     values = {
         "machine": machine,
         "placer": placer,
@@ -146,16 +149,18 @@ def optimize(
         "max_secs": max_secs,
         "log_dir": log_dir,
         "seed": seed,
-        **{name: value for name, value in former.items() if name in _CONFIG_KEYWORDS},
+        **{today: former[name] for name, today in _CONFIG_KEYWORDS.items() if name in former},
     }
-    step = {name: value for name, value in former.items() if name in _STEP_KEYWORDS}
-    step |= {"fetches": fetches, "feeds": feeds, "initializers": initializers}
+    step = {today: former[name] for name, today in _STEP_KEYWORDS.items() if name in former}
+    feed_dict = former.get(_FORMER_FEEDS, feed_dict)
+    step |= {"fetches": fetches, "feed_dict": feed_dict, "initializers": initializers}
     return _optimize(graph, config, values, callbacks, verbose, **step)
 
 
+@accept_former_keywords(example="example_inputs")
 def optimize_function(
     function: Any,
-    example: Any,
+    example_inputs: Any,
     *,
     machine: str | Machine | None = None,
     placer: str | None = None,
@@ -174,7 +179,7 @@ def optimize_function(
 
     Args:
         function: a tf.function or a ConcreteFunction.
-        example: the arguments of one call, a tuple, or its only argument.
+        example_inputs: the arguments of one call, a tuple, or its only argument.
         machine: see `optimize`, as of all that follow.
         placer: the name of the placer.
         max_trials: trials at most.
@@ -210,15 +215,16 @@ def optimize_function(
         },
         callbacks,
         verbose,
-        example=example,
+        example_inputs=example_inputs,
     )
     assert isinstance(result, FunctionResult)
     return result
 
 
+@accept_former_keywords(example="example_inputs")
 def optimize_model(
     model: Any,
-    example: Any,
+    example_inputs: Any,
     *,
     machine: str | Machine | None = None,
     placer: str | None = None,
@@ -237,7 +243,7 @@ def optimize_model(
 
     Args:
         model: a Keras model that is built and compiled.
-        example: a batch as `fit` takes it, such as (x, y).
+        example_inputs: a batch as `fit` takes it, such as (x, y).
         machine: see `optimize`, as of all that follow.
         placer: the name of the placer.
         max_trials: trials at most.
@@ -274,16 +280,17 @@ def optimize_model(
         },
         callbacks,
         verbose,
-        example=example,
+        example_inputs=example_inputs,
     )
     assert isinstance(result, ModelResult)
     return result
 
 
+@accept_former_keywords(example="example_inputs", signature="signature_key")
 def optimize_saved_model(
     directory: str | os.PathLike[str],
-    signature: str | None = None,
-    example: Any = None,
+    signature_key: str | None = None,
+    example_inputs: Any = None,
     *,
     machine: str | Machine | None = None,
     placer: str | None = None,
@@ -301,9 +308,9 @@ def optimize_saved_model(
 
     Args:
         directory: the directory of the SavedModel.
-        signature: by default "serving_default" if there is one, or the only one.
-        example: the arguments of one call by name, or the value of the only argument; by default
-            synthetic values of their shapes and types.
+        signature_key: by default "serving_default" if there is one, or the only one.
+        example_inputs: the arguments of one call by name, or the value of the only argument; by
+            default synthetic values of their shapes and types.
         machine: see `optimize`, as of all that follow.
         placer: the name of the placer.
         max_trials: trials at most.
@@ -324,7 +331,7 @@ def optimize_saved_model(
         ValueError: as in `optimize`, which lists all other errors.
 
     Example:
-        >>> tf_placer.optimize_saved_model("saved", example={"x": request}).save("placed")
+        >>> tf_placer.optimize_saved_model("saved", example_inputs={"x": request}).save("placed")
     """
     if not isinstance(directory, str | os.PathLike) or not is_saved_model(directory):
         raise GraphError(f"the directory of a SavedModel is wanted, {_not(directory)}")
@@ -341,8 +348,8 @@ def optimize_saved_model(
         },
         callbacks,
         verbose,
-        signature=signature,
-        example=example,
+        signature_key=signature_key,
+        example_inputs=example_inputs,
     )
     assert isinstance(result, SavedModelResult)
     return result
@@ -390,30 +397,34 @@ def _optimize(
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
     callback = Callbacks([*([ProgressPrinter()] if verbose else []), *callbacks])
     check_outputs(asked, target)
-    read = read_target(target, **step, restore_from=asked.restore_from, seed=asked.seed)
+    read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
     return place(read, asked, callback, start_secs)
 
 
-def _check_former(former: Mapping[str, Any], graph: Any) -> None:
+def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None:
     """Warns of keywords of former versions, with their replacements.
 
     Raises:
-        TypeError: a keyword is unknown in former versions, too.
+        TypeError: a keyword is unknown in former versions, too, or feeds are given twice.
     """
     for name in former:
-        if name not in _CONFIG_KEYWORDS + _STEP_KEYWORDS:
+        if name not in (*_CONFIG_KEYWORDS, *_STEP_KEYWORDS, _FORMER_FEEDS):
             raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
     lines = []
-    if names := [name for name in _CONFIG_KEYWORDS if name in former]:
+    if _FORMER_FEEDS in former:
+        if feed_dict is not None:
+            raise TypeError("optimize() got feeds= and feed_dict=: write feed_dict= only")
+        lines.append("feed_dict=...")
+    if names := [today for name, today in _CONFIG_KEYWORDS.items() if name in former]:
         more = ["placer=..."] if "placer_options" in names else []
         values = ", ".join([*more, *(f"{name}=..." for name in names)])
         lines.append(f"config=tf_placer.SearchConfig({values})")
     if any(name in former for name in _STEP_KEYWORDS):
-        entry = "optimize_saved_model(directory, signature, example)"
+        entry = "optimize_saved_model(directory, signature_key, example_inputs)"
         if is_keras_model(graph):
-            entry = "optimize_model(model, example)"
+            entry = "optimize_model(model, example_inputs)"
         elif is_traceable(graph):
-            entry = "optimize_function(function, example)"
+            entry = "optimize_function(function, example_inputs)"
         lines.append(entry)
     if lines:
         given = ", ".join(f"{name}=" for name in former)

@@ -58,7 +58,7 @@ def place(
         callback: receives the events of the search.
         start_secs: start of the time of the search, by `time.monotonic`.
     """
-    source, say = given.source, callback.on_note
+    source, say = given.workload, callback.on_note
     for line in source.notes:
         say(line)
     config = prepare(given, config)

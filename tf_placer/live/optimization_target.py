@@ -20,11 +20,11 @@ class OptimizationTarget:
     """A step to optimize, and its origin.
 
     Attributes:
-        source: the graph and its step.
+        workload: the graph and its step.
         origin: the function, the model or the signature; None for a graph.
     """
 
-    source: Workload
+    workload: Workload
     origin: TracedCall | SavedSignature | None = None
 
     def on(self, machine: Machine) -> PlacedStep | PlacedSignature | None:
@@ -37,12 +37,12 @@ class OptimizationTarget:
 def read_target(
     graph: Any,
     fetches: Any = None,
-    feeds: Any = None,
+    feed_dict: Any = None,
     initializers: Any = None,
     *,
-    example: Any = None,
-    signature: str | None = None,
-    restore_from: Any = None,
+    example_inputs: Any = None,
+    signature_key: str | None = None,
+    checkpoint: Any = None,
     seed: int = 0,
 ) -> OptimizationTarget:
     """Reads a step; see `optimize` for what the arguments may be.
@@ -55,28 +55,28 @@ def read_target(
     if isinstance(graph, Workload):
         return OptimizationTarget(graph)
     if is_traceable(graph):
-        if any(value is not None for value in (fetches, feeds, initializers, restore_from)):
+        if any(value is not None for value in (fetches, feed_dict, initializers, checkpoint)):
             raise ValueError(
-                "a function or a model takes no fetches, feeds, initializers or restore_from: one "
-                "call with example is what is placed"
+                "a function or a model takes no fetches, feed_dict, initializers or checkpoint: "
+                "its step is one call with example_inputs"
             )
-        if example is None:
+        if example_inputs is None:
             raise ValueError(
-                "a function needs example=(...), the arguments of one call; a model a batch"
+                "a function needs example_inputs=(...), the arguments of one call; a model a batch"
             )
-        if signature is not None:
+        if signature_key is not None:
             raise ValueError("a function or a model has no signature to choose")
-        traced = trace_call(graph, example)
-        return OptimizationTarget(traced.source, traced)
-    given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature)
+        traced = trace_call(graph, example_inputs)
+        return OptimizationTarget(traced.workload, traced)
+    given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature_key)
     saved = given.signature
-    if example is not None:
+    if example_inputs is not None:
         if saved is None:
-            raise ValueError("a graph takes no example: pass fetches and feeds")
-        if feeds is not None:
-            raise ValueError("a SavedModel takes an example or feeds, not both")
-        feeds = saved.bind_example(example)
+            raise ValueError("a graph takes no example_inputs: pass fetches and feed_dict")
+        if feed_dict is not None:
+            raise ValueError("a SavedModel takes example_inputs or feed_dict, not both")
+        feed_dict = saved.bind_example_inputs(example_inputs)
     source = read_workload(
-        given, fetches, feeds, initializers, restore_from=restore_from, seed=seed
+        given, fetches, feed_dict, initializers, checkpoint=checkpoint, seed=seed
     )
     return OptimizationTarget(source, saved)

@@ -114,7 +114,7 @@ class _LocalMeasurer:
                 return measure()
         except KeyboardInterrupt:
             self._environment.stop()
-            return Measurement(failure=Failure(FailureKind.TIMEOUT, "broken off"))
+            return Measurement(failure=Failure(FailureKind.TIMEOUT, "canceled"))
 
     def make_problem(
         self,

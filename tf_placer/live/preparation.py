@@ -47,7 +47,7 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
             variable, which would be lost with it.
         SearchError: workers cannot measure the step there.
     """
-    source, machine, workers = given.source, config.machine, config.wanted_workers
+    source, machine, workers = given.workload, config.machine, config.wanted_workers
     session_config = config.session_config or _default_config(machine)
     found = machine if isinstance(machine, Machine) else find_machine(machine, session_config)
     if not found.backend.is_timed:

@@ -9,6 +9,7 @@ from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
+from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
@@ -22,16 +23,22 @@ from tf_placer.text.stages import Stages
 __all__ = ["profile"]
 
 
+@accept_former_keywords(
+    feeds="feed_dict",
+    example="example_inputs",
+    signature="signature_key",
+    restore_from="checkpoint",
+)
 def profile(
     graph: Any,
     fetches: Any = None,
-    feeds: Any = None,
+    feed_dict: Any = None,
     initializers: Any = None,
     *,
     output: str | os.PathLike[str],
-    example: Any = None,
-    signature: str | None = None,
-    restore_from: Any = None,
+    example_inputs: Any = None,
+    signature_key: str | None = None,
+    checkpoint: Any = None,
     machine: str | Machine | None = None,
     steps: int = 10,
     granularity: str = "fine",
@@ -46,12 +53,12 @@ def profile(
         graph: as `optimize` takes it: a graph, a file, a tf.function, a ConcreteFunction, a Keras
             model or a SavedModel directory.
         fetches: see `optimize`.
-        feeds: see `optimize`.
+        feed_dict: see `optimize`.
         initializers: see `optimize`.
         output: the file of the problem (`.json`).
-        example: see `optimize`.
-        signature: see `optimize`.
-        restore_from: see `optimize`.
+        example_inputs: see `optimize`.
+        signature_key: see `optimize`.
+        checkpoint: see `SearchConfig`.
         machine: "attached" (the default), "local:N", "grpc://HOST:PORT", a machine of the
             catalog, a machine file, or a Machine.
         steps: steps to trace on each kind of device.
@@ -78,19 +85,19 @@ def profile(
     with Stages(say if verbose else lambda line: None) as stages:
         given = read_target(
             graph,
-            fetches,
-            feeds,
-            initializers,
-            example=example,
-            signature=signature,
-            restore_from=restore_from,
+            fetches=fetches,
+            feed_dict=feed_dict,
+            initializers=initializers,
+            example_inputs=example_inputs,
+            signature_key=signature_key,
+            checkpoint=checkpoint,
         )
-        for note in given.source.notes:
+        for note in given.workload.notes:
             stages.say(note)
         if found.backend.is_timed:
-            check_no_python_functions(given.source.op_graph, given.source.step)
+            check_no_python_functions(given.workload.op_graph, given.workload.step)
         costed = cost_graph(
-            given.source, found, steps=steps, granularity=granularity, report=stages.begin
+            given.workload, found, steps=steps, granularity=granularity, report=stages.begin
         )
     problem = costed.problem()
     write_problem(problem, output)

@@ -32,7 +32,7 @@ from tf_placer.live.job_search import ControllersMaker, search_job
 from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
-from tf_placer.live.worker_group import FleetMaker, WorkerGroup, ray_fleet
+from tf_placer.live.worker_group import BackendMaker, WorkerGroup, connect_ray_backend
 from tf_placer.placers import BASELINES, granularity_of, needs_problem
 from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest
@@ -60,7 +60,7 @@ def run(
     start_secs: float | None = None,
     interrupts: Interrupts | None = None,
     host: int | None = None,
-    fleet: FleetMaker = ray_fleet,
+    make_backend: BackendMaker = connect_ray_backend,
     controllers: ControllersMaker = ray_controllers,
 ) -> Outcome:
     """Searches, confirms and writes the result; relocates the run if its directory is deleted.
@@ -76,7 +76,7 @@ def run(
             confirmation, which the next cancels.
         host: file descriptor of a `WorkerHost` that runs all sessions; None for processes of their
             own.
-        fleet: connects to the machines of workers, if there are workers.
+        make_backend: connects to the machines of workers, if there are workers.
         controllers: starts controllers, if there are several.
 
     Returns:
@@ -103,7 +103,9 @@ def run(
             return old.outcome
         measurers: Measurers = OwnProcesses(environment_type, host)
         if config.wanted_workers is not None:
-            measurers = WorkerGroup(given.graph.read_bytes(), directory.path, stages.say, fleet)
+            measurers = WorkerGroup(
+                given.graph.read_bytes(), directory.path, stages.say, make_backend
+            )
         context = SearchContext(
             config=config,
             workload=workload,

@@ -33,12 +33,12 @@ from tf_placer.search.training_scalars import Scalars
 from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.units import format_step
 
-__all__ = ["FleetMaker", "WorkerGroup", "ray_fleet"]
+__all__ = ["BackendMaker", "WorkerGroup", "connect_ray_backend"]
 
 _SECS_BETWEEN_STATUS_REPORTS = 30.0
 
 
-class FleetMaker(Protocol):
+class BackendMaker(Protocol):
     """Connects to machines and makes the actors of workers there."""
 
     def __call__(
@@ -49,8 +49,8 @@ class FleetMaker(Protocol):
 
 
 @contextlib.contextmanager
-def ray_fleet(workers: Workers, setup: MeasuringSetup) -> Iterator[ActorBackend]:
-    """Connects to Ray; see `FleetMaker`."""
+def connect_ray_backend(workers: Workers, setup: MeasuringSetup) -> Iterator[ActorBackend]:
+    """Connects to Ray; see `BackendMaker`."""
     with connect_to_ray(workers):
         yield RayBackend(workers, MeasuringWorker, setup)
 
@@ -65,7 +65,7 @@ class WorkerGroup:
         graph: bytes,
         directory: pathlib.Path,
         say: Callable[[str], None],
-        make_fleet: FleetMaker,
+        make_backend: BackendMaker,
     ) -> None:
         """Stores the settings without connecting.
 
@@ -73,17 +73,17 @@ class WorkerGroup:
             graph: the serialized graph of the request.
             directory: the directory of the run.
             say: called with lines for users.
-            make_fleet: connects to the machines.
+            make_backend: connects to the machines.
         """
         self._graph = graph
         self._directory = directory
         self._say = say
-        self._make_fleet = make_fleet
+        self._make_backend = make_backend
         self._stack = contextlib.ExitStack()
         self._pool: WorkerPool | None = None
         self._log: WorkerLog | None = None
         self._scalars: Scalars | None = None
-        self._told_secs = time.monotonic()
+        self._reported_secs = time.monotonic()
 
     @contextlib.contextmanager
     def for_search(self, context: SearchContext) -> Iterator[Measurer]:
@@ -97,10 +97,10 @@ class WorkerGroup:
             config.found_machine,
             config.found_session_config.SerializeToString(),
         )
-        fleet = self._stack.enter_context(self._make_fleet(workers, setup))
+        backend = self._stack.enter_context(self._make_backend(workers, setup))
         self._log = self._stack.enter_context(WorkerLog(self._directory, context.header))
         self._pool = WorkerPool(
-            fleet,
+            backend,
             context.assign,
             timeout_secs=lambda: context.plan.timeout_secs(log.trials),
             best_secs=lambda: _median_secs(best_trial(log.trials)),
@@ -133,25 +133,25 @@ class WorkerGroup:
 
     def _on_trial(self, trial: Trial, progress: Progress) -> None:
         """Reports and logs the use of workers from time to time."""
-        if time.monotonic() - self._told_secs >= _SECS_BETWEEN_STATUS_REPORTS:
+        if time.monotonic() - self._reported_secs >= _SECS_BETWEEN_STATUS_REPORTS:
             self._report_status(progress)
 
     def _report_status(self, progress: Progress | None) -> None:
         assert self._pool is not None
-        self._told_secs = time.monotonic()
-        tallies, now_secs = self._pool.list_statistics(), self._pool.now_secs()
+        self._reported_secs = time.monotonic()
+        statistics, now_secs = self._pool.list_statistics(), self._pool.now_secs()
         best, eta_secs = _describe_best(progress), None if progress is None else progress.eta_secs
-        line = format_all_workers(tallies, now_secs, best, eta_secs)
+        line = format_all_workers(statistics, now_secs, best, eta_secs)
         for text in [
-            *(format_worker(each, now_secs) for each in tallies if _is_worth_showing(each)),
+            *(format_worker(each, now_secs) for each in statistics if _is_worth_showing(each)),
             line,
         ]:
             self._say(text)
-        uses = [_summarize_use(tally, now_secs) for tally in tallies]
+        uses = [_summarize_use(each, now_secs) for each in statistics]
         self._write(line, uses)
         if self._scalars is None:
             self._scalars = Scalars(self._directory / TENSORBOARD / "workers")
-        step = sum(tally.trials for tally in tallies)
+        step = sum(each.trials for each in statistics)
         self._scalars.write(
             (f"{use.name.replace(' ', '_')}/{name}", value, step)
             for use in uses
@@ -211,21 +211,21 @@ class _WorkerGroupMeasurer:
         self._on_trial(trial, progress)
 
 
-def _is_worth_showing(tally: WorkerStatistics) -> bool:
+def _is_worth_showing(worker: WorkerStatistics) -> bool:
     """Returns whether a worker is running or has measured trials."""
-    return tally.state not in ("lost", "ended") or tally.trials > 0
+    return worker.state not in ("lost", "ended") or worker.trials > 0
 
 
-def _summarize_use(tally: WorkerStatistics, now_secs: float) -> WorkerUse:
+def _summarize_use(worker: WorkerStatistics, now_secs: float) -> WorkerUse:
     return WorkerUse(
-        tally.name,
-        tally.place,
-        tally.state,
-        tally.trials,
-        tally.failures,
-        round(tally.trials_per_minute(now_secs), 3),
-        round(tally.idle_share(now_secs), 4),
-        None if tally.relative_step_time is None else round(tally.relative_step_time, 4),
+        worker.name,
+        worker.place,
+        worker.state,
+        worker.trials,
+        worker.failures,
+        round(worker.trials_per_minute(now_secs), 3),
+        round(worker.idle_share(now_secs), 4),
+        None if worker.relative_step_time is None else round(worker.relative_step_time, 4),
     )
 
 

@@ -1,4 +1,4 @@
-"""The process that asks TensorFlow for its devices, so that no other has to start a GPU.
+"""A process that lists the devices of TensorFlow, so that no other process has to start a GPU.
 
 Run by `tf_placer.machines.session_devices` as `python -m tf_placer.machines.attached_devices`.
 """
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Lists the devices that a session sees and leaves."""
+    """Sends the devices of a session to the parent process and exits."""
     parent = Parent()
     import tensorflow as tf
 
@@ -36,7 +36,7 @@ def main() -> None:
         parent.send({"devices": devices})
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         parent.send({"error": " ".join(str(error).split())})
-    os._exit(0)  # Nothing is left to do that an orderly exit of TensorFlow would do better.
+    os._exit(0)  # Skip the cleanup of TensorFlow, which this process does not need.
 
 
 if __name__ == "__main__":

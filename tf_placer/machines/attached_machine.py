@@ -1,20 +1,20 @@
-"""The machine whose devices are those of one TensorFlow process on this computer."""
+"""The devices of one TensorFlow process on this computer."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tf_placer.machines.computer_memory import with_memory_of_computer
+from tf_placer.machines.computer_memory import set_cpu_memory
 from tf_placer.machines.machine import Machine
-from tf_placer.machines.session_devices import session_devices
+from tf_placer.machines.session_devices import list_session_devices
 from tf_placer.processes import environment_with_gpus
 
 __all__ = ["find"]
 
 
 def find(spec: str, session_config: Any = None) -> Machine | None:
-    """Finds the CPU and the GPUs that TensorFlow sees on this computer; see `find_machine`."""
+    """Finds the CPU and the GPUs of TensorFlow on this computer; see `find_machine`."""
     if spec != "attached":
         return None
-    devices = session_devices("", environment_with_gpus(), session_config)
-    return with_memory_of_computer(Machine(spec, "attached", devices))
+    devices = list_session_devices("", environment_with_gpus(), session_config)
+    return set_cpu_memory(Machine(spec, "attached", devices))

@@ -1,6 +1,6 @@
-"""The kinds of machines, and what the rest of the library has to know of each.
+"""The kinds of machines and their properties.
 
-Nothing else asks of what kind a machine is: whoever has a machine asks a fact of its `backend`.
+Other modules never compare the kind of a machine: they read the properties of its `backend`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ Kind = Literal["attached", "local", "cluster", "emulated", "described"]
 
 @dataclasses.dataclass(frozen=True)
 class MachineBackend:
-    """The facts of a kind of machine.
+    """The properties of a kind of machine.
 
     Attributes:
-        names: the texts that name such machines, for messages.
-        module: where its function `find` is, which takes a text and the ConfigProto of the
-            sessions, and returns the machine that the text names, or None if it is of another kind.
-        is_timed: whether steps can be timed on it.
-        is_described: whether its devices have classes and its links are known from a description.
-        in_one_process: whether sessions run in the process that holds all devices. Where they do
-            not, they connect to servers.
-        in_this_process: whether that process can be the caller's, with its functions of Python.
+        names: the names of such machines, for messages.
+        module: the module with its function `find`, which takes the name of a machine and the
+            ConfigProto of the sessions, and returns the machine, or None if it is of another kind.
+        is_timed: whether steps run on it, so that they can be timed.
+        is_described: whether a description gives the classes of its devices and its links.
+        in_one_process: whether sessions run in the process that holds all devices. Otherwise they
+            connect to servers.
+        in_this_process: whether that process can be the caller's, with its Python functions.
         starts_servers: whether each device is a TensorFlow server process on this computer, which
             `LocalCluster` starts, pins to the cores of the device and stops.
-        is_remote: whether the devices are those of TensorFlow servers that somebody else runs, at
-            the addresses that the name of the machine gives.
-        shares_variables: whether sessions may find the variables of others by their names.
+        is_remote: whether the devices belong to running TensorFlow servers, whose addresses are in
+            the name of the machine.
+        shares_variables: whether variables of the same name in different sessions are the same.
         sends_on_cores: whether devices send and receive with the cores that they compute on.
         suits_workers: whether each worker of a search can have such devices of its own.
-        usual_link: latency in seconds and bandwidth in bytes per second of links that cannot be
+        default_link: latency in seconds and bandwidth in bytes per second of links that cannot be
             measured; None where links are described.
     """
 
@@ -49,10 +49,10 @@ class MachineBackend:
     shares_variables: bool = False
     sends_on_cores: bool = False
     suits_workers: bool = False
-    usual_link: tuple[float, float] | None = None
+    default_link: tuple[float, float] | None = None
 
 
-#: By kind, in the order in which they are asked for the machine of a name.
+#: By kind, in the order in which `find_machine` tries them.
 BACKENDS: Mapping[Kind, MachineBackend] = {
     # The devices of one TensorFlow process on this computer.
     "attached": MachineBackend(
@@ -61,7 +61,7 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
         in_one_process=True,
         in_this_process=True,
         suits_workers=True,
-        usual_link=(3e-5, 5e9),  # Through the memory of a computer.
+        default_link=(3e-5, 5e9),  # Through the memory of the computer.
     ),
     # One server process per device.
     "local": MachineBackend(
@@ -71,23 +71,23 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
         shares_variables=True,
         sends_on_cores=True,
         suits_workers=True,
-        usual_link=(5e-4, 1e9),  # Through sockets on it.
+        default_link=(5e-4, 1e9),  # Through local sockets.
     ),
-    # Servers that somebody else runs, whose variables of the same names may be in use.
+    # Running servers, whose variables of the same names may be in use by others.
     "cluster": MachineBackend(
         "'grpc://HOST:PORT'",
         "tf_placer.machines.cluster_machine",
         is_remote=True,
-        usual_link=(5e-4, 5e8),  # Through a network.
+        default_link=(5e-4, 5e8),  # Through a network.
     ),
-    # A described machine whose GPUs TensorFlow has as pluggable devices of one process.
+    # A described machine whose GPUs are pluggable devices of one TensorFlow process.
     "emulated": MachineBackend(
         "'emulated:NAME'",
         "tf_placer.machines.emulated_machine",
         is_described=True,
         in_one_process=True,
     ),
-    # A machine that is not there.
+    # A machine that need not exist.
     "described": MachineBackend(
         "a machine file (.json) or a name with a number of GPUs for N, of",
         "tf_placer.machines.catalog",

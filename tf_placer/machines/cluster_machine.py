@@ -1,4 +1,4 @@
-"""Machines of TensorFlow servers that somebody else runs."""
+"""Machines that consist of running TensorFlow servers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.machines.session_devices import session_devices
+from tf_placer.machines.session_devices import list_session_devices
 from tf_placer.processes import environment_without_gpus
 
-__all__ = ["check_reachable", "cluster_devices", "find"]
+__all__ = ["check_reachable", "find", "list_cluster_devices"]
 
 _PREFIX = "grpc://"
 _CONNECT_TIMEOUT_SECS = 10.0
@@ -23,31 +23,33 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     """Finds the cluster at "grpc://HOST:PORT" or "grpc://HOST:PORT,..."; see `find_machine`.
 
     Raises:
-        MachineError: see `cluster_devices`.
+        MachineError: see `list_cluster_devices`.
     """
     if not spec.startswith(_PREFIX):
         return None
-    return Machine(spec, "cluster", tuple(cluster_devices(spec, session_config=session_config)))
+    return Machine(
+        spec, "cluster", tuple(list_cluster_devices(spec, session_config=session_config))
+    )
 
 
-def cluster_devices(
+def list_cluster_devices(
     spec: str, timeout_secs: float | None = None, session_config: Any = None
 ) -> Sequence[Device]:
     """Lists the devices of all servers of a TensorFlow cluster.
 
     Args:
-        spec: the cluster, as `find_machine` takes it.
-        timeout_secs: how long to wait for servers that do not answer; two minutes when None.
+        spec: the name of the cluster; see `find_machine`.
+        timeout_secs: the time limit for servers that do not answer; two minutes when None.
         session_config: see `find_machine`.
 
     Raises:
-        MachineError: no server listens at one of the addresses, or one of the cluster is silent.
+        MachineError: no server listens at one of the addresses, or a server does not answer.
     """
     for address in spec.removeprefix(_PREFIX).split(","):
         check_reachable(f"grpc://{address}")
     target = spec.partition(",")[0]
-    devices = session_devices(target, environment_without_gpus(), session_config, timeout_secs)
-    # TensorFlow reports 256 MiB for every CPU, whatever it has.
+    devices = list_session_devices(target, environment_without_gpus(), session_config, timeout_secs)
+    # TensorFlow reports 256 MiB for every CPU, regardless of its memory.
     return [
         dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
         for device in devices
@@ -55,12 +57,12 @@ def cluster_devices(
 
 
 def check_reachable(target: str) -> None:
-    """Checks that something listens at a "grpc://HOST:PORT" address.
+    """Checks that a server listens at a "grpc://HOST:PORT" address.
 
-    TensorFlow itself would wait for it for ever.
+    TensorFlow itself would wait for a missing server forever.
 
     Raises:
-        MachineError: nothing does, or this is not such an address.
+        MachineError: no server listens there, or the address is malformed.
     """
     match = re.fullmatch(r"grpc://(?:\[([^\]/]+)\]|([^:/]+)):(\d{1,5})", target)
     if not match or not 0 < int(match[3]) < 65536:

@@ -1,25 +1,26 @@
-"""Waits for the servers of a TensorFlow cluster, which others start, when they are gone."""
+"""Waits for the servers of a TensorFlow cluster to come back, which others restart."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from tf_placer.machines.cluster_machine import cluster_devices
+from tf_placer.machines.cluster_machine import list_cluster_devices
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.text.units import format_duration
 
-__all__ = ["await_cluster", "why_silent"]
+__all__ = ["await_cluster", "find_silence_reason"]
 
-# TensorFlow waits for silent servers, so a failed look may take all of its time limit.
-_RETURN_SECS, _LOOK_SECS = 180.0, 30.0
+_RETURN_TIMEOUT_SECS = 180.0
+# TensorFlow waits for silent servers, so a failed attempt may use up its whole time limit.
+_ATTEMPT_TIMEOUT_SECS = 30.0
 _PAUSE_SECS = 1.0
 
 
-def why_silent(machine: Machine) -> str | None:
-    """Says why the servers of a cluster do not answer; None if all of them do."""
+def find_silence_reason(machine: Machine) -> str | None:
+    """Finds the reason why the servers of a cluster do not answer; None if all of them do."""
     try:
-        cluster_devices(machine.spec, _LOOK_SECS)
+        list_cluster_devices(machine.spec, _ATTEMPT_TIMEOUT_SECS)
     except MachineError as error:
         return str(error)
     return None
@@ -29,45 +30,45 @@ def await_cluster(
     machine: Machine,
     report: Callable[[str], None],
     *,
-    devices: Callable[[str, float], Sequence[Device]] = cluster_devices,
+    devices: Callable[[str, float], Sequence[Device]] = list_cluster_devices,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Waits until all servers of a cluster answer, if they do not.
+    """Waits until all servers of a cluster answer.
 
     Args:
         machine: the cluster.
-        report: called with a line for people when they have to wait, and when that is over.
-        devices: lists the devices of a cluster within some seconds.
-        clock: gives the time in seconds.
-        sleep: waits for some seconds.
+        report: called with a line for users when the wait begins, and when it is over.
+        devices: lists the devices of a cluster within a time limit in seconds.
+        clock: returns the time in seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
-        MachineError: they are not back within three minutes, or without devices of the machine.
+        MachineError: they do not answer within three minutes, or lack devices of the machine.
     """
     start_secs = clock()
-    is_told = False
+    is_reported = False
     while True:
         try:
-            found = devices(machine.spec, _LOOK_SECS)
+            found = devices(machine.spec, _ATTEMPT_TIMEOUT_SECS)
             break
         except MachineError as error:
             waited_secs = clock() - start_secs
-            if waited_secs >= _RETURN_SECS:
+            if waited_secs >= _RETURN_TIMEOUT_SECS:
                 raise MachineError(
                     f"{machine.spec} has not come back within {format_duration(waited_secs)}: "
                     f"{error}"
                 ) from None
-            if not is_told:
-                is_told = True
-                report(f"{error}: waiting up to {format_duration(_RETURN_SECS)} for it")
+            if not is_reported:
+                is_reported = True
+                report(f"{error}: waiting up to {format_duration(_RETURN_TIMEOUT_SECS)} for it")
             sleep(_PAUSE_SECS)
     names, wanted = ([each.name for each in those] for those in (found, machine.devices))
-    # Sessions may be kept from seeing some of them.
+    # More devices are no error: the session configuration of the machine may hide some.
     if not set(wanted) <= set(names):
         raise MachineError(
             f"{machine.spec} has come back with other devices: {', '.join(names)} instead of "
             f"{', '.join(wanted)}"
         )
-    if is_told:
+    if is_reported:
         report(f"{machine.spec} answers again, after {format_duration(clock() - start_secs)}")

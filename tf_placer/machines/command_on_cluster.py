@@ -1,4 +1,4 @@
-"""A command that runs beside the servers of a cluster."""
+"""Runs a command that uses the servers of a cluster."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["TARGET_VARIABLE", "run_on_cluster"]
 
 #: The environment variable in which the command finds the address of the servers.
 TARGET_VARIABLE = "TF_PLACER_TARGET"
-_LOOK_SECS = 1.0
+_CHECK_INTERVAL_SECS = 1.0
 
 
 def run_on_cluster(
     command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None
 ) -> int:
-    """Runs a command beside the servers of a cluster, until it has ended.
+    """Runs a command with the servers of a cluster, and waits for its end.
 
     Args:
-        command: the command and its arguments; in its environment `TARGET_VARIABLE` is the address
-            of the servers.
-        cluster: the servers, which have started.
-        network: the network that the servers are in; None for that of this process.
+        command: the command and its arguments. It finds the address of the servers in the
+            environment variable `TARGET_VARIABLE`.
+        cluster: the running servers.
+        network: the network of the servers; None for the network of this process.
 
     Returns:
-        The exit code of the command, as a shell would say it.
+        The exit code of the command, as a shell reports it.
 
     Raises:
         OSError: the command cannot be run.
@@ -48,20 +48,20 @@ def run_on_cluster(
         full_command = network.command("-", *full_command)
         environ.update(network.environ())
         inherited = (line, *network.inherited)
-    # Those that are ignored stay so, as under `nohup`.
+    # Signals that are ignored stay ignored, as under `nohup`.
     before = {
         number: handler
         for number in (signal.SIGINT, *served_command.ENDING_SIGNALS)
         if (handler := signal.getsignal(number)) is not signal.SIG_IGN
     }
     if signal.SIGINT in before:
-        # Ctrl-C reaches the command, too, which ends as it likes.
+        # Ctrl-C reaches the command as well, which decides whether to end.
         signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
             for number in before.keys() - {signal.SIGINT}:
                 signal.signal(number, lambda number, frame: process.send_signal(number))
-            _wait(process, cluster)
+            _wait_for_end(process, cluster)
     except OSError as error:
         raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
     finally:
@@ -72,17 +72,17 @@ def run_on_cluster(
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster) -> None:
-    """Waits until a command has ended; says if a server dies meanwhile."""
+def _wait_for_end(process: subprocess.Popen[bytes], cluster: LocalCluster) -> None:
+    """Waits until a command has ended, and reports if a server dies meanwhile."""
     all_live = True
     ended = os.pidfd_open(process.pid)
     try:
-        while not wait_until_readable(ended, _LOOK_SECS):
+        while not wait_until_readable(ended, _CHECK_INTERVAL_SECS):
             try:
                 if all_live:
                     cluster.wait(0)
             except LocalClusterError as error:
-                # Its sessions fail; what it makes of that is its own affair.
+                # Only report it: the command sees that its sessions fail, and handles that itself.
                 say(str(error))
                 all_live = False
     finally:

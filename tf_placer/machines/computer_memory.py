@@ -8,12 +8,12 @@ import pathlib
 
 from tf_placer.machines.machine import Machine
 
-__all__ = ["computer_memory_bytes", "with_memory_of_computer"]
+__all__ = ["read_computer_memory_bytes", "set_cpu_memory"]
 
 
-def with_memory_of_computer(machine: Machine) -> Machine:
-    """Gives the CPUs of a machine in one process the memory of this computer."""
-    memory_bytes = computer_memory_bytes()
+def set_cpu_memory(machine: Machine) -> Machine:
+    """Sets the memory of the CPUs of a machine to that of this computer."""
+    memory_bytes = read_computer_memory_bytes()
     return dataclasses.replace(
         machine,
         devices=tuple(
@@ -25,8 +25,8 @@ def with_memory_of_computer(machine: Machine) -> Machine:
     )
 
 
-def computer_memory_bytes() -> int:
-    """Bytes of memory that this computer, or the container around this process, has."""
+def read_computer_memory_bytes() -> int:
+    """Reads the memory size of this computer, or the limit of the container of this process."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:

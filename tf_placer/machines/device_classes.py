@@ -1,9 +1,9 @@
 """The classes of devices of described machines.
 
-The numbers are data with sources: `data/device_classes.json`. What makers publish is
-taken as it is. What TensorFlow makes of it is stated per class and never per model of network: the
-share of the peak that large contractions reach, the share of the memory bandwidth that everything
-else reaches, and what each operation costs beside its work.
+The numbers are data with sources: `data/device_classes.json`. Published specifications are
+unchanged. The efficiency of TensorFlow is stated per class and never per neural network: the share
+of the peak that large contractions reach, the share of the memory bandwidth that all other
+operations reach, and the constant cost of each operation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graph_passes.util.json_records import read_record
 from graph_passes.util.json_text import parse_json
 from tf_placer.machines.machine import DeviceClass
 
-__all__ = ["device_classes"]
+__all__ = ["read_device_classes"]
 
 _FILE = "device_classes.json"
 
@@ -29,8 +29,8 @@ class _File:
 
 
 @functools.cache
-def device_classes() -> dict[str, DeviceClass]:
-    """Reads the classes that ship with this package, by name."""
+def read_device_classes() -> dict[str, DeviceClass]:
+    """Reads the classes of this package, by name."""
     file = importlib.resources.files("tf_placer.machines") / "data" / _FILE
     known = read_record(_File, parse_json(file.read_text(encoding="utf-8")), _FILE, exact=True)
     return {each.name: each for each in known.classes}

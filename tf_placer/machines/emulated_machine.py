@@ -9,27 +9,28 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.catalog import make_described_machine
-from tf_placer.machines.computer_memory import with_memory_of_computer
-from tf_placer.machines.gpu_memory import usable_bytes
+from tf_placer.machines.computer_memory import set_cpu_memory
+from tf_placer.machines.gpu_memory import compute_usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options", "find"]
+__all__ = ["PREFIX", "EmulationOptions", "find", "make_emulated_machine", "parse_emulation_options"]
 
 PREFIX = "emulated:"
 _SLOWDOWN = re.compile(r"slowdown=([0-9]+(?:\.[0-9]+)?)")
-# TensorFlow's allocator has a number of 8 bytes for every 256 bytes of a GPU.
-_TABLE_SHARE = 8 / 256
+# TensorFlow's allocator keeps a table on the host with 8 bytes for every 256 bytes of a GPU.
+_ALLOCATOR_TABLE_SHARE = 8 / 256
 
 
 @dataclasses.dataclass(frozen=True)
 class EmulationOptions:
-    """Options behind the name of an emulated machine.
+    """The options in the name of an emulated machine.
 
     Attributes:
         machine: the name of the described machine, or the path of its file.
-        computes_values: true where kernels compute their values on the CPU; false where only
-            shapes are computed, and kernels take their time.
-        slowdown: factor on all times of the machine, for steps that the host cannot keep up with.
+        computes_values: true if kernels compute their values on the CPU; false if they compute
+            only shapes, and only their durations are emulated.
+        slowdown: factor on all times of the machine, for steps that the host cannot emulate in
+            real time.
     """
 
     machine: str
@@ -41,24 +42,24 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     """Makes the machine of "emulated:NAME" on this computer; see `find_machine`.
 
     Raises:
-        MachineError: see `emulated_machine`; or its GPUs have more memory than TensorFlow can keep
-            tables of on this computer.
+        MachineError: see `make_emulated_machine`; or the tables that TensorFlow keeps of the memory
+            of its GPUs do not fit into this computer.
     """
     if not spec.startswith(PREFIX):
         return None
-    emulated = with_memory_of_computer(emulated_machine(spec, session_config))
+    emulated = set_cpu_memory(make_emulated_machine(spec, session_config))
     _check_tables_fit(emulated)
     return emulated
 
 
-def emulation_options(spec: str) -> EmulationOptions:
+def parse_emulation_options(spec: str) -> EmulationOptions:
     """Reads "emulated:MACHINE[,values][,slowdown=FACTOR]".
 
     Raises:
         MachineError: an option is unknown or out of range.
 
     Example:
-        >>> emulation_options("emulated:2xK80,slowdown=4")
+        >>> parse_emulation_options("emulated:2xK80,slowdown=4")
         EmulationOptions(machine='2xK80', computes_values=False, slowdown=4.0)
     """
     machine, *options = spec.removeprefix(PREFIX).split(",")
@@ -77,50 +78,50 @@ def emulation_options(spec: str) -> EmulationOptions:
     return EmulationOptions(machine, computes_values, slowdown)
 
 
-def emulated_machine(spec: str, session_config: Any = None) -> Machine:
-    """Makes the machine that emulates a described one.
+def make_emulated_machine(spec: str, session_config: Any = None) -> Machine:
+    """Makes a machine that emulates a described machine.
 
     Args:
-        spec: see `emulation_options`.
-        session_config: the ConfigProto of the sessions, which may see fewer GPUs and take less of
-            their memory; None for TensorFlow's default.
+        spec: see `parse_emulation_options`.
+        session_config: the ConfigProto of the sessions, which may hide GPUs and limit their memory;
+            None for TensorFlow's default.
 
     Returns:
-        A machine of kind "emulated" with the devices, links and classes of the described one, where
-        GPUs have the memory that TensorFlow gets of it.
+        A machine of kind "emulated" with the devices, links and classes of the described machine,
+        whose GPUs have the memory that TensorFlow can use.
 
     Raises:
-        MachineError: there is no such machine or option, its devices are not a CPU and GPUs of one
-            process, or the configuration names GPUs that it does not have.
+        MachineError: there is no such machine or option, the devices are not a CPU and GPUs of one
+            process, or the configuration names GPUs that the machine does not have.
     """
-    described = make_described_machine(emulation_options(spec).machine)
+    described = make_described_machine(parse_emulation_options(spec).machine)
     for number, device in enumerate(described.devices):
-        name = _device_name(number)
+        name = _build_device_name(number)
         if device.name != name:
             raise MachineError(
-                f"machine {quote(spec)}: emulated are a CPU and GPUs of one process, whose device "
-                f"{number} is {name!r}, not {device.name!r}"
+                f"machine {quote(spec)}: only a CPU and GPUs of one process can be emulated, so "
+                f"device {number} must be {name!r}, not {device.name!r}"
             )
     numbers: Sequence[int] = range(1, len(described.devices))
     fraction = 0.0
     if session_config is not None:
-        numbers = _visible_gpus(spec, session_config, numbers)
+        numbers = _find_visible_gpus(spec, session_config, numbers)
         fraction = session_config.gpu_options.per_process_gpu_memory_fraction
-    return _visible_part(
+    return _restrict(
         dataclasses.replace(described, spec=spec, kind="emulated"), [0, *numbers], fraction
     )
 
 
-def _device_name(number: int) -> str:
+def _build_device_name(number: int) -> str:
     kind, ordinal = ("CPU", 0) if number == 0 else ("GPU", number - 1)
     return f"/job:localhost/replica:0/task:0/device:{kind}:{ordinal}"
 
 
-def _visible_gpus(spec: str, session_config: Any, numbers: Sequence[int]) -> Sequence[int]:
-    """Lists the GPUs that sessions see, in their order, by the numbers of their devices.
+def _find_visible_gpus(spec: str, session_config: Any, numbers: Sequence[int]) -> Sequence[int]:
+    """Lists the device numbers of the visible GPUs, in the order of the sessions.
 
     Raises:
-        MachineError: the configuration names GPUs that are not there.
+        MachineError: the configuration names GPUs that the machine does not have.
     """
     listed = session_config.gpu_options.visible_device_list
     if listed:
@@ -135,12 +136,12 @@ def _visible_gpus(spec: str, session_config: Any, numbers: Sequence[int]) -> Seq
     return numbers[: session_config.device_count.get("GPU", len(numbers))]
 
 
-def _visible_part(machine: Machine, numbers: Sequence[int], fraction: float) -> Machine:
-    """Keeps these devices of a machine, named as TensorFlow counts them."""
-    names = {machine.devices[k].name: _device_name(i) for i, k in enumerate(numbers)}
+def _restrict(machine: Machine, numbers: Sequence[int], fraction: float) -> Machine:
+    """Restricts a machine to some devices, and numbers them as TensorFlow does."""
+    names = {machine.devices[k].name: _build_device_name(i) for i, k in enumerate(numbers)}
     devices = tuple(
         dataclasses.replace(
-            device, name=names[device.name], memory_bytes=_session_bytes(device, fraction)
+            device, name=names[device.name], memory_bytes=_compute_session_bytes(device, fraction)
         )
         for device in (machine.devices[k] for k in numbers)
     )
@@ -152,24 +153,28 @@ def _visible_part(machine: Machine, numbers: Sequence[int], fraction: float) -> 
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
-def _session_bytes(device: Device, fraction: float) -> int | None:
+def _compute_session_bytes(device: Device, fraction: float) -> int | None:
     if device.type != "GPU" or device.memory_bytes is None:
         return device.memory_bytes
-    # A fraction is one of all memory, and leaves nothing to the system.
-    return int(fraction * device.memory_bytes) if fraction else usable_bytes(device.memory_bytes)
+    # Like TensorFlow, apply a fraction to the whole memory, without a reserve for the system.
+    return (
+        int(fraction * device.memory_bytes)
+        if fraction
+        else compute_usable_bytes(device.memory_bytes)
+    )
 
 
 def _check_tables_fit(machine: Machine) -> None:
-    """Makes sure that what TensorFlow writes down of each GPU's memory fits into this computer.
+    """Checks that TensorFlow's tables of the memory of all GPUs fit into this computer.
 
     Args:
-        machine: with the memory of this computer.
+        machine: an emulated machine, whose CPU has the memory of this computer.
 
     Raises:
-        MachineError: it does not.
+        MachineError: they do not fit.
     """
     gpus = [device.memory_bytes or 0 for device in machine.devices if device.type == "GPU"]
-    needed_bytes = sum(gpus) * _TABLE_SHARE
+    needed_bytes = sum(gpus) * _ALLOCATOR_TABLE_SHARE
     computer_bytes = machine.devices[0].memory_bytes or 0
     if needed_bytes > computer_bytes:
         raise MachineError(

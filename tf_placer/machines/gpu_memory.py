@@ -1,21 +1,21 @@
-"""The share of a GPU's memory that TensorFlow has for tensors."""
+"""The part of a GPU's memory that TensorFlow uses for tensors."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["usable_bytes"]
+__all__ = ["compute_usable_bytes"]
 
 _MIB = 2**20
 
 
-def usable_bytes(memory_bytes: int) -> int:
-    """Computes the bytes of a GPU that TensorFlow's allocator manages, unless it is told otherwise.
+def compute_usable_bytes(memory_bytes: int) -> int:
+    """Computes the bytes of a GPU that TensorFlow's allocator manages by default.
 
     References:
         `MinSystemMemory` of TensorFlow's pluggable_device_factory.cc.
     """
     if memory_bytes < 2 << 30:
         return max(0, memory_bytes - 255 * _MIB)
-    # TensorFlow computes with floats of 32 bits.
+    # Use float32 as TensorFlow does, to get the same bytes.
     return memory_bytes - max(300 * _MIB, int(np.float32(memory_bytes) * np.float32(0.06)))

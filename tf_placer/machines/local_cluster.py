@@ -30,13 +30,13 @@ __all__ = ["LocalCluster", "LocalClusterError"]
 
 _START_TIMEOUT_SECS = 120.0
 _FROM_OUTSIDE = (
-    "their sessions come from a process that was there before them ('tf_placer serve local:N -- "
-    "COMMAND' runs a command with servers that nobody else reaches)"
+    "their sessions come from a process that was started before them ('tf_placer serve local:N -- "
+    "COMMAND' runs a command with servers that only it can reach)"
 )
 
 
 class LocalClusterError(RuntimeError):
-    """The servers could not be started, or one of them died; one sentence says which and why."""
+    """A server could not be started or died; the message names it and the reason."""
 
 
 class LocalCluster:
@@ -46,12 +46,12 @@ class LocalCluster:
     cores, under the memory limit of its device, and without GPUs. Sessions connect to task 0
     through `target`. The servers die with this process.
 
-    Sessions are opened from outside, by the process that measures as by a user's own script: one
-    way in for both, a crash of the client and a crash of a device are told apart, and a session
-    that hangs in task 0 cannot take the measuring process with it. What that costs is one gRPC
-    round trip per step. Measured with `local:2` on two cores, a step that computes next to nothing
-    takes 0.06 ms from inside task 0 and 0.27 ms from outside; on a training step of 180 ms the
-    difference is lost in the noise.
+    The measuring process opens its sessions from outside the servers, like a user's script: both
+    use the same interface, a crash of the client differs from a crash of a device, and a session
+    that hangs in task 0 does not block the measuring process. The cost is one gRPC round trip per
+    step. Measured with `local:2` on two cores, a step that computes almost nothing takes 0.06 ms
+    from inside task 0 and 0.27 ms from outside; on a training step of 180 ms the difference is lost
+    in the noise.
 
     Attributes:
         targets: "grpc://localhost:PORT", the address of each task.
@@ -70,35 +70,35 @@ class LocalCluster:
         *,
         log_dir: str | None = None,
         network: PrivateNetwork | None = None,
-        why_open: str = _FROM_OUTSIDE,
+        open_reason: str = _FROM_OUTSIDE,
         template: ForkServer | None = None,
     ) -> None:
-        """Starts the processes and returns at once; `wait_until_ready` waits for them.
+        """Starts the processes without waiting for them; see `wait_until_ready`.
 
         Args:
             machine: of kind "local".
-            port: where task 0 shall listen; None for a free port. The others always take free ones.
-            log_dir: an existing directory for what the servers write; a temporary one when None.
-            network: a private network for the servers; None for that of this process, where
-                everybody can reach them unless it is a private one: a warning says so.
-            why_open: what the warning gives as the reason.
-            template: what the servers are made of; None to start each afresh.
+            port: the port of task 0; None for a free port. Other tasks always use free ports.
+            log_dir: an existing directory for the logs of the servers; a temporary one when None.
+            network: a private network for the servers; None for the network of this process. If
+                that is not private, other users can reach the servers, and a warning says so.
+            open_reason: the reason in the warning.
+            template: the fork server that starts the servers; None to start each from scratch.
 
         Raises:
-            ValueError: the machine is not local, or the port is none.
+            ValueError: the machine is not local, or the port is invalid.
             LocalClusterError: the port is in use.
         """
-        _check(machine, port)
+        _check_arguments(machine, port)
         self._cleanup = contextlib.ExitStack()
         self._files = self._cleanup.enter_context(contextlib.ExitStack())
         try:
             if log_dir is None:
                 log_dir = self._files.enter_context(temporary_directory())
-            # A fresh set of ports every time: one that was just used may still have clients.
-            ports = _free_ports(port, len(machine.devices), is_new_network=network is not None)
+            # Choose new ports every time: clients may still connect to ports of an earlier cluster.
+            ports = _choose_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
                 logging.warning(
-                    "%s", describe_open_servers(f"the servers of {machine.spec}", why_open)
+                    "%s", describe_open_servers(f"the servers of {machine.spec}", open_reason)
                 )
             self.targets = [f"grpc://localhost:{port}" for port in ports]
             self.servers: list[ChildProcess] = []
@@ -147,10 +147,10 @@ class LocalCluster:
                 ) from None
 
     def wait(self, timeout_secs: float | None = None) -> None:
-        """Waits as long as all servers live.
+        """Waits until a server dies.
 
         Args:
-            timeout_secs: how long at most; None for no limit.
+            timeout_secs: the time limit, after which it returns; None for no limit.
 
         Raises:
             LocalClusterError: a server died.
@@ -166,16 +166,16 @@ class LocalCluster:
         self._cleanup.close()
 
     def keep_until_exit(self) -> None:
-        """Lets the servers die with this process, and not before; only their files are removed.
+        """Keeps the servers alive until this process ends; only their files are removed at exit.
 
-        For sessions and functions that TensorFlow ends after everything of Python.
+        For sessions and functions, which TensorFlow ends after all Python objects.
         """
-        # Python would drop it before TensorFlow is done.
+        # Without this reference, Python would delete the cluster before TensorFlow is done.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         atexit.register(self._files.close)
 
     def __enter__(self) -> LocalCluster:
-        """Waits until the servers are ready; they are stopped when that fails."""
+        """Waits until the servers are ready; stops them if that fails."""
         try:
             self.wait_until_ready()
         except BaseException:
@@ -192,8 +192,8 @@ class LocalCluster:
         self.close()
 
 
-def _check(machine: object, port: object) -> None:
-    """Makes sure that a cluster can be made of these; see `LocalCluster`."""
+def _check_arguments(machine: object, port: object) -> None:
+    """Checks the arguments of `LocalCluster`."""
     if not isinstance(machine, Machine):
         what = quote(machine)
         raise ValueError(f"a local cluster needs a Machine, as of find_machine, not {what}")
@@ -205,23 +205,23 @@ def _check(machine: object, port: object) -> None:
         raise ValueError(f"a port is a whole number from 1 to 65535, not {quote(port)}")
 
 
-def _free_ports(first: int | None, count: int, *, is_new_network: bool) -> list[int]:
-    """Chooses ports that nobody listens on, all different; in a new network all are free."""
-    with contextlib.ExitStack() as held:
+def _choose_ports(first: int | None, count: int, *, is_new_network: bool) -> list[int]:
+    """Chooses different free ports; in a new network every port is free."""
+    with contextlib.ExitStack() as listeners:
         ports = [] if first is None else [first]
         if first is not None and not is_new_network:
-            _listen(held, first)
+            _hold_port(listeners, first)
         while len(ports) < count:
-            port = _listen(held, 0)
+            port = _hold_port(listeners, 0)
             if port not in ports:
                 ports.append(port)
         return ports
 
 
-def _listen(held: contextlib.ExitStack, port: int) -> int:
-    """Takes a port until the stack is closed, a free one for 0."""
-    listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-    # A port is free although connections of its last user still linger.
+def _hold_port(listeners: contextlib.ExitStack, port: int) -> int:
+    """Holds a port until the stack is closed; 0 chooses a free port."""
+    listener = listeners.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    # Accept ports with connections of an earlier listener that are still in TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("", port))

@@ -1,4 +1,4 @@
-"""Machines of several TensorFlow processes on this computer, each on its share of the cores."""
+"""Machines of several TensorFlow processes on this computer that share its cores."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tf_placer.machines.machine import Device, Machine, MachineError
 __all__ = ["find"]
 
 _PREFIX = "local:"
-# Every two of them have a link.
-_MOST_PROCESSES = 256
+# The number of links grows with the square of the number of processes.
+_MAX_PROCESSES = 256
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -29,13 +29,13 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     if not spec.startswith(_PREFIX):
         return None
     count_text, *options = spec.removeprefix(_PREFIX).split(",")
-    if not _NUMBER.fullmatch(count_text) or not 1 <= int(count_text) <= _MOST_PROCESSES:
+    if not _NUMBER.fullmatch(count_text) or not 1 <= int(count_text) <= _MAX_PROCESSES:
         raise MachineError(
             f"machine {quote(spec)}: the number of processes must be from 1 to "
-            f"{_MOST_PROCESSES}, not {quote(count_text)}"
+            f"{_MAX_PROCESSES}, not {quote(count_text)}"
         )
-    memory_bytes = _memory_bytes(spec, options)
-    shares = _shares(spec, int(count_text))
+    memory_bytes = _parse_memory_bytes(spec, options)
+    shares = _divide_cores(spec, int(count_text))
     devices = (
         Device(f"/job:worker/replica:0/task:{task}/device:CPU:0", "CPU", memory_bytes, share)
         for task, share in enumerate(shares)
@@ -43,8 +43,8 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     return Machine(spec, "local", tuple(devices))
 
 
-def _memory_bytes(spec: str, options: list[str]) -> int | None:
-    """Reads the limit of memory of each process; None without one."""
+def _parse_memory_bytes(spec: str, options: list[str]) -> int | None:
+    """Parses the memory limit of each process; None if there is no limit."""
     memory_bytes = None
     for option in options:
         name, _, value = option.partition("=")
@@ -61,8 +61,8 @@ def _memory_bytes(spec: str, options: list[str]) -> int | None:
     return memory_bytes
 
 
-def _shares(spec: str, count: int) -> list[tuple[int, ...]]:
-    """Shares out the cores that this process may use."""
+def _divide_cores(spec: str, count: int) -> list[tuple[int, ...]]:
+    """Divides the cores that this process may use among the processes."""
     cores = sorted(os.sched_getaffinity(0))
     if count > len(cores):
         logging.warning(

@@ -1,4 +1,4 @@
-"""One TensorFlow server of a local machine: a device that is a process on its own cores.
+"""A TensorFlow server of a local machine: the process of one device, on its own cores.
 
 Run by `tf_placer.machines.local_cluster` as `python -m tf_placer.machines.local_server`.
 """
@@ -12,18 +12,18 @@ from tf_placer.processes import Parent, pin_to_cores
 
 __all__ = ["main"]
 
-# A single thread works its way along a chain of operations and leaves what is ready to be sent
-# waiting until the end of it: no two workers would ever overlap.
+# A single thread runs a whole chain of operations before it sends tensors that are ready, so the
+# work of two servers would never overlap.
 _MIN_THREADS = 8
 
 
 def main() -> None:
-    """Serves until the parent is gone."""
+    """Serves until the parent process ends."""
     parent = Parent()
     cores = parent.settings["cores"]
     pin_to_cores(cores)
     threads = max(_MIN_THREADS, len(cores))
-    # Functions of other processes run here with the configuration of those.
+    # Functions that other processes call here ignore the configuration of this server.
     os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Finds machines by name: the attached one, processes on it, clusters, and described ones."""
+"""Finds machines by name: the attached machine, local processes, clusters, described machines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.backends import BACKENDS
-from tf_placer.machines.catalog import catalog_names
+from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["find_machine"]
@@ -16,23 +16,25 @@ __all__ = ["find_machine"]
 def find_machine(spec: str | None = None, session_config: Any = None) -> Machine:
     """Finds the devices of a machine.
 
-    TensorFlow is asked in a process of its own, so that this one never holds a GPU.
+    A separate process lists the devices of TensorFlow, so that this process never holds a GPU.
 
     Args:
-        spec: None or "attached": the CPU and the GPUs that TensorFlow sees on this computer;
+        spec: the name of the machine.
+            None or "attached": the CPU and the GPUs of TensorFlow on this computer.
             "local:N": N processes on this computer, each on its share of the cores that this
-            process may use, with "local:N,memory_mb=M" at most M MiB of tensors in each;
-            "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there, and
-            "grpc://HOST:PORT,HOST:PORT,...": the same with the addresses of all its tasks in their
-            order, which functions need; a name of the catalog ("4xK80") or the path of a machine
-            file (".json"): a machine that is not there, see `tf_placer.machines.catalog`;
-            "emulated:4xK80": the same with its GPUs emulated, so that steps can be timed, see
-            `tf_placer.machines.emulated_machine`.
-        session_config: the ConfigProto of the sessions, which may see fewer devices and take less
-            of their memory than those of TensorFlow's default, None.
+            process may use; "local:N,memory_mb=M" limits the tensors of each to M MiB.
+            "grpc://HOST:PORT": the TensorFlow cluster of the server at this address;
+            "grpc://HOST:PORT,HOST:PORT,..." gives the addresses of all its tasks in their order,
+            which functions need.
+            A name of the catalog ("4xK80") or the path of a machine file (".json"): a described
+            machine, which need not exist; see `tf_placer.machines.catalog`.
+            "emulated:4xK80": a described machine with emulated GPUs, so that steps can be timed;
+            see `tf_placer.machines.emulated_machine`.
+        session_config: the ConfigProto of the sessions, which may hide devices and limit their
+            memory; None for TensorFlow's default.
 
     Returns:
-        The machine; its links are not measured, and are known only of described and emulated ones.
+        The machine. Only described and emulated machines have links; others are not measured yet.
 
     Raises:
         MachineError: there is no such machine.
@@ -45,4 +47,4 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
         if found is not None:
             return found
     names = ", ".join(backend.names for backend in BACKENDS.values())
-    raise MachineError(f"unknown machine {quote(spec)}: expected {names} {catalog_names()}")
+    raise MachineError(f"unknown machine {quote(spec)}: expected {names} {list_catalog_names()}")

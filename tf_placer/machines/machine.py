@@ -1,4 +1,4 @@
-"""The devices that a graph can be placed on, and the links between them."""
+"""The devices for the operations of a graph, and the links between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Share = Annotated[float, Rule(lambda share: 0 < share <= 1, "greater than 0, an
 
 
 class MachineError(ValueError):
-    """There is no such machine; one sentence says why."""
+    """A machine that does not exist or does not answer; the message gives the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shorten_text(message))
@@ -29,19 +29,20 @@ class MachineError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """Something that runs operations.
+    """A processor that runs operations.
 
     Attributes:
         name: TensorFlow's full name, "/job:worker/replica:0/task:1/device:CPU:0".
         type: "CPU" or "GPU".
-        memory_bytes: how much its operations may hold at once; None when not known or not limited.
-        cores: the cores of this machine that it is pinned to; empty when it is not pinned.
+        memory_bytes: the memory for tensors of its operations; None if unknown or not limited.
+        cores: the cores of this computer that it is pinned to; empty if it is not pinned.
         model: the name of its device class, such as "K80"; None unless its machine is described.
-        transfer_share: share of the time of the bytes of a transfer from or to it that its
-            operations lose, as on a CPU that copies with the cores that it computes on; None when
-            not measured.
-        transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
-            had no other transfer for 10 ms; None when not measured.
+        transfer_share: the share of the copying time of a transfer from or to the device that is
+            lost to its operations, as on a CPU that copies with the cores that it computes on; None
+            if not measured.
+        transfer_overhead_secs: the time that its operations lose to each transfer in addition,
+            regardless of the bytes, if the device had no other transfer for 10 ms; None if not
+            measured.
     """
 
     name: str
@@ -55,15 +56,15 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """The way from one device to another.
+    """A connection from one device to another.
 
     Attributes:
         source: name of the device that sends.
         destination: name of the device that receives.
-        latency_secs: seconds that a transfer of no bytes takes.
-        bandwidth_bytes_per_sec: bytes per second beyond that.
-        channel: links that name the same channel carry one transfer at a time among them all; None
-            for a channel of its own.
+        latency_secs: the time of a transfer without bytes.
+        bandwidth_bytes_per_sec: the bytes per second after the latency.
+        channel: the name of its channel. Links with the same channel carry one transfer at a time
+            together; None for a channel of its own.
     """
 
     source: str
@@ -75,20 +76,20 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceClass:
-    """A model of device, described by its makers and by publications.
+    """A model of device, with numbers from its makers and from publications.
 
     Attributes:
-        name: such as "K80".
+        name: the name, such as "K80".
         type: "CPU" or "GPU".
-        memory_bytes: the memory of one such device.
-        peak_flops: floating point operations per second of the unit that TensorFlow multiplies
-            float32 matrices on, as published.
-        memory_bandwidth_bytes_per_sec: of its memory, as published.
-        launch_secs: what each operation takes beside its work.
+        memory_bytes: the memory of one device.
+        peak_flops: the published floating point operations per second of the unit on which
+            TensorFlow multiplies float32 matrices.
+        memory_bandwidth_bytes_per_sec: the published bandwidth of its memory.
+        launch_secs: the constant time of each operation, in addition to its work.
         compute_fraction: the share of `peak_flops` that large contractions reach.
         bandwidth_fraction: the share of the memory bandwidth that large operations reach.
-        slots: how many operations it runs at a time.
-        source: where the numbers are from.
+        slots: the number of operations that it runs at a time.
+        source: the source of the numbers.
     """
 
     name: Name
@@ -108,12 +109,12 @@ class Machine:
     """Devices and the links between them.
 
     Attributes:
-        spec: what `find_machine` was asked for; of a machine file, the name in it.
-        kind: which of `BACKENDS` it is of.
+        spec: the name of the machine for `find_machine`, or the name in its machine file.
+        kind: its kind, a key of `BACKENDS`.
         devices: the devices; the first is the CPU of the process that holds the session, where
             TensorFlow puts operations that have no device.
-        links: one per ordered pair of devices; none where they have not been measured.
-        classes: the classes that devices name as their model.
+        links: one per ordered pair of devices; empty if they have not been measured.
+        classes: the classes of its devices.
     """
 
     spec: str
@@ -124,39 +125,39 @@ class Machine:
 
     @property
     def backend(self) -> MachineBackend:
-        """The facts of its kind of machine."""
+        """The properties of its kind of machine."""
         return BACKENDS[self.kind]
 
     @property
     def computes_values(self) -> bool:
-        """True if operations compute their values, not their shapes and times alone."""
+        """True if operations compute values; false if only shapes and durations are emulated."""
         if not self.backend.is_timed:
             return False
         spec: str | None = None
         if self.backend.is_described:
             spec = self.spec
         elif self.backend.in_one_process:
-            # Processes without GPUs ask for those that have some.
+            # This process may hide GPUs that the measuring processes have.
             spec = find_emulated_spec(environment_with_gpus())
         return spec is None or "values" in spec.split(",")[1:]
 
     @property
     def target(self) -> str:
-        """The address of a running cluster for sessions, "grpc://HOST:PORT"; "" for others."""
+        """The session target of a running cluster, "grpc://HOST:PORT"; "" for other machines."""
         return self.spec.partition(",")[0] if self.backend.is_remote else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of a running cluster that are known, "HOST:PORT" each, task 0 first."""
+        """The known addresses of a running cluster, "HOST:PORT" each, task 0 first."""
         if not self.backend.is_remote:
             return ()
         return tuple(self.spec.removeprefix("grpc://").split(","))
 
-    def class_of(self, device: Device) -> DeviceClass:
+    def find_class(self, device: Device) -> DeviceClass:
         """Finds the class of a device of a described machine.
 
         Raises:
-            MachineError: the device has no model, or it is not among the classes.
+            MachineError: the device has no model, or the machine has no class for the model.
         """
         for device_class in self.classes:
             if device_class.name == device.model:
@@ -167,12 +168,12 @@ class Machine:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form, without what only described machines have if there is none of it."""
+        """Builds the JSON form, without absent entries that only described machines have."""
         value: dict[str, Any] = {
             "spec": self.spec,
             "kind": self.kind,
             "devices": [
-                _without(
+                _remove_missing(
                     dataclasses.asdict(device) | {"cores": list(device.cores)},
                     "model",
                     "transfer_share",
@@ -180,7 +181,7 @@ class Machine:
                 )
                 for device in self.devices
             ],
-            "links": [_without(dataclasses.asdict(link), "channel") for link in self.links],
+            "links": [_remove_missing(dataclasses.asdict(link), "channel") for link in self.links],
         }
         if self.classes:
             value["classes"] = [dataclasses.asdict(known) for known in self.classes]
@@ -188,13 +189,13 @@ class Machine:
 
     @classmethod
     def from_json(cls, value: object) -> Machine:
-        """Reads what `to_json` wrote.
+        """Builds a machine from its JSON form.
 
         Raises:
             ValueError: the value is not a machine.
         """
         if isinstance(value, dict) and isinstance(value.get("links"), list):
-            # Earlier versions wrote links that were not measured, without numbers.
+            # Earlier versions also wrote links that were not measured, with null as numbers.
             measured = [link for link in value["links"] if not _lacks_numbers(link)]
             value = {**value, "links": measured}
         return read_record(cls, value, "a machine")
@@ -204,6 +205,6 @@ def _lacks_numbers(link: object) -> bool:
     return isinstance(link, dict) and "latency_secs" in link and link["latency_secs"] is None
 
 
-def _without(value: dict[str, Any], *optional: str) -> dict[str, Any]:
-    """Leaves out those of some entries that are None."""
+def _remove_missing(value: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """Removes optional entries that are None."""
     return {name: item for name, item in value.items() if name not in optional or item is not None}

@@ -1,6 +1,6 @@
-"""Machines that somebody described in a file.
+"""Reads machine files, which describe machines.
 
-A machine file is JSON. This one has a processor and one GPU of a model that ships with the package:
+A machine file is JSON. This one has a CPU and one GPU of a model that ships with the package:
 
     {"format": 1,
      "name": "my-box",
@@ -18,16 +18,15 @@ A machine file is JSON. This one has a processor and one GPU of a model that shi
         "latency_secs": 25e-6, "bandwidth_bytes_per_sec": 11e9}
      ]}
 
-`devices`: the first is the CPU that operations without a device run on. Names are TensorFlow's full
-names, and the type in a name is that of its class. `memory_bytes` is that of the class unless it is
-given. A class is the name of one of `device_classes.device_classes`, or an object
-with the entries of `DeviceClass` (`slots` and `source` may be left out); devices further down may
-name such a class too.
+`devices`: the first is the CPU that runs operations without a device. Names are TensorFlow's full
+names, and the type in a name must match its class. `memory_bytes` defaults to the memory of the
+class. A class is the name of one of `read_device_classes`, or an object with the entries of
+`DeviceClass` (`slots` and `source` are optional); later devices may use the name of such a class.
 
-`links`: one per ordered pair of devices. Links that name the same `channel` carry one transfer at a
-time among them all; a link without one is its own channel.
+`links`: one per ordered pair of devices. Links with the same `channel` carry one transfer at a time
+together; a link without a `channel` has one of its own.
 
-Other entries are refused, and whole numbers may be written like 12e9.
+Other entries are rejected. Integers may be written like 12e9.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from typing import Annotated, Any
 
 from graph_passes.util.json_records import Rule, check_format, read_record
 from graph_passes.util.json_text import format_value, parse_json
-from tf_placer.machines.device_classes import device_classes
+from tf_placer.machines.device_classes import read_device_classes
 from tf_placer.machines.machine import (
     Count,
     Device,
@@ -50,7 +49,7 @@ from tf_placer.machines.machine import (
     Name,
 )
 
-__all__ = ["machine_from_description", "read_machine_file"]
+__all__ = ["parse_machine", "read_machine_file"]
 
 _FORMAT = 1
 _DEVICE_NAME = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:(CPU|GPU):\d+", re.ASCII)
@@ -81,7 +80,7 @@ def read_machine_file(path: str) -> Machine:
     """Reads a machine file.
 
     Raises:
-        MachineError: the file cannot be read, or is not such a file; names the entry.
+        MachineError: the file cannot be read or is invalid; the message names the entry.
     """
     try:
         with open(path, "rb") as file:
@@ -90,36 +89,36 @@ def read_machine_file(path: str) -> Machine:
         raise MachineError(f"machine file {path}: {error.strerror}") from None
     except ValueError as error:
         raise MachineError(f"machine file {path} is not JSON: {error}") from None
-    return machine_from_description(value, f"machine file {path}:")
+    return parse_machine(value, f"machine file {path}:")
 
 
-def machine_from_description(value: object, where: str) -> Machine:
-    """Makes the machine that a machine file describes.
+def parse_machine(value: object, where: str) -> Machine:
+    """Builds a machine from the contents of a machine file.
 
     Args:
-        value: the content of the file.
-        where: the file, for errors; ends with ":".
+        value: the contents of the file.
+        where: the name of the file for errors; ends with ":".
 
     Returns:
         A machine of kind "described", its `spec` the name in the file.
 
     Raises:
-        MachineError: the value is not a machine; names the entry.
+        MachineError: the value is not a machine; the message names the entry.
     """
     try:
         check_format(value, _FORMAT, "the machine")
         file = read_record(_File, value, "the machine", exact=True)
-        devices, classes = _find_devices(file)
-        links = _order_links(file, [device.name for device in devices])
+        devices, classes = _build_devices(file)
+        links = _sort_links(file, [device.name for device in devices])
     except ValueError as error:
         raise MachineError(f"{where} {error}") from None
     return Machine(file.name, "described", devices, links, classes)
 
 
-def _find_devices(file: _File) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
-    """Finds the devices, and the classes that they have."""
+def _build_devices(file: _File) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
+    """Builds the devices, and finds their classes."""
     devices: dict[str, Device] = {}
-    known, used = dict(device_classes()), dict[str, DeviceClass]()
+    known, used = dict(read_device_classes()), dict[str, DeviceClass]()
     for index, described in enumerate(file.devices):
         where, name = f"devices[{index}]", described.name
         if name in devices:
@@ -156,8 +155,8 @@ def _find_class(named: str | DeviceClass, where: str, known: dict[str, DeviceCla
     return named
 
 
-def _order_links(file: _File, names: list[str]) -> tuple[Link, ...]:
-    """Checks the links, and brings them into the order of the pairs of devices."""
+def _sort_links(file: _File, names: list[str]) -> tuple[Link, ...]:
+    """Checks the links, and sorts them by the pairs of devices."""
     links: dict[tuple[str, str], Link] = {}
     for index, link in enumerate(file.links):
         where, pair = f"links[{index}]", (link.source, link.destination)

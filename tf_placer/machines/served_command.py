@@ -1,9 +1,9 @@
-"""Runs a command that ends when the process that wants it does, and with it all that it started.
+"""Runs a command that ends, with all processes that it started, when its client process ends.
 
 Run as a script, `python -I -S served_command.py LINE COMMAND ARGUMENTS...`, which imports nothing
-of this package and so runs in any environment, which is the command's. LINE is the file descriptor
-of a pipe that the process which wants the command can write to: the pipe's end is the end of that
-process, even by SIGKILL.
+of this package and so runs in any environment, such as the command's. LINE is the file descriptor
+of a pipe whose other end the client process holds: the pipe closes when the client ends, even by
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -22,44 +22,43 @@ from types import FrameType
 
 __all__ = ["ENDING_SIGNALS"]
 
-#: The signals that ask a process to end, and that are passed on to the command.
+#: The signals that ask a process to end, and that are forwarded to the command.
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# The time that processes which were asked to end have after the command itself has ended.
-_END_SECS = 5.0
+_GRACE_PERIOD_SECS = 5.0
 _PAUSE_SECS = 0.05
 
 
 def _run(line: int, command: Sequence[str]) -> int:
-    """Runs the command, and returns its exit code as a shell would."""
+    """Runs the command, and returns its exit code as a shell reports it."""
     os.set_inheritable(line, False)
-    # If this process is stopped (Ctrl-Z), the end of the line resumes it.
+    # If this process is stopped (Ctrl-Z), the end of the line resumes it by SIGCONT.
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
-    # A process whose parent ends before it becomes a child of this one.
+    # Adopt processes whose parent ends, so that they are found and killed as well.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # Ctrl-C reaches the command, too, which ends as it likes.
+    # Ctrl-C reaches the command as well, which decides whether to end.
     is_interruptible = signal.signal(signal.SIGINT, signal.SIG_IGN) is not signal.SIG_IGN
     own = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(command, own, is_interruptible)
-    asked: list[int] = []
+        _execute(command, own, is_interruptible)
+    forwarded: list[int] = []
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def forward_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        asked.append(number)
+        forwarded.append(number)
         _signal_all(number)
 
     for number in ENDING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # As under `nohup`.
-            signal.signal(number, pass_on)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # Ignored under `nohup`.
+            signal.signal(number, forward_signal)
     status = _wait_for(pid, line)
-    deadline = time.monotonic() + _END_SECS
-    while asked and _descendants() and time.monotonic() < deadline:
+    deadline = time.monotonic() + _GRACE_PERIOD_SECS
+    while forwarded and _find_descendants() and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECS)
-    if asked or status is None:
+    if forwarded or status is None:
         _kill_all()
     if status is None:
         return 128 + signal.SIGKILL
@@ -68,7 +67,7 @@ def _run(line: int, command: Sequence[str]) -> int:
 
 
 def _wait_for(command: int, line: int) -> int | None:
-    """Waits for the end of the command, and returns its status; None if the line ends before."""
+    """Waits for the end of the command, and returns its status; None if the line ends first."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -77,7 +76,7 @@ def _wait_for(command: int, line: int) -> int | None:
     poll.register(line, select.POLLIN)
     poll.register(woken, select.POLLIN)
     while True:
-        # Before waiting: the command may have ended before anybody listened.
+        # Check before waiting: the command may have ended before the signal handler was set.
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
             if ended[0] == command:
                 return ended[1]
@@ -87,13 +86,13 @@ def _wait_for(command: int, line: int) -> int | None:
         os.read(woken, 4096)
 
 
-def _become(command: Sequence[str], parent: int, is_interruptible: bool) -> None:
-    """Becomes the command in the process that was forked for it."""
+def _execute(command: Sequence[str], parent: int, is_interruptible: bool) -> None:
+    """Replaces the forked process by the command."""
     try:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        # Python ignores the last two, which programs do not expect.
+        # Python ignores SIGPIPE and SIGXFSZ, but programs expect the default.
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             if number is not signal.SIGINT or is_interruptible:
                 signal.signal(number, signal.SIG_DFL)
@@ -105,32 +104,33 @@ def _become(command: Sequence[str], parent: int, is_interruptible: bool) -> None
 
 
 def _kill_all() -> None:
-    """Kills everything below this process, what is started meanwhile included."""
+    """Kills all descendants of this process, including those that are started meanwhile."""
     while _signal_all(signal.SIGKILL):
         time.sleep(_PAUSE_SECS)
 
 
 def _signal_all(number: int) -> bool:
-    """Sends a signal to everything below this process; returns False if nothing took it."""
-    was_taken = False
-    for pid in _descendants():
-        # One that has become another user's, as by `sudo`, takes none.
+    """Sends a signal to all descendants of this process; returns False if none received it."""
+    was_received = False
+    for pid in _find_descendants():
+        # A process of another user, as by `sudo`, cannot be signaled.
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.kill(pid, number)
-            was_taken = True
-    return was_taken
+            was_received = True
+    return was_received
 
 
-def _descendants() -> list[int]:
-    """Finds the processes below this one that have not ended."""
+def _find_descendants() -> list[int]:
+    """Finds the live descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            # The name of the program, which may be anything, is in parentheses before its state.
+            # Split at the last parenthesis: the name of the program, which may contain any text, is
+            # in parentheses before the state.
             state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except (OSError, ValueError):  # It has gone.
+        except (OSError, ValueError):  # The process has ended.
             continue
         if state not in "ZX":
             children.setdefault(int(parent), []).append(int(entry.name))

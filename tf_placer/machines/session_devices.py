@@ -1,4 +1,4 @@
-"""The devices that TensorFlow has, asked in a process of its own: this one never holds a GPU."""
+"""Lists the devices of TensorFlow in a separate process, so that this one never holds a GPU."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tf_placer.machines.machine import Device, MachineError
 from tf_placer.processes import ChildDied, ChildProcess, ChildTimeout, await_message
 from tf_placer.temporary_directory import temporary_directory
 
-__all__ = ["session_devices"]
+__all__ = ["list_session_devices"]
 
 _DISCOVERY_TIMEOUT_SECS = 120.0
 
 
-def session_devices(
+def list_session_devices(
     target: str,
     environ: Mapping[str, str],
     session_config: Any = None,
     timeout_secs: float | None = None,
 ) -> tuple[Device, ...]:
-    """Asks TensorFlow for the devices that a session sees, first the session's own CPU.
+    """Lists the devices that a session sees, beginning with the CPU of its own process.
 
     Args:
-        target: of the session; "" for the devices of one process.
-        environ: the environment variables of the process that asks.
+        target: the target of the session; "" for the devices of one process.
+        environ: the environment variables of the separate process.
         session_config: the ConfigProto of the session; None for TensorFlow's default.
-        timeout_secs: how long to wait for an answer; two minutes when None.
+        timeout_secs: the time limit for an answer; two minutes when None.
 
     Raises:
-        MachineError: there is no answer, or no CPU; the message says which and why.
+        MachineError: there is no answer, or no CPU; the message gives the reason.
     """
     what = target or "the attached devices"
     timeout_secs = _DISCOVERY_TIMEOUT_SECS if timeout_secs is None else timeout_secs
@@ -66,9 +66,9 @@ def session_devices(
     own = next((device for device in placeable if device.type == "CPU"), None)
     if own is None:
         raise MachineError(f"cannot list {what}: TensorFlow sees no CPU device there")
-    return (own, *sorted((d for d in placeable if d != own), key=_order))
+    return (own, *sorted((d for d in placeable if d != own), key=_build_sort_key))
 
 
-def _order(device: Device) -> list[Any]:
-    """Sorts "GPU:10" behind "GPU:9"."""
+def _build_sort_key(device: Device) -> list[Any]:
+    """Builds a key that sorts "GPU:10" behind "GPU:9"."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", device.name)]

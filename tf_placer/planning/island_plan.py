@@ -33,10 +33,10 @@ def search_on_islands(
         # Divide the cores among workers on the same computer.
         cores = len(os.sched_getaffinity(0))
         threads = max(1, cores // (workers.count or 1)) if workers.are_here else None
-        fleet = RayBackend(workers, IslandWorker, problem, config, threads)
+        backend = RayBackend(workers, IslandWorker, problem, config, threads)
         return island_search(
-            fleet,
-            fleet.count_wanted(),
+            backend,
+            backend.count_wanted(),
             max_secs=max(1.0, max_secs - (time.monotonic() - start_secs)),
             max_simulated=max_simulated,
             seed=seed,

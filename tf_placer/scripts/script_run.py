@@ -83,8 +83,8 @@ def prepare_script(
         raise FileNotFoundError(2, "no such script", script)
     # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
-    if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
-        start.restart(start.stage, emulated.environment(_find_machine(machine)))
+    if machine is not None and machine.startswith(PREFIX) and not emulated.is_emulating(machine):
+        start.restart(start.stage, emulated.make_environment(_find_machine(machine)))
     if find_emulated_spec() is not None:
         disable_keras_xla()
     remove_stale_directories(directory.path)

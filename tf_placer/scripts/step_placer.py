@@ -281,7 +281,7 @@ class StepPlacer:
 
     def _build_placed_step(self, traced: TracedCall) -> PlacedStep | None:
         """Combines a traced step with the placement; None if it is another step."""
-        graph_def, placement = traced.source.graph_def, self._placement
+        graph_def, placement = traced.workload.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
             # Keras numbers its names, so a second model of the same architecture has others.

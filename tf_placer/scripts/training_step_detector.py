@@ -122,7 +122,7 @@ class TrainingStepDetector:
             # Feeds of earlier runs may be needed by initializers, but must not be fed to this step.
             needed = find_needed_operations(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
-            source = read_workload(graph, names, {**given, **fed}, restore_from=session)
+            source = read_workload(graph, names, {**given, **fed}, checkpoint=session)
             feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
@@ -166,7 +166,9 @@ class TrainingStepDetector:
         if is_training_function(graph):
 
             def read() -> Workload:
-                return read_target(function, example=order_arguments(function, args, kwargs)).source
+                return read_target(
+                    function, example_inputs=order_arguments(function, args, kwargs)
+                ).workload
 
             name = getattr(function.python_function, "__name__", "without a name")
             self._cache_step(f"the function {name!r}", read)
@@ -185,7 +187,7 @@ class TrainingStepDetector:
 
         def read(batch: Any) -> Workload:
             build_variables(model, batch)
-            return read_target(model, example=batch).source
+            return read_target(model, example_inputs=batch).workload
 
         title = f"that of the model {model.name!r}"
         self._cache_step(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
+from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import AUTO, check_options, is_learned, start_of
@@ -50,7 +51,7 @@ class SearchConfig:
             device and computing time, scalars, and pictures if the costs of operations are known;
             None for none.
         session_config: the configuration of the user's sessions; None for that of the machine.
-        restore_from: initial values for the variables of a graph: a checkpoint, a directory whose
+        checkpoint: initial values for the variables of a graph: a checkpoint, a directory whose
             latest checkpoint is used, or a session that has run; None to run the initializers.
         workers: address of the workers, which measure trials in parallel, each on a machine of its
             own with devices like those of `machine`: "ray" for workers that are started on this
@@ -80,7 +81,7 @@ class SearchConfig:
     report: str | os.PathLike[str] | None = None
     tensorboard: str | os.PathLike[str] | None = None
     session_config: tf.compat.v1.ConfigProto | None = None
-    restore_from: Any = None
+    checkpoint: Any = None
     workers: str | None = None
     num_workers: int | None = None
     controllers: int | None = None
@@ -158,6 +159,11 @@ class SearchConfig:
             ImportError, ValueError: the value is no config, or a setting is invalid; see the class.
         """
         return cls(**read_settings(value))
+
+
+SearchConfig.__init__ = accept_former_keywords(restore_from="checkpoint")(  # type: ignore[method-assign]
+    SearchConfig.__init__
+)
 
 
 def read_settings(value: Any) -> dict[str, Any]:

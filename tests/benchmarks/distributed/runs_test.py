@@ -33,9 +33,9 @@ class RunsTest(absltest.TestCase):
         self.assertAlmostEqual(runs.idle_share(TWO), 1.0 - 1.0 / 6.0)
 
     def test_a_placement_is_found_by_the_first_that_is_so_fast(self):
-        self.assertEqual(runs.found(TWO, 0.2), (3, 4.0))
-        self.assertEqual(runs.found(TWO, 0.1), (5, 7.0))
-        self.assertIsNone(runs.found(TWO, 0.05))
+        self.assertEqual(runs.find_goal(TWO, 0.2), (3, 4.0))
+        self.assertEqual(runs.find_goal(TWO, 0.1), (5, 7.0))
+        self.assertIsNone(runs.find_goal(TWO, 0.05))
 
     def test_failures_are_in_no_mean(self):
         trials = [[float(n), 1.0, n / 100 if n % 2 else None, 1, 0] for n in range(1, 101)]

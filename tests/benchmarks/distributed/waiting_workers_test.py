@@ -5,7 +5,7 @@ from absl.testing import absltest
 
 from benchmarks.distributed.report import write_report
 from benchmarks.distributed.runs import idle_share, trials_per_minute
-from benchmarks.distributed.waiting_fleet import SkippingClock
+from benchmarks.distributed.waiting_backend import SkippingClock
 from benchmarks.distributed.waiting_workers import Case, run_case
 from benchmarks.problems.synthetic import unroll_lstm
 

@@ -77,7 +77,7 @@ class MeasureLiveTest(absltest.TestCase):
         log_ratios, original_secs = self._measure(2)
         np.testing.assert_allclose(np.exp(log_ratios), [[1.0, 1.0], [0.75, 0.75]])
         self.assertAlmostEqual(original_secs, 0.2)
-        # In each round, the graph as it came once.
+        # In each round, the original once.
         placed = [self._assign(row) for _, row in _PLACEMENTS]
         self.assertEqual(self.script.measured, [{}, *placed, {}, *placed])
 

@@ -35,7 +35,7 @@ class EmulatedGpusTest(absltest.TestCase):
         runs = pathlib.Path(self.create_tempdir().full_path)
         with in_cache_of_tests():
             try:
-                environ = emulated.environment(find_machine("emulated:2xK80,values"))
+                environ = emulated.make_environment(find_machine("emulated:2xK80,values"))
             except LibraryError as error:
                 if "says" in str(error):
                     raise

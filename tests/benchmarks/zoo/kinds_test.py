@@ -99,7 +99,7 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         self.check_costs(placed)
 
     def check_costs(self, placed: PlacedGraph) -> None:
-        problem = cost_graph(placed.source, self.machine, steps=1).problem()
+        problem = cost_graph(placed.workload, self.machine, steps=1).problem()
         devices = tuple(device.name for device in self.machine.devices)
         legal = placed.grouped.grouping.legal_devices(placed.grouped.colocation, devices)
         all_on = [np.where(legal[:, d], d, legal.argmax(axis=1)) for d in range(len(devices))]
@@ -111,10 +111,10 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         # trace says how many ran on a CPU, whatever else the computer did meanwhile.
         on_cpu = np.zeros(len(placed.legal), np.int32)
         traced = placed.trace(on_cpu, 2)["operations"]
-        ran = traced.keys() & placed.source.op_graph.index.keys()
+        ran = traced.keys() & placed.workload.op_graph.index.keys()
         # Those of functions, which loops run again and again, have other names than in the graph.
         runs = sum(operation["runs"] for operation in traced.values())
-        launch_secs = self.machine.class_of(self.machine.devices[0]).launch_secs
+        launch_secs = self.machine.find_class(self.machine.devices[0]).launch_secs
         self.assertBetween(steps.step_secs[0] / launch_secs, len(ran) / 5, runs * 5)
 
     def check_checkpoints(self, made, saver, placed, placement):

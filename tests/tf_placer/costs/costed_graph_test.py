@@ -160,7 +160,9 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_what_no_step_needs_has_no_device(self):
         graph = graphs.saver_and_summaries()
-        problem, placement = self.cost_graph_of(graph.graph, graph.fetches).placed(None)
+        problem, placement = self.cost_graph_of(graph.graph, graph.fetches).build_placed_problem(
+            None
+        )
         self.assertEqual(placement.shape, (problem.num_groups,))
         self.assertEqual(placement.dtype, np.int32)
         self.assertLess(problem.num_operations, len(graph.graph.get_operations()))
@@ -179,7 +181,9 @@ class CostedGraphTest(tf.test.TestCase):
             tf.group(d, lengths, name="all")
         with self.assertRaisesRegex(GraphError, "'d/y' on /device:GPU:7, and 2xK80 has only"):
             self.cost_graph_of(graph, ["all"])
-        problem, placement = self.cost_graph_of(graph, ["all"], soft=True).placed(None)
+        problem, placement = self.cost_graph_of(graph, ["all"], soft=True).build_placed_problem(
+            None
+        )
         devices = self.devices(problem, placement)
         wanted = {"a/RandomUniform": 1, "b": 2, "c": 0, "lengths": 0, "words": 0}
         self.assertEqual({name: devices[name] for name in wanted}, wanted)
@@ -191,15 +195,19 @@ class CostedGraphTest(tf.test.TestCase):
     def test_the_groups_of_a_search_are_fewer_than_those_of_a_placement(self):
         graph = graphs.lstm()
         costed = self.cost_graph_of(graph.graph, graph.fetches)
-        self.assertLess(costed.problem().num_groups, costed.placed(None)[0].num_groups)
-        self.assertEqual(costed.problem().operation_names, costed.placed(None)[0].operation_names)
+        self.assertLess(
+            costed.problem().num_groups, costed.build_placed_problem(None)[0].num_groups
+        )
+        self.assertEqual(
+            costed.problem().operation_names, costed.build_placed_problem(None)[0].operation_names
+        )
 
     def test_colocation_groups_of_a_step_can_be_the_groups(self):
         graph = graphs.lstm()
         source = read_workload(graph.graph, graph.fetches)
         machine = find_machine(_MACHINE)
         costed = cost_graph(source, machine, steps=1, granularity="fine")
-        problem, (wanted, _) = costed.problem(), costed.placed(None)
+        problem, (wanted, _) = costed.problem(), costed.build_placed_problem(None)
         # Those that no step needs have numbers there, but no operations.
         self.assertLen(set(wanted.groups.tolist()), problem.num_groups)
         pairs = set(zip(problem.groups.tolist(), wanted.groups.tolist(), strict=True))
@@ -245,7 +253,9 @@ class CostedGraphTest(tf.test.TestCase):
         links = (Link(*names, 1e-5, 1e9), Link(*names[::-1], 1e-5, 1e9))
         machine = Machine("two CPUs", "described", devices, links, known.classes)
         graph = graphs.two_branches()
-        _, placement = self.cost_graph_of(graph.graph, graph.fetches, machine).placed(None)
+        _, placement = self.cost_graph_of(graph.graph, graph.fetches, machine).build_placed_problem(
+            None
+        )
         self.assertEqual(set(placement.tolist()), {0})
 
 

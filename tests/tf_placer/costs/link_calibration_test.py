@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.costs import link_calibration
-from tf_placer.costs.link_calibration import calibrate_links, fit_link, with_usual_links
+from tf_placer.costs.link_calibration import calibrate_links, fit_link, set_default_links
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.loaded_graph import LoadedGraph
 from tf_placer.environments.step_profile import OperationTimes
@@ -163,7 +163,7 @@ class LittleMemoryTest(tf.test.TestCase):
 
     def test_a_machine_that_cannot_be_measured_gets_usual_links(self):
         for kind in ("attached", "local", "cluster"):
-            machine = with_usual_links(dataclasses.replace(_MACHINE, kind=kind))
+            machine = set_default_links(dataclasses.replace(_MACHINE, kind=kind))
             pairs = [(link.source, link.destination) for link in machine.links]
             self.assertCountEqual(pairs, [_NAMES, _NAMES[::-1]])
             self.assertAllGreater([link.latency_secs for link in machine.links], 0.0)

@@ -6,7 +6,7 @@ import networkx as nx
 import tensorflow as tf
 from absl.testing import parameterized
 
-from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
+from tf_placer.costs.tensor_streams import build_tensor_stream, make_factor, make_values, send
 
 v1 = tf.compat.v1
 _SOURCE, _DESTINATION = (f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
@@ -21,7 +21,7 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
         factors = {
             name: make_factor(f"factor_{i}", name) for i, name in enumerate((_SOURCE, _DESTINATION))
         }
-        return tensor_stream(
+        return build_tensor_stream(
             *(_values(), factors, _SOURCE, _DESTINATION),
             is_sent=is_sent,
             num_products=6,

@@ -33,7 +33,7 @@ def run(spec: str, *what: str) -> dict[str, Any]:
     """Runs functions of `emulated_steps` on an emulated machine."""
     with in_cache_of_tests():
         try:
-            environ = emulated.environment(find_machine(spec))
+            environ = emulated.make_environment(find_machine(spec))
         except LibraryError as error:
             if "says" in str(error):
                 raise
@@ -114,7 +114,7 @@ class AttachedTest(absltest.TestCase):
         config.gpu_options.visible_device_list = "1"
         config.gpu_options.per_process_gpu_memory_fraction = 0.25
         with in_cache_of_tests():
-            environ = emulated.environment(find_machine(spec))
+            environ = emulated.make_environment(find_machine(spec))
         with mock.patch.dict(os.environ, environment_without_gpus(environ)):
             found = find_machine("attached", config)
             self.assertFalse(found.computes_values)
@@ -135,7 +135,7 @@ class EnvironmentTest(absltest.TestCase):
             mock.patch.object(tf.sysconfig, "get_build_info", return_value=build_info),
             self.assertRaisesRegex(LibraryError, "install tensorflow-cpu"),
         ):
-            emulated.environment(find_machine("emulated:2xK80"))
+            emulated.make_environment(find_machine("emulated:2xK80"))
 
 
 class EmulateCommandTest(absltest.TestCase):

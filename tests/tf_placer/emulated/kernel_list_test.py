@@ -8,7 +8,7 @@ from absl.testing import absltest
 from google.protobuf import text_format
 from tensorflow.core.framework import kernel_def_pb2
 
-from tf_placer.emulated.kernel_list import kernel_lines
+from tf_placer.emulated.kernel_list import list_kernels
 
 KERNELS = """
 kernel {
@@ -33,7 +33,7 @@ class KernelListTest(absltest.TestCase):
     def test_kernels_of_gpus_are_listed_with_types_and_host_arguments(self):
         registered = text_format.Parse(KERNELS, kernel_def_pb2.KernelList()).kernel
         self.assertEqual(
-            kernel_lines(registered),
+            list_kernels(registered),
             ["Neg\tT=DT_FLOAT,DT_HALF\t", "Neg\tT=DT_INT32\tx,y", "NoOp\t\t"],
         )
 

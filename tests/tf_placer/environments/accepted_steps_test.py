@@ -354,8 +354,8 @@ class RestoringTest(AcceptedStepsTest):
     def test_steps_go_on_from_a_checkpoint(self):
         prefix, losses = self.train()
         before = self.graph.as_graph_def()
-        for restore_from in (prefix, self.directory, pathlib.Path(prefix + ".index")):
-            source = read_workload(self.graph, ["train", "loss:0"], restore_from=restore_from)
+        for checkpoint in (prefix, self.directory, pathlib.Path(prefix + ".index")):
+            source = read_workload(self.graph, ["train", "loss:0"], checkpoint=checkpoint)
             self.assert_goes_on(source, losses)
         self.assertEqual(self.graph.as_graph_def(), before)
         self.assertEqual(
@@ -374,7 +374,7 @@ class RestoringTest(AcceptedStepsTest):
             checkpoint = tf1.train.Checkpoint(layer=first, other=second)
             prefix = checkpoint.save(os.path.join(self.directory, "objects"), session)
             expected = session.run("loss:0")
-        source = read_workload(self.graph, "loss:0", restore_from=prefix)
+        source = read_workload(self.graph, "loss:0", checkpoint=prefix)
         self.assertSameElements(source.step.restored, ["first", "scope/second"])
         self.assertAllClose(self.run_steps(source), [[expected]], rtol=1e-5)
 
@@ -383,20 +383,20 @@ class RestoringTest(AcceptedStepsTest):
             with self.graph.as_default():
                 session.run(tf1.global_variables_initializer())
                 local = tf1.local_variables_initializer()
-            source = read_workload(self.graph, "loss:0", restore_from=session)
+            source = read_workload(self.graph, "loss:0", checkpoint=session)
             self.assertSameElements(source.step.restored, ["first", "scope/second"])
             session.run(local)
             for _ in range(3):
                 session.run("train")
             before = self.graph.as_graph_def()
-            source = read_workload(self.graph, ["train", "loss:0"], restore_from=session)
+            source = read_workload(self.graph, ["train", "loss:0"], checkpoint=session)
             self.assertEqual(self.graph.as_graph_def(), before)
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
         self.assert_goes_on(source, losses)
         self.assertIn("calls", source.step.restored)
         with self.graph.as_default(), tf1.train.MonitoredTrainingSession() as session:
             source = read_workload(
-                self.graph.as_graph_def(), ["train", "loss:0"], restore_from=session
+                self.graph.as_graph_def(), ["train", "loss:0"], checkpoint=session
             )
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
         self.assert_goes_on(source, losses)
@@ -405,7 +405,7 @@ class RestoringTest(AcceptedStepsTest):
         prefix, losses = self.train()
         config = tf1.ConfigProto(device_count={"CPU": 2})
         target = tf1.train.Server.create_local_server(config=config).target
-        source = read_workload(self.graph, ["loss:0"], restore_from=prefix)
+        source = read_workload(self.graph, ["loss:0"], checkpoint=prefix)
         graph = load_source(source, target=target, share_variables=True)
         self.assertTrue(graph._shares_variables)
         names = [*source.step.restored, "calls"]
@@ -435,7 +435,7 @@ class RestoringTest(AcceptedStepsTest):
             for partitions in (1, 2, 3):
                 graph = build(partitions, use_resource)
                 for form in (graph, graph.as_graph_def()):
-                    source = read_workload(form, "y:0", restore_from=prefix)
+                    source = read_workload(form, "y:0", checkpoint=prefix)
                     self.assertLen(source.step.restored, partitions)
                     self.assertAllEqual(self.run_steps(source)[0][0], whole)
 
@@ -450,25 +450,25 @@ class RestoringTest(AcceptedStepsTest):
         torn = os.path.join(self.directory, "torn")
         pathlib.Path(torn + ".index").write_text("torn")
         empty = self.create_tempdir().full_path
-        for graph, restore_from, message in (
+        for graph, checkpoint, message in (
             (other, prefix, "none of the variables .*the graph has 'another', the .* 'first'"),
             (larger, prefix, r"'first' of the shape \[2, 3\], the variable 'first' is of \[2, 4\]"),
             (finer, prefix, "'first' of the type float32, the variable 'first' is of float64"),
-            (other, "", "restore_from is the name of a checkpoint, not ''"),
-            (other, "a\0b", "restore_from is the name of a checkpoint, not "),
+            (other, "", "'' is not the name of a checkpoint"),
+            (other, "a\0b", "is not the name of a checkpoint"),
             (other, "/no/such/model", "there is no checkpoint '/no/such/model'"),
             (other, torn, "cannot read the checkpoint '.*torn': "),
             (other, empty, "the directory '.*' holds no checkpoint"),
             (other, 3, "is a checkpoint, the directory of one or a session, not int"),
         ):
             with self.assertRaisesRegex(GraphError, message) as raised:
-                read_workload(graph, "y:0", restore_from=restore_from)
+                read_workload(graph, "y:0", checkpoint=checkpoint)
             self.assertNotIn("\n", str(raised.exception))
         with (
             tf1.Session(graph=other) as session,
             self.assertRaisesRegex(GraphError, "for none of the variables: 'another'"),
         ):
-            read_workload(other, "y:0", restore_from=session)
+            read_workload(other, "y:0", checkpoint=session)
 
 
 class PythonFunctionsTest(AcceptedStepsTest):

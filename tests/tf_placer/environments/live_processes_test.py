@@ -47,8 +47,8 @@ class _Cluster:
 
     target = "grpc://nowhere"
 
-    def __init__(self, machine, *, log_dir, network, why_open, template):
-        del machine, network, why_open
+    def __init__(self, machine, *, log_dir, network, open_reason, template):
+        del machine, network, open_reason
         log_path = pathlib.Path(log_dir, "task_0.log")
         settings = {"ends": "server_ends"}
         server = ChildProcess(

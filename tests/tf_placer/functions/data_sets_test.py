@@ -28,7 +28,7 @@ class DataSetsTest(tf.test.TestCase):
     def place(self, device: str) -> PlacedStep:
         function = tf.function(lambda x: self.weight.assign_add(x[0]), autograph=False)
         step = trace_call(function, X)
-        assignment = dict.fromkeys(step.source.op_graph.names, device)
+        assignment = dict.fromkeys(step.workload.op_graph.names, device)
         return PlacedStep(step, MACHINE, Placement("", DEVICES, assignment))
 
     def test_refuses_steps_whose_variables_a_data_set_uses(self):

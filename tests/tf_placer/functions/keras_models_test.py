@@ -53,7 +53,7 @@ def losses(model: Any) -> list[float]:
 
 def place(model: Any) -> Any:
     traced = trace_call(model, BATCH)
-    [placement] = random_placements(traced.source, 1)
+    [placement] = random_placements(traced.workload, 1)
     PlacedStep(traced, MACHINE, placement).apply(model)
     return traced
 
@@ -86,7 +86,8 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_no_operation_passes_all_gradients_through(self):
         types = {
-            node.op for node in trace_call(two_towers(recurrent=True), BATCH).source.graph_def.node
+            node.op
+            for node in trace_call(two_towers(recurrent=True), BATCH).workload.graph_def.node
         }
         self.assertNotIn("IdentityN", types)
         reduced = tf.distribute.get_replica_context().all_reduce("sum", tf.constant(2.0))
@@ -121,7 +122,7 @@ class KerasModelTest(tf.test.TestCase):
 
     def test_places_another_model_of_the_same_architecture(self):
         traced = trace_call(two_towers(), BATCH)
-        [placement] = random_placements(traced.source, 1)
+        [placement] = random_placements(traced.workload, 1)
         step = PlacedStep(traced, MACHINE, placement)
         for _ in range(9):  # The name with 10 sorts before the one with 9.
             two_towers()
@@ -156,7 +157,7 @@ class KerasModelTest(tf.test.TestCase):
         ):
             Model.__module__ = module
             if is_converted:
-                graph_def = trace_call(Model(), tf.ones([2])).source.graph_def
+                graph_def = trace_call(Model(), tf.ones([2])).workload.graph_def
                 self.assertIn("If", {node.op.removeprefix("Stateless") for node in graph_def.node})
             else:
                 with self.assertRaisesRegex(GraphError, "symbolic"):

@@ -50,7 +50,7 @@ class Network(tf.Module):
 def on_second_device(concrete: Any) -> Any:
     """Moves a function and its variables to the other device."""
     traced = trace_call(concrete, (X,))
-    assignment = dict.fromkeys(traced.source.op_graph.names, DEVICES[1])
+    assignment = dict.fromkeys(traced.workload.op_graph.names, DEVICES[1])
     return PlacedStep(traced, MACHINE, Placement("", DEVICES, assignment)).function
 
 

@@ -31,7 +31,7 @@ _NOT_COMPARED = ("_Arg", "Const", "Identity", "NoOp", "StatelessWhile")
 
 def place(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[PlacedSignature]:
     given = read_graph(path, name)
-    source = read_workload(given, feeds=feeds)
+    source = read_workload(given, feed_dict=feeds)
     return [
         PlacedSignature(given.signature, MACHINE, placement)
         for placement in random_placements(source, count)

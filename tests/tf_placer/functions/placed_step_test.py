@@ -79,7 +79,7 @@ class PlacedFunctionTest(tf.test.TestCase):
         expected = three_steps(original.train)
         untouched = Training()
         traced = trace_call(untouched.train, X)
-        for placement in random_placements(traced.source, 6):
+        for placement in random_placements(traced.workload, 6):
             training = Training()
             step = PlacedStep(trace_call(training.train, X), MACHINE, placement)
             found = self.check_devices(lambda step=step: three_steps(step.function), placement)
@@ -93,7 +93,7 @@ class PlacedFunctionTest(tf.test.TestCase):
     def test_other_arguments_are_placed_alike(self):
         training = Training()
         traced = trace_call(training.train, X)
-        [placement] = random_placements(traced.source, 1)
+        [placement] = random_placements(traced.workload, 1)
         function = PlacedStep(traced, MACHINE, placement).function
         more = np.concatenate([X, X])
         original = Training()
@@ -112,7 +112,7 @@ class PlacedFunctionTest(tf.test.TestCase):
         original, moved = tf.Variable(start), tf.Variable(start)
         expected = [function(original, 2.0)["loss"] for _ in range(3)]
         step = trace_call(function, (moved, 2.0))
-        for placement in random_placements(step.source, 3):
+        for placement in random_placements(step.workload, 3):
             moved.assign(start)
             placed = PlacedStep(step, MACHINE, placement).function
             found = self.check_devices(
@@ -157,7 +157,7 @@ class PlacedFunctionTest(tf.test.TestCase):
         traced = trace_call(step, x)
         expected = [step(x), step(x)]
         weights.assign(tf.ones([3]))
-        for placement in random_placements(traced.source, 4):
+        for placement in random_placements(traced.workload, 4):
             placed = PlacedStep(traced, MACHINE, placement).function
             self.assertAllEqual([placed(x), placed(x)], expected)
             weights.assign(tf.ones([3]))
@@ -175,7 +175,7 @@ class PlacedFunctionTest(tf.test.TestCase):
             return tf.reduce_sum(x) * 2.0
 
         traced = trace_call(step, X)
-        for placement in random_placements(traced.source, 2):
+        for placement in random_placements(traced.workload, 2):
             placed = PlacedStep(traced, MACHINE, placement).function
             for _ in range(2):
                 self.assertAllClose(placed(X), 2.0 * X.sum())

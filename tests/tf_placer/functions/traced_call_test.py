@@ -14,9 +14,9 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 def run_in_session(traced: TracedCall, steps: int) -> list[list[np.ndarray]]:
     """Runs a step as the workers of a search do."""
-    step = traced.source.step
+    step = traced.workload.step
     with tf.Graph().as_default() as graph:
-        tf.import_graph_def(traced.source.graph_def, name="")
+        tf.import_graph_def(traced.workload.graph_def, name="")
         assignments = assignments_of(graph, step.restored)
         with tf1.Session(graph=graph) as session:
             session.run([graph.get_operation_by_name(name) for name in step.initializers])
@@ -47,7 +47,7 @@ class TracedStepTest(tf.test.TestCase):
         found = run_in_session(traced, 3)
         self.assertEqual(count.numpy(), 0, "tracing runs nothing")
         self.assertAllEqual(weights, np.ones([3, 3]))
-        self.assertLen(traced.source.step.feeds, 3)  # the scale, too
+        self.assertLen(traced.workload.step.feeds, 3)  # the scale, too
         for values in found:
             expected = tf.nest.flatten(step(tf.constant(X), {"y": tf.ones([2, 3])}))
             self.assertAllClose(values, [each.numpy() for each in expected], rtol=1e-6)
@@ -59,7 +59,7 @@ class TracedStepTest(tf.test.TestCase):
             return x * 2.0
 
         traced = trace_call(tf.function(lambda x: double(x) + double(double(x))), X)
-        types = [node.op for node in traced.source.graph_def.node]
+        types = [node.op for node in traced.workload.graph_def.node]
         self.assertEqual(types.count("Mul"), 3)
         self.assertFalse([op for op in types if op.endswith("PartitionedCall")])
         called = tf.function(lambda x: double(x) + 1.0)
@@ -87,7 +87,7 @@ class TracedStepTest(tf.test.TestCase):
             return positive(x), double_array(np.ones([2])), halve(3)
 
         traced = trace_call(tf.function(step, autograph=False), X)
-        self.assertNotIn("Call", " ".join(node.op for node in traced.source.graph_def.node))
+        self.assertNotIn("Call", " ".join(node.op for node in traced.workload.graph_def.node))
         found = run_in_session(traced, 1)[0]
         self.assertEqual([each.tolist() for each in found], [X.tolist(), [2, 2], 1.5])
 
@@ -101,7 +101,7 @@ class TracedStepTest(tf.test.TestCase):
         compiled = tf.function(lambda x: x + 1.0, jit_compile=True)
         for called in (alone, compiled):
             traced = trace_call(tf.function(lambda x, f=called: f(x) + 1.0), X)
-            types = [node.op for node in traced.source.graph_def.node]
+            types = [node.op for node in traced.workload.graph_def.node]
             self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
 
     def test_the_first_call_may_make_variables(self):
@@ -143,7 +143,7 @@ class TracedStepTest(tf.test.TestCase):
         iterator, expected = iter(numbers()), iter(numbers())
         for target in (step, step.get_concrete_function(iterator)):
             traced = trace_call(target, iterator)
-            self.assertLen(traced.source.step.feeds, 4)
+            self.assertLen(traced.workload.step.feeds, 4)
             self.assertEqual({*traced.kept.values()}, {other._iterator_resource.device})
             [found] = run_in_session(traced, 1)
             self.assertAllEqual(found[0], next(expected) + 10 * next(expected))
@@ -186,7 +186,7 @@ class TracedStepTest(tf.test.TestCase):
         step = tf.function(lambda x: vectors.lookup(tf.cast(numbers.lookup(x), tf.int64)))
         traced = trace_call(step, np.array(["b", "a", "c"]))
         self.assertAllEqual(run_in_session(traced, 1)[0][0], [[3, 4], [1, 2], [0, 0]])
-        found = {node.name: node for node in traced.source.graph_def.node}
+        found = {node.name: node for node in traced.workload.graph_def.node}
         self.assertEqual({found[name].op for name in traced.kept}, {"LookupTableFindV2"})
         self.assertLen(traced.kept, 2)
         # The order of what a table gives is chance.
@@ -207,7 +207,7 @@ class TracedStepTest(tf.test.TestCase):
             return total + 1.0
 
         traced = trace_call(step, X)
-        types = {node.name: node.op for node in traced.source.graph_def.node}
+        types = {node.name: node.op for node in traced.workload.graph_def.node}
         kept = {types[name] for name in traced.kept}
         self.assertEqual(kept, {"WriteSummary", "FlushSummaryWriter"})
         self.assertAllEqual(run_in_session(traced, 2), [[16.0], [31.0]])
@@ -224,7 +224,7 @@ class TracedStepTest(tf.test.TestCase):
         graphs = []
         for _ in range(2):
             traced = trace_call(step, X % 3)
-            graphs.append([(node.name, node.op) for node in traced.source.graph_def.node])
+            graphs.append([(node.name, node.op) for node in traced.workload.graph_def.node])
             self.assertAllEqual(run_in_session(traced, 1)[0][0], step(X % 3))
         self.assertEqual(*graphs)
 
@@ -287,7 +287,7 @@ class TracedStepTest(tf.test.TestCase):
             with tf.device("CPU:1"):
                 return total + 1.0
 
-        graph = trace_call(step, X).source.graph_def
+        graph = trace_call(step, X).workload.graph_def
         devices = {node.name: node.device for node in graph.node if node.device}
         self.assertEqual(devices, {"add": "/device:CPU:1", "add/y": "/device:CPU:1"})
 
@@ -329,7 +329,7 @@ class TracedStepTest(tf.test.TestCase):
         ):
             with context:
                 step = trace_call(tf.function(lambda x: x + 1.0), X)
-            self.assertEqual({node.device for node in step.source.graph_def.node}, {""})
+            self.assertEqual({node.device for node in step.workload.graph_def.node}, {""})
 
 
 if __name__ == "__main__":

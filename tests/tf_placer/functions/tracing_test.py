@@ -62,7 +62,7 @@ class TracingTest(tf.test.TestCase):
         found = []
 
         def read(function):
-            graph_def = trace_call(tf.function(function, autograph=False), X).source.graph_def
+            graph_def = trace_call(tf.function(function, autograph=False), X).workload.graph_def
             found.append({node.op for node in graph_def.node})
 
         thread = threading.Thread(target=read, args=(second,))
@@ -96,7 +96,7 @@ class TracingTest(tf.test.TestCase):
         self.assertEqual(calls, [1, 1])
         self.assertFalse([name for name in names if name.startswith("captured")])
         self.assertEqual(sums, [2.0, 2.0])
-        self.assertIn("captured", [node.name for node in traced.source.graph_def.node])
+        self.assertIn("captured", [node.name for node in traced.workload.graph_def.node])
         self.check_methods()
 
     def test_a_failure_restores_tensorflow(self):
@@ -132,7 +132,7 @@ class TracingTest(tf.test.TestCase):
     def test_arguments_of_functions_may_have_any_name(self):
         named = tf.function(lambda call, function: tf.atan2(call, function))
         step = tf.function(lambda x: named(call=x, function=x), autograph=False)
-        graph_def = trace_call(step, X).source.graph_def
+        graph_def = trace_call(step, X).workload.graph_def
         self.assertIn("Atan2", [node.op for node in graph_def.node])
 
     def test_loops_and_branches_are_traced_alike(self):
@@ -146,7 +146,7 @@ class TracingTest(tf.test.TestCase):
 
         bodies = []
         for _ in range(2):
-            graph_def = trace_call(tf.function(step, autograph=False), X).source.graph_def
+            graph_def = trace_call(tf.function(step, autograph=False), X).workload.graph_def
             library = graph_def.library.function
             self.assertFalse(
                 [n for f in library for n in f.node_def if n.op.endswith("PartitionedCall")]

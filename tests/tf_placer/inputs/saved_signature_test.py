@@ -50,7 +50,7 @@ class SavedSignatureTest(tf.test.TestCase):
         loaded = tf.saved_model.load(self.functions)
         expected = loaded.signatures["serving_default"](x=tf.constant(REQUEST))
         given = read_graph(self.functions)
-        source = read_workload(given, feeds={"x": REQUEST})
+        source = read_workload(given, feed_dict={"x": REQUEST})
         self.assertEqual(given.signature.saved_model, read_saved_model(self.functions))
         self.assertAllClose(run(source), [expected["requests"], expected["sum"]])
         self.assertLen(source.step.restored, 3)
@@ -63,7 +63,7 @@ class SavedSignatureTest(tf.test.TestCase):
     def test_tables_are_filled_from_the_files_that_came_with_it(self):
         words, numbers = WORDS
         for path in (self.functions, self.graphs[False]):
-            source = read_workload(read_graph(path, "words"), feeds={"words": words})
+            source = read_workload(read_graph(path, "words"), feed_dict={"words": words})
             self.assertAllEqual(run(source), [numbers])
 
     def test_graphs_of_tensorflow_1(self):
@@ -71,7 +71,7 @@ class SavedSignatureTest(tf.test.TestCase):
             expected = np.tanh(REQUEST @ np.full([3, 3], 0.5)) + np.tanh(
                 REQUEST @ np.full([3, 3], -0.25)
             )
-            source = read_workload(read_graph(path, "sum"), feeds={"x": REQUEST})
+            source = read_workload(read_graph(path, "sum"), feed_dict={"x": REQUEST})
             self.assertAllClose(run(source), [expected])
             self.assertEqual(source.step.restored.keys(), {"left", "right"})
 
@@ -108,8 +108,8 @@ class SavedSignatureTest(tf.test.TestCase):
             GraphError, r"'x' of the signature 'serving_default' has the shape \(None, 3\), so no"
         ):
             read_workload(self.functions)
-        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
-            read_workload(self.functions, fetches="y", feeds={"x": REQUEST})
+        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or checkpoint"):
+            read_workload(self.functions, fetches="y", feed_dict={"x": REQUEST})
         with self.assertRaisesRegex(GraphError, "only a SavedModel directory has a signature"):
             read_graph("graph.pb", "serving_default")
 
@@ -126,7 +126,7 @@ class SavedSignatureTest(tf.test.TestCase):
             "x/dense_shape": whole.dense_shape,
         }
         values, indices, shape = run(
-            read_workload(path, feeds={key: value.numpy() for key, value in feeds.items()})
+            read_workload(path, feed_dict={key: value.numpy() for key, value in feeds.items()})
         )
         self.assertAllEqual(values, 2 * whole.values)
         self.assertAllEqual(indices, whole.indices)
@@ -157,7 +157,7 @@ class SavedSignatureTest(tf.test.TestCase):
         shutil.copytree(self.functions, path)
         shutil.rmtree(os.path.join(path, "variables"))
         with self.assertRaisesRegex(GraphError, "cannot read the variables of the SavedModel"):
-            read_workload(path, feeds={"x": REQUEST})
+            read_workload(path, feed_dict={"x": REQUEST})
 
     def test_devices_can_be_cleared(self):
         given = read_graph(self.functions)
@@ -190,7 +190,7 @@ class DamagedTest(tf.test.TestCase, parameterized.TestCase):
 
     def assert_refused(self, message: str) -> None:
         with self.assertRaisesRegex(GraphError, message) as raised:
-            read_workload(read_graph(self.directory, "serving_default"), feeds={"x": REQUEST})
+            read_workload(read_graph(self.directory, "serving_default"), feed_dict={"x": REQUEST})
         self.assertIn(str(self.directory), str(raised.exception))
         self.assertNotIn("\n", str(raised.exception))
 

@@ -69,10 +69,10 @@ class DryRunTest(tf.test.TestCase):
     def test_a_search_that_has_begun_would_go_on(self):
         log_dir = str(self.directory / "run")
         step = read_target(self.given.graph, self.given.fetches)
-        grouped = dry_run.group_operations(step.source.op_graph)
+        grouped = dry_run.group_operations(step.workload.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, tuple(TASKS))
         config = prepare(step, SearchConfig("local:2", "random"))
-        header = live_header(config, step.source.step, grouped, legal)
+        header = live_header(config, step.workload.step, grouped, legal)
         with TrialLog(f"{log_dir}/trials.jsonl", header) as log:
             log.append(trial(0, None))
         plan = self.plan(log_dir)

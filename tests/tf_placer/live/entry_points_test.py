@@ -1,4 +1,4 @@
-"""Tests of the keywords of entry points; nothing is searched."""
+"""Tests of the keywords of entry points, without a search."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import absltest
 
+from graph_passes.errors import GraphError
 from tests import graphs
-from tf_placer.live import entry_points
+from tf_placer.live import entry_points, profiling
 from tf_placer.live.entry_points import optimize, optimize_function
+from tf_placer.live.profiling import profile
 from tf_placer.live.result import FunctionResult, OptimizeResult
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
@@ -29,18 +31,18 @@ class EntryPointsTest(absltest.TestCase):
         self.given = graphs.two_branches()
 
     def build_config(self, **keywords) -> SearchConfig:
-        """Returns the configuration that results from a call."""
+        """Returns the configuration of a search with these keywords."""
         optimize(self.given.graph, self.given.fetches, **keywords)
         return self.place.call_args.args[1]
 
-    def test_keywords_are_few(self):
+    def test_optimize_has_few_keywords(self):
         parameters = inspect.signature(optimize).parameters.values()
         self.assertLen([each for each in parameters if each.kind is not each.VAR_KEYWORD], 13)
 
-    def test_without_keywords_a_search_is_as_the_configuration_has_it_by_default(self):
+    def test_uses_the_default_configuration_without_keywords(self):
         self.assertEqual(self.build_config(), SearchConfig())
 
-    def test_keywords_replace_what_the_configuration_says(self):
+    def test_keywords_override_the_configuration(self):
         config = SearchConfig(placer="eagle", placer_options={"num_groups": 8}, seed=3, max_secs=9)
         asked = self.build_config(config=config, seed=0, machine="local:2", max_trials=7)
         self.assertEqual((asked.seed, asked.machine, asked.max_trials), (0, "local:2", 7))
@@ -49,7 +51,7 @@ class EntryPointsTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "'random' has no option 'num_groups'"):
             self.build_config(config=config, placer="random")
 
-    def test_keywords_of_former_versions_work_with_one_note(self):
+    def test_accepts_keywords_of_former_versions_with_one_warning(self):
         session_config = tf.compat.v1.ConfigProto()
         with self.assertWarnsRegex(
             DeprecationWarning,
@@ -73,15 +75,63 @@ class EntryPointsTest(absltest.TestCase):
             self.build_config(callbacks=[print])
         self.place.assert_not_called()
 
-    def test_restored_values_come_from_the_configuration(self):
-        with (
-            mock.patch.object(entry_points, "read_target") as read,
-            self.assertWarnsRegex(DeprecationWarning, "no restore_from="),
-        ):
-            self.build_config(restore_from="weights")
-        self.assertEqual(read.call_args.kwargs["restore_from"], "weights")
+    def test_reads_the_checkpoint_of_the_configuration(self):
+        with mock.patch.object(entry_points, "read_target") as read:
+            self.build_config(config=SearchConfig(checkpoint="weights"))
+        self.assertEqual(read.call_args.kwargs["checkpoint"], "weights")
 
-    def test_a_function_is_passed_on_with_its_example(self):
+    def test_accepts_former_names_with_one_warning(self):
+        stop = mock.Mock(side_effect=GraphError("only the arguments matter"))
+        for module in (entry_points, profiling):
+            self.enter_context(mock.patch.object(module, "read_target", stop))
+        x, request = tf.ones([2]), {"x": 1.0}
+        for entry, arguments, former, today in (
+            (optimize, ["graph"], {"feeds": request}, {"feed_dict": request}),
+            (optimize_function, [tf.function(tf.sin)], {"example": x}, {"example_inputs": x}),
+            (
+                profile,
+                ["graph"],
+                {"feeds": request, "example": x, "signature": "key", "restore_from": "weights"},
+                {
+                    "feed_dict": request,
+                    "example_inputs": x,
+                    "signature_key": "key",
+                    "checkpoint": "weights",
+                },
+            ),
+        ):
+            with self.subTest(entry.__name__):
+                others = {"output": "problem.json"} if entry is profile else {}
+                names = ", ".join(f"{name}=" for name in former)
+                wanted = ", ".join(f"{name}=..." for name in today)
+                message = f"the next version of {entry.__name__} has no {names}: write {wanted}$"
+                with (
+                    self.assertWarnsRegex(DeprecationWarning, message) as warned,
+                    self.assertRaises(GraphError),
+                ):
+                    entry(*arguments, **former, **others)
+                self.assertLen(warned.warnings, 1)
+                self.assertEqual(warned.filename, __file__)
+                self.assertEqual(stop.call_args.kwargs | today, stop.call_args.kwargs)
+                with self.assertRaisesRegex(TypeError, f"write {next(iter(today))}= only"):
+                    entry(*arguments, **former, **today, **others)
+
+    def test_accepts_the_former_name_of_a_checkpoint(self):
+        self.enter_context(mock.patch.object(entry_points, "read_target"))
+        message = r"no restore_from=: write config=tf_placer.SearchConfig\(checkpoint=...\)$"
+        with self.assertWarnsRegex(DeprecationWarning, message):
+            config = self.build_config(restore_from="weights")
+        self.assertEqual(config.checkpoint, "weights")
+        message = "SearchConfig has no restore_from=: write checkpoint=...$"
+        with self.assertWarnsRegex(DeprecationWarning, message) as warned:
+            self.assertEqual(SearchConfig(restore_from="weights"), config)
+        self.assertEqual(warned.filename, __file__)
+        with self.assertRaisesRegex(
+            TypeError, r"SearchConfig\(\) got restore_from= and checkpoint="
+        ):
+            SearchConfig(checkpoint="weights", restore_from="weights")
+
+    def test_passes_a_function_on_with_its_example_inputs(self):
         function = tf.function(tf.sin)
         self.place.return_value = FunctionResult("graph", False, "nothing", step=None)
         result = optimize_function(function, tf.ones([2]), seed=4, callbacks=[Callback()])

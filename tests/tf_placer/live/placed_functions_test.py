@@ -116,7 +116,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
 
     def test_a_saved_model_is_written_again_with_devices(self):
         path = save_functions(self.directory)
-        result = self.place(optimize_saved_model, path, example=REQUEST)
+        result = self.place(optimize_saved_model, path, example_inputs=REQUEST)
         self.assertTrue(result.changed)
         result.save(self.directory / "placed")
         expected = tf.saved_model.load(path)(REQUEST)["sum"]
@@ -132,7 +132,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
             },
         )
         with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
-            again = self.place(optimize, path, feeds={"x": 2 * REQUEST})
+            again = self.place(optimize, path, feed_dict={"x": 2 * REQUEST})
         self.assertIsInstance(again, SavedModelResult)
         self.assertEqual(again.placement.assignment, result.placement.assignment)
         with self.assertRaisesRegex(GraphError, "placed' is there already"):
@@ -155,30 +155,30 @@ class PlacedFunctionsTest(tf.test.TestCase):
         step, _ = step_function()
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         path = save_functions(self.directory)
-        restored = {"config": SearchConfig(restore_from="dir")}
+        restored = {"config": SearchConfig(checkpoint="dir")}
         for entry, arguments, error, message in (
             (optimize_function, (model, X), ValueError, "a ConcreteFunction is wanted, not Seq"),
             (optimize_function, (np.sin, X), ValueError, "ConcreteFunction is wanted, not ufunc"),
-            (optimize_function, (step, None), ValueError, "needs example="),
+            (optimize_function, (step, None), ValueError, "needs example_inputs="),
             (optimize_model, (step, X), ValueError, "a Keras model is wanted, not "),
             (optimize_saved_model, ("in.pb",), GraphError, "SavedModel is wanted, not 'in.pb'"),
             (optimize_saved_model, (path, "nope"), GraphError, "no signature 'nope'"),
-            (optimize, (step,), ValueError, "needs example="),
+            (optimize, (step,), ValueError, "needs example_inputs="),
         ):
             with self.assertRaisesRegex(error, message):
                 entry(*arguments)
-        with self.assertRaisesRegex(ValueError, "takes no fetches, feeds"):
+        with self.assertRaisesRegex(ValueError, "takes no fetches, feed_dict"):
             optimize_function(step, X, **restored)
-        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
-            optimize_saved_model(path, example=REQUEST, **restored)
+        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or checkpoint"):
+            optimize_saved_model(path, example_inputs=REQUEST, **restored)
 
     def test_accepts_keywords_of_former_versions_with_a_warning(self):
         step, _ = step_function()
         for arguments, error, message in (
-            ({"example": X, "fetches": "loss"}, ValueError, "takes no fetches, feeds"),
-            ({"example": X, "restore_from": "dir"}, ValueError, "takes no fetches, feeds"),
+            ({"example": X, "fetches": "loss"}, ValueError, "takes no fetches, feed_dict"),
+            ({"example": X, "restore_from": "dir"}, ValueError, "takes no fetches, feed_dict"),
             ({"example": X, "signature": "default"}, ValueError, "has no signature to choose"),
-            ({"graph": tf.Graph(), "example": X}, ValueError, "a graph takes no example"),
+            ({"graph": tf.Graph(), "example": X}, ValueError, "a graph takes no example_inputs"),
             ({"graph": tf.Graph(), "signature": "a"}, GraphError, "only a SavedModel directory"),
         ):
             with self.assertWarns(DeprecationWarning), self.assertRaisesRegex(error, message):
@@ -186,10 +186,12 @@ class PlacedFunctionsTest(tf.test.TestCase):
         path = save_functions(self.directory)
         with (
             self.assertWarnsRegex(DeprecationWarning, "no example=: write optimize_saved_model"),
-            self.assertRaisesRegex(ValueError, "an example or feeds, not both"),
+            self.assertRaisesRegex(ValueError, "example_inputs or feed_dict, not both"),
         ):
             optimize(path, example=REQUEST, feeds={"x": REQUEST})
-        with self.assertWarnsRegex(DeprecationWarning, "write optimize_function.function, example"):
+        with self.assertWarnsRegex(
+            DeprecationWarning, "write optimize_function.function, example_inputs"
+        ):
             result = self.place(optimize, step, example=X)
         self.assertIsInstance(result, FunctionResult)
         self.assertTrue(result.changed)

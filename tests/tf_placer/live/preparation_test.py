@@ -93,7 +93,7 @@ class PreparationTest(tf.test.TestCase):
         emulated = find_machine("emulated:2xK80")
         self.assertIsNone(self.note(emulated), "a graph runs in any session")
         function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
-        self.step = read_target(function, example=(tf.ones([2, 2]),))
+        self.step = read_target(function, example_inputs=(tf.ones([2, 2]),))
         self.assertRegex(self.note(emulated), "no GPUs .* emulate 2xK80 -- python")
         with mock.patch.dict("os.environ", _EMULATED):
             self.assertIsNone(self.note(emulated))

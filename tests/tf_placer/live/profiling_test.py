@@ -51,7 +51,7 @@ class ProfilingTest(tf.test.TestCase):
             x = tf.ones([64, 32], name="x")
             w = tf.compat.v1.get_variable("w", [32, 16])
             y = tf.tanh(tf.matmul(x, w, name="product"), name="y")
-        own = profile(step, example=tf.ones([64, 32]), machine=_MACHINE, output=self.output)
+        own = profile(step, example_inputs=tf.ones([64, 32]), machine=_MACHINE, output=self.output)
         same = profile(graph, y, machine=_MACHINE, output=self.output)
         for problem in (own, same):
             self.assertLen(problem.devices, 5)
@@ -66,14 +66,14 @@ class ProfilingTest(tf.test.TestCase):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         model.compile("sgd", "mse", jit_compile=False)
         example = (np.ones([4, 3], np.float32), np.ones([4, 2], np.float32))
-        problem = profile(model, example=example, machine=_MACHINE, output=self.output)
+        problem = profile(model, example_inputs=example, machine=_MACHINE, output=self.output)
         self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
 
     def test_reports_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "steps must be a whole number from 1 on, not 0"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output, steps=0)
-        with self.assertRaisesRegex(ValueError, "needs example="):
+        with self.assertRaisesRegex(ValueError, "needs example_inputs="):
             profile(tf.function(tf.sin), machine=_MACHINE, output=self.output)
         with self.assertRaisesRegex(OSError, "missing"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output.parent / "missing" / "a.json")

@@ -44,7 +44,7 @@ def split_is_faster(assignment: Mapping[str, str]) -> float:
     return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
 
 
-class ScriptedFleet(FakeBackend):
+class ScriptedBackend(FakeBackend):
     """Workers that measure what a script says, in no time.
 
     Attributes:
@@ -99,25 +99,25 @@ class WorkerGroupTest(tf.test.TestCase):
         # It is not installed everywhere, and starts nothing here.
         self.enter_context(mock.patch.object(workers, "require_ray"))
 
-    def run_search(self, fleet: FakeBackend, **changes) -> Outcome:
+    def run_search(self, backend: FakeBackend, **changes) -> Outcome:
         source = read_workload(self.graph_def, graphs.two_branches().fetches)
         changes = {"workers": "ray", **changes}
         if changes["workers"] is not None:
-            changes["num_workers"] = fleet.size
+            changes["num_workers"] = backend.size
         asked = request_directory(self.create_tempdir().full_path, source, **changes)
 
         @contextlib.contextmanager
-        def make_fleet(workers, setup):
+        def make_backend(workers, setup):
             self.assertEqual(setup.graph, asked.graph.read_bytes())
             self.assertEqual(setup.step.fetches, source.step.fetches)
-            yield fleet
+            yield backend
 
         return live_run.run(
             asked,
             self.directory,
             ProgressPrinter(self.lines.append),
-            fleet.script.environment,
-            fleet=make_fleet,
+            backend.script.environment,
+            make_backend=make_backend,
             controllers=self.make_controllers,
         )
 
@@ -134,24 +134,24 @@ class WorkerGroupTest(tf.test.TestCase):
         )
 
     def test_a_placement_is_found_and_confirmed_by_workers_alone(self):
-        fleet = ScriptedFleet(3, Script(split_is_faster))
-        self.assertEqual(self.run_search(fleet), Outcome.FASTER)
+        backend = ScriptedBackend(3, Script(split_is_faster))
+        self.assertEqual(self.run_search(backend), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
         self.assertEqual([trial.index for trial in trials], list(range(12)))
         self.assertTrue(all(t.worker for t in trials[1:] if t.repeats is None))
         placement = json.loads(self.directory.placement.read_text())
         self.assertAlmostEqual(placement["measurement"]["speedup"], 2.0)
         # One worker has confirmed, and nothing was measured outside of workers.
-        self.assertLen(set(fleet.confirmations), 1)
-        self.assertEqual([made["meta_optimizer"] for made in fleet.script.made], [True])
-        self.assertLen(fleet.killed, 3)
+        self.assertLen(set(backend.confirmations), 1)
+        self.assertEqual([made["meta_optimizer"] for made in backend.script.made], [True])
+        self.assertLen(backend.killed, 3)
 
     def test_the_winner_is_that_of_a_search_without_workers(self):
-        self.run_search(ScriptedFleet(1, Script(split_is_faster)))
+        self.run_search(ScriptedBackend(1, Script(split_is_faster)))
         placed = json.loads(self.directory.placement.read_text())
         header, trials = read_log(self.directory.trials)
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "alone")
-        self.run_search(ScriptedFleet(1, Script(split_is_faster)), workers=None)
+        self.run_search(ScriptedBackend(1, Script(split_is_faster)), workers=None)
         alone = json.loads(self.directory.placement.read_text())
         self.assertEqual(placed["assignment"], alone["assignment"])
         header_alone, trials_alone = read_log(self.directory.trials)
@@ -162,9 +162,9 @@ class WorkerGroupTest(tf.test.TestCase):
         )
 
     def test_a_search_goes_on_with_another_number_of_workers(self):
-        self.run_search(ScriptedFleet(1, Script(split_is_faster)), max_trials=5)
-        fleet = ScriptedFleet(3, Script(split_is_faster))
-        self.assertEqual(self.run_search(fleet, max_trials=12), Outcome.FASTER)
+        self.run_search(ScriptedBackend(1, Script(split_is_faster)), max_trials=5)
+        backend = ScriptedBackend(3, Script(split_is_faster))
+        self.assertEqual(self.run_search(backend, max_trials=12), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
         measured = [trial.assignment for trial in trials if trial.repeats is None]
         self.assertLen(set(measured), len(measured))
@@ -174,27 +174,27 @@ class WorkerGroupTest(tf.test.TestCase):
         self.assertNotIn("worker 1", {trial.worker for trial in trials[5:]})
 
     def test_a_confirmation_whose_worker_is_lost_begins_again_with_another(self):
-        fleet = ScriptedFleet(2, Script(split_is_faster))
-        fleet.dies_confirming = 9
-        self.assertEqual(self.run_search(fleet), Outcome.FASTER)
-        self.assertLen(set(fleet.confirmations), 2)
+        backend = ScriptedBackend(2, Script(split_is_faster))
+        backend.dies_confirming = 9
+        self.assertEqual(self.run_search(backend), Outcome.FASTER)
+        self.assertLen(set(backend.confirmations), 2)
         self.assertIn("does not count, and another begins", " ".join(self.lines))
         # Rounds of the lost worker are not in the result.
         rounds = self.directory.read_result().confirmation.rounds
-        opened = [each for each in fleet.script.confirmed if each == {}]
+        opened = [each for each in backend.script.confirmed if each == {}]
         self.assertGreater(len(opened), len(rounds))
 
-    def search_with_controllers(self, max_trials: int) -> ScriptedFleet:
-        fleet = ScriptedFleet(4, Script(split_is_faster))
+    def search_with_controllers(self, max_trials: int) -> ScriptedBackend:
+        backend = ScriptedBackend(4, Script(split_is_faster))
         outcome = self.run_search(
-            fleet,
+            backend,
             placer="post",
             placer_options={"batch_size": 2, "ce_samples": 4},
             controllers=2,
             max_trials=max_trials,
         )
         self.assertEqual(outcome, Outcome.FASTER)
-        return fleet
+        return backend
 
     def test_controllers_propose_and_share_weights(self):
         run_eagerly(self)
@@ -232,13 +232,13 @@ class WorkerGroupTest(tf.test.TestCase):
         self.search_with_controllers(18)
         with self.assertRaisesRegex(LogMismatchError, "controllers 2, this search has none"):
             self.run_search(
-                ScriptedFleet(4, Script(split_is_faster)),
+                ScriptedBackend(4, Script(split_is_faster)),
                 placer="post",
                 placer_options={"batch_size": 2, "ce_samples": 4},
             )
 
     def test_a_graph_that_runs_nowhere_ends_with_the_reason(self):
-        class Broken(ScriptedFleet):
+        class Broken(ScriptedBackend):
             def result(self, call):
                 value = super().result(call)
                 if call.method != "begin":
@@ -251,8 +251,8 @@ class WorkerGroupTest(tf.test.TestCase):
             self.run_search(Broken(2, Script(split_is_faster)))
 
     def test_events_of_workers_are_reported_and_logged(self):
-        fleet = ScriptedFleet(2, Script(split_is_faster))
-        self.run_search(fleet)
+        backend = ScriptedBackend(2, Script(split_is_faster))
+        self.run_search(backend)
         said = "\n".join(self.lines)
         self.assertRegex(said, r"worker 1 on host is ready: a step takes 1\.00x as long there")
         self.assertRegex(said, r"worker 2 on host: \w+, \d+ trials, [\d.]+ a minute, idle \d+%")

@@ -23,7 +23,7 @@ class BackendsTest(absltest.TestCase):
             with self.subTest(kind):
                 places = backend.in_one_process, backend.starts_servers, backend.is_remote
                 self.assertEqual(sum(places), int(backend.is_timed))
-                self.assertEqual(backend.usual_link is None, backend.is_described)
+                self.assertEqual(backend.default_link is None, backend.is_described)
                 self.assertLessEqual(backend.in_this_process, backend.in_one_process)
 
 

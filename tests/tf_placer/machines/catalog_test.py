@@ -7,7 +7,7 @@ import json
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines.catalog import catalog_names, catalog_table, make_described_machine
+from tf_placer.machines.catalog import format_catalog, list_catalog_names, make_described_machine
 from tf_placer.machines.machine import Link, Machine, MachineError
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -33,7 +33,7 @@ def _link(machine: Machine, source: str, destination: str) -> Link:
 
 class CatalogTest(parameterized.TestCase):
     def test_the_names_are_those_that_are_documented(self):
-        self.assertEqual(catalog_names(), ", ".join(_LARGEST))
+        self.assertEqual(list_catalog_names(), ", ".join(_LARGEST))
 
     @parameterized.parameters(*_LARGEST.items())
     def test_every_number_of_gpus_up_to_the_largest_makes_a_machine(self, name, largest):
@@ -49,7 +49,7 @@ class CatalogTest(parameterized.TestCase):
                 self.assertGreater(link.latency_secs, 0)
                 self.assertBetween(link.bandwidth_bytes_per_sec, 5e9, 1e12)
             for device in machine.devices:
-                known = machine.class_of(device)
+                known = machine.find_class(device)
                 self.assertEqual(known.type, device.type)
                 self.assertLessEqual(known.launch_secs, 1e-4)
                 self.assertNotEmpty(known.source)
@@ -74,7 +74,7 @@ class CatalogTest(parameterized.TestCase):
         self.assertEqual(make_described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
 
     def test_the_table_has_every_machine_and_class(self):
-        table = catalog_table()
+        table = format_catalog()
         for name, largest in _LARGEST.items():
             self.assertIn(f"{name}, N from 1 to {largest}\n", table)
         self.assertIn("K80: GPU, 11.17 GiB, 4.37 TFLOPS (of which 0.42), 223.5 GiB/s", table)

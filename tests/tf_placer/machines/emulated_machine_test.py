@@ -8,9 +8,9 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tf_placer.machines import computer_memory
-from tf_placer.machines.computer_memory import computer_memory_bytes
-from tf_placer.machines.emulated_machine import emulation_options
-from tf_placer.machines.gpu_memory import usable_bytes
+from tf_placer.machines.computer_memory import read_computer_memory_bytes
+from tf_placer.machines.emulated_machine import parse_emulation_options
+from tf_placer.machines.gpu_memory import compute_usable_bytes
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 
@@ -28,17 +28,17 @@ class EmulatedMachineTest(parameterized.TestCase):
 
     def test_tensorflow_keeps_a_part_of_the_memory_for_itself(self):
         # The memory that a session of TensorFlow 2.14 and of 2.21 lists of a K80.
-        self.assertEqual(usable_bytes(11_996_758_016), 11_276_952_576)
-        self.assertEqual(usable_bytes(1 << 30), (1 << 30) - (255 << 20))
+        self.assertEqual(compute_usable_bytes(11_996_758_016), 11_276_952_576)
+        self.assertEqual(compute_usable_bytes(1 << 30), (1 << 30) - (255 << 20))
         device = find_machine("emulated:2xK80").devices[1]
         self.assertEqual(device.memory_bytes, 11_276_952_576)
 
     def test_the_cpu_has_the_memory_of_this_computer(self):
         cpu = find_machine("emulated:2xK80").devices[0]
-        self.assertEqual(cpu.memory_bytes, computer_memory_bytes())
+        self.assertEqual(cpu.memory_bytes, read_computer_memory_bytes())
 
     def test_gpus_whose_tables_do_not_fit_into_this_computer_are_refused(self):
-        with mock.patch.object(computer_memory, "computer_memory_bytes", return_value=2**34):
+        with mock.patch.object(computer_memory, "read_computer_memory_bytes", return_value=2**34):
             self.assertEqual(find_machine("emulated:4xK80").devices[0].memory_bytes, 2**34)
             with self.assertRaisesRegex(
                 MachineError, "'emulated:8xH200': .* take 33 GiB, and this computer has 16 GiB"
@@ -49,7 +49,7 @@ class EmulatedMachineTest(parameterized.TestCase):
             find_machine("emulated:8xH200", config)
 
     def test_options_follow_the_name(self):
-        options = emulation_options("emulated:2xP100,values,slowdown=2.5")
+        options = parse_emulation_options("emulated:2xP100,values,slowdown=2.5")
         self.assertEqual((options.machine, options.slowdown), ("2xP100", 2.5))
         self.assertTrue(options.computes_values)
         self.assertTrue(find_machine("emulated:2xP100,values").computes_values)

@@ -12,7 +12,7 @@ from absl.testing import absltest, parameterized
 from tf_placer.machines import machine_file
 from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
-from tf_placer.machines.machine_file import machine_from_description, read_machine_file
+from tf_placer.machines.machine_file import parse_machine, read_machine_file
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -60,7 +60,7 @@ class MachineFileTest(parameterized.TestCase):
             machine.links, (Link(_CPU, _GPU, 0.0, 1e9, "bus"), Link(_GPU, _CPU, 0.0, 1e9))
         )
         self.assertEqual(
-            machine.class_of(machine.devices[1]),
+            machine.find_class(machine.devices[1]),
             DeviceClass("Mine", "GPU", 8_000_000_000, 5e12, 3e11, 1e-5, 0.5, 1.0, 1, ""),
         )
         self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
@@ -70,7 +70,7 @@ class MachineFileTest(parameterized.TestCase):
         example = "\n".join(
             line for line in text.split("\n\n`devices`")[0].splitlines() if line.startswith("    ")
         )
-        machine = machine_from_description(json.loads(example), "example:")
+        machine = parse_machine(json.loads(example), "example:")
         self.assertEqual([device.model for device in machine.devices], ["CPU", "V100"])
 
     def test_a_class_of_the_file_can_be_named_further_down(self):
@@ -81,13 +81,13 @@ class MachineFileTest(parameterized.TestCase):
         value["links"] = [
             {"source": a, "destination": b, **speed} for a in names for b in names if a != b
         ]
-        machine = machine_from_description(value, "box.json:")
+        machine = parse_machine(value, "box.json:")
         self.assertEqual([known.name for known in machine.classes], ["CPU", "Mine"])
 
     def test_one_device_needs_no_links(self):
         value = _value() | {"links": []}
         del value["devices"][1]
-        self.assertEqual(machine_from_description(value, "box.json:").links, ())
+        self.assertEqual(parse_machine(value, "box.json:").links, ())
 
     @parameterized.parameters(
         ("format", 2, "format is 2: it must be 1"),
@@ -122,7 +122,7 @@ class MachineFileTest(parameterized.TestCase):
             target = target[int(step) if step.isdecimal() else step]
         target[int(last) if last.isdecimal() else last] = new
         with self.assertRaisesRegex(MachineError, "^" + re.escape("box.json: ")) as caught:
-            machine_from_description(value, "box.json:")
+            parse_machine(value, "box.json:")
         self.assertIn(message, str(caught.exception))
 
     @parameterized.parameters(
@@ -139,13 +139,13 @@ class MachineFileTest(parameterized.TestCase):
             target = target[int(step) if step.isdecimal() else step]
         del target[last]
         with self.assertRaisesRegex(MachineError, "^" + re.escape(f"box.json: {message}") + "$"):
-            machine_from_description(value, "box.json:")
+            parse_machine(value, "box.json:")
 
     def test_a_link_that_is_there_twice_is_refused(self):
         value = _value()
         value["links"].append(value["links"][0])
         with self.assertRaisesRegex(MachineError, r"links\[2\] is the second link from .*GPU:0"):
-            machine_from_description(value, "box.json:")
+            parse_machine(value, "box.json:")
 
     def test_what_cannot_be_read_is_refused(self):
         path = self.create_tempfile("box.json", '{"format": ').full_path
@@ -156,7 +156,7 @@ class MachineFileTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             MachineError, r"^box.json: the machine is a list: it must be an object$"
         ):
-            machine_from_description([], "box.json:")
+            parse_machine([], "box.json:")
 
 
 if __name__ == "__main__":

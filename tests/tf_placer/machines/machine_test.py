@@ -77,11 +77,11 @@ class MachineJsonTest(absltest.TestCase):
 
 class DeviceClassTest(absltest.TestCase):
     def test_a_model_has_its_class(self):
-        self.assertEqual(_DESCRIBED.class_of(_DESCRIBED.devices[0]), _CLASS)
+        self.assertEqual(_DESCRIBED.find_class(_DESCRIBED.devices[0]), _CLASS)
 
     def test_nothing_is_known_of_a_device_without_model(self):
         with self.assertRaisesRegex(MachineError, "'local:2': nothing is known of .* of a,"):
-            _LOCAL.class_of(_LOCAL.devices[0])
+            _LOCAL.find_class(_LOCAL.devices[0])
 
 
 class ComputesValuesTest(absltest.TestCase):

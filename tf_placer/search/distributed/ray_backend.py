@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import signal
@@ -61,6 +62,9 @@ def _find_own_cluster_of(workers: Workers) -> OwnCluster | None:
     return own if own is not None and (is_auto or workers.address == own.address) else None
 
 
+_STARTUP_TIMEOUT = "timed out during startup"
+
+
 @contextlib.contextmanager
 def connect_to_ray(workers: Workers) -> Iterator[None]:
     """Initializes Ray in this process, and starts Ray here if the workers are to run here.
@@ -105,8 +109,18 @@ def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
     # Restore the handler: Ray's prints pages on SIGTERM, and Ray's processes end without it.
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if is_main else None
+    start = functools.partial(
+        ray.init, log_to_driver=False, logging_level="ERROR", namespace="tf_placer", **options
+    )
     try:
-        ray.init(log_to_driver=False, logging_level="ERROR", namespace="tf_placer", **options)
+        try:
+            start()
+        except Exception as error:
+            # Ray allows itself 30 s, in which it counts pauses of this process: the second attempt
+            # succeeds after a suspension of the computer.
+            if _STARTUP_TIMEOUT not in str(error):
+                raise
+            start()
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise SearchError(

@@ -1,4 +1,4 @@
-"""Tests of workers as actors of Ray on this computer; skipped if Ray is not installed."""
+"""Tests of workers as actors of Ray on this computer; most are skipped if Ray is not installed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from absl.testing import absltest
 
 from tests.tf_placer.search.distributed import fake_backend
 from tests.tf_placer.search.distributed.waiting_worker import WaitingWorker
+from tf_placer.errors import SearchError
+from tf_placer.search.distributed import ray_backend
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.ray_backend import RayBackend, connect_to_ray
 from tf_placer.search.distributed.supervision import Timeouts
@@ -28,6 +30,30 @@ from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers
 
 _WORKERS = Workers("ray", 2)
+
+
+class StartTest(absltest.TestCase):
+    def connect(self, *outcomes) -> int:
+        """Connects to a Ray whose starts have these outcomes, and returns how many there were."""
+        ray = mock.Mock()
+        ray.init.side_effect = outcomes
+        with (
+            mock.patch.dict(sys.modules, ray=ray),
+            mock.patch.object(ray_backend, "require_ray"),
+            mock.patch.dict(os.environ),
+            connect_to_ray(_WORKERS),
+        ):
+            return ray.init.call_count
+
+    def test_ray_that_times_out_while_it_starts_is_started_again(self):
+        late = RuntimeError("The current node timed out during startup. This could happen")
+        self.assertEqual(self.connect(late, None), 2)
+        with self.assertRaisesRegex(SearchError, "cannot connect .* timed out during startup"):
+            self.connect(late, late)
+
+    def test_other_failures_of_ray_end_the_search(self):
+        with self.assertRaisesRegex(SearchError, "cannot connect to workers='ray': no port"):
+            self.connect(OSError("no port"), None)
 
 
 @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")

@@ -240,6 +240,16 @@ class LossTest(PoolTestCase):
         [lost] = [line for line in self.lines if "is lost" in line]
         self.assertRegex(lost, "has not ended a measurement within 720 s")
 
+    def test_a_worker_may_be_idle_for_longer_than_a_measurement_may_take(self):
+        backend = FakeBackend(1)
+        pool = self.pool(backend)
+        self.measure_rows(pool, 1)
+        while backend.now_secs < 4_000.0:
+            pool.wait(5.0)
+        self.measure_rows(pool, 2)
+        self.assertEqual([line for line in self.lines if "is lost" in line], [])
+        self.assertLen(backend.workers, 1)
+
     def test_a_placement_that_kills_its_workers_fails(self):
         backend = FakeBackend(2)
         backend.fatal.add(row(4))

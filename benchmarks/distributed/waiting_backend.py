@@ -19,7 +19,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.distributed.actor_backend import WorkerInfo
 
-__all__ = ["SkippingClock", "WaitingFleet"]
+__all__ = ["SkippingClock", "WaitingBackend"]
 
 # A placement that does not fit fails early.
 _FAILED_TRIAL_SHARE = 0.1
@@ -51,7 +51,7 @@ class _Call:
     end_secs: float
 
 
-class WaitingFleet:
+class WaitingBackend:
     """Workers that simulate a step and wait as long as its trial takes; see `ActorBackend`."""
 
     def __init__(
@@ -67,7 +67,7 @@ class WaitingFleet:
 
         Args:
             problem: whose steps are simulated.
-            original: int32 [num_groups], the graph as it came.
+            original: int32 [num_groups], the original.
             count: how many workers.
             trial_secs: how long a trial of a step as slow as that of the original takes.
             clock: gives the time in seconds.
