@@ -40,7 +40,7 @@ class RenameFormerTest(absltest.TestCase):
                 check_options(placer, options | expected)
 
     def test_every_todays_name_is_a_setting(self):
-        placers = (AUTO, "colocrl", "graph_neural", "eagle_gcn")
+        placers = (AUTO, "eagle")
         settings = {each.name for placer in placers for each in describe_placer(placer).settings}
         self.assertContainsSubset(FORMER_NAMES.values(), settings)
         self.assertNoCommonElements(FORMER_NAMES, settings)

@@ -9,7 +9,7 @@ from tf_placer.placers import make_placer
 from tf_placer.placers.presets import SYSTEMS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
-# Small networks, but for systems that have none.
+# Small networks, for the presets that have networks.
 SMALL = {"hidden_units": 8, "attention_units": 4, "device_units": 4}
 
 setUpModule = leave_graphs_as_traced
@@ -29,14 +29,14 @@ class _Conformance(placer_conformance.PlacerConformance):
         super().setUp()
         run_eagerly(self)
 
-    def test_seed_and_observations_decide_what_comes_next(self):
+    def test_proposals_depend_on_seed_and_observations_only(self):
         # Nor may it matter in which order the parts of a compiled function run.
         tf.config.run_functions_eagerly(False)
-        super().test_seed_and_observations_decide_what_comes_next()
+        super().test_proposals_depend_on_seed_and_observations_only()
 
 
 class ConformanceTest(_Conformance, absltest.TestCase):
-    """A system with groups that stay, as sampled and learned by all others, too."""
+    """A preset with groups that stay, as sampled and learned by all others, too."""
 
     def new_placer(self, groups, legal, seed):
         return make_placer("colocrl", groups, legal, seed=seed, options=SMALL)
@@ -50,10 +50,10 @@ class LearnedGroupsConformanceTest(_Conformance, absltest.TestCase):
         options = SMALL | {"num_groups": 4} | self.settings
         return make_placer(self.system, groups, legal, seed=seed, options=options)
 
-    def test_seed_and_observations_decide_what_comes_next(self):
+    def test_proposals_depend_on_seed_and_observations_only(self):
         # Either algorithm compiles the same steps with a loss of its own.
         self.system, self.settings = "eagle", {"epochs": 1}
-        super().test_seed_and_observations_decide_what_comes_next()
+        super().test_proposals_depend_on_seed_and_observations_only()
 
 
 class ComposeTest(parameterized.TestCase, tf.test.TestCase):

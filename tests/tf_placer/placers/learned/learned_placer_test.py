@@ -41,7 +41,7 @@ def _learn(placer, batches, measure=placer_conformance.measure):
 
 
 class CompiledTest(tf.test.TestCase):
-    # Other systems are in compose_test.py.
+    # Other presets are in compose_test.py.
     def test_a_restored_placer_goes_on_exactly(self):
         small = {"initial_weights": "none", "message_rounds": 1, "state_units": 8}
         one, other = (_graph_neural(seed=3, **small) for _ in "ab")
