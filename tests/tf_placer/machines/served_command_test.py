@@ -21,7 +21,7 @@ _FAMILY = "sleep 1000 & sleep 1000; echo not reached"
 
 class ServedCommandTest(absltest.TestCase):
     def start(self, *command: str) -> tuple[subprocess.Popen[str], int]:
-        """Starts a process that runs the command, and returns it with the client's end of the line."""
+        """Starts a process that runs the command; returns it with the client's end of the line."""
         read, write = os.pipe()
         script = os.path.abspath(served_command.__file__)
         process = subprocess.Popen(
@@ -87,8 +87,8 @@ class ServedCommandTest(absltest.TestCase):
         for number in served_command.ENDING_SIGNALS:
             with self.subTest(number):
                 code = self.check_all_processes_end(
-                    lambda process, line: process.send_signal(number)
-                )  # noqa: B023
+                    lambda process, line, number=number: process.send_signal(number)
+                )
                 self.assertEqual(code, 128 + number)
 
     def test_the_command_may_handle_a_signal(self):
