@@ -46,10 +46,10 @@ from graph_passes.work import CONVOLUTIONS
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import DeviceClass, Machine
 
-__all__ = ["analytic_costs"]
+__all__ = ["compute_analytic_costs"]
 
 
-def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
+def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     """Computes the costs of the operations that a step needs; other operations cost 0.
 
     Args:

@@ -16,9 +16,9 @@ from absl import logging
 
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
-from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.graph_memory import variables_bytes
-from tf_placer.costs.graph_problem import graph_problem
+from tf_placer.costs.analytic import compute_analytic_costs
+from tf_placer.costs.graph_memory import compute_variables_bytes
+from tf_placer.costs.graph_problem import build_graph_problem
 from tf_placer.costs.link_cache import find_links, keep_links
 from tf_placer.costs.link_calibration import calibrate_links, set_default_links
 from tf_placer.costs.operation_costs import OperationCosts
@@ -80,7 +80,7 @@ class CostedGraph:
         grouped, coarse = self.grouped, self.grouped.coarse
         layered = coarse or grouped
         layered_groups = layered.grouping.expand_to_operations(layered.colocation)
-        return graph_problem(
+        return build_graph_problem(
             grouped.op_graph,
             grouped.grouping.expand_to_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
@@ -114,7 +114,7 @@ class CostedGraph:
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # Pinned operations may be on a device without a known kernel for them.
         legal[np.arange(len(chosen)), chosen] |= colocation.pinned
-        problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
+        problem = build_graph_problem(graph, colocation.group, legal, self.machine, self.costs)
         # Colocation groups without an operation in the problem have the highest numbers.
         return problem, chosen[: problem.num_groups].astype(np.int32)
 
@@ -181,7 +181,7 @@ def cost_graph(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "
                 "leave out measure_links"
             )
-        costs = analytic_costs(source.op_graph, machine)
+        costs = compute_analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
             report(
@@ -226,7 +226,7 @@ def cost_graph(
         if len(machine.devices) > 1:
             machine = _with_links(
                 *(machine, session_config, directory, environment.processes, measure_links, report),
-                held_bytes=_OPEN_SESSIONS * variables_bytes(grouped.op_graph),
+                held_bytes=_OPEN_SESSIONS * compute_variables_bytes(grouped.op_graph),
                 left_secs=end_secs - time.monotonic(),
             )
     return CostedGraph(grouped, _with_memory(machine), costs)

@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["GraphMemory", "graph_memory", "variables_bytes"]
+__all__ = ["GraphMemory", "compute_graph_memory", "compute_variables_bytes"]
 
 # Operations whose outputs share the memory of their first input. Operations that pass a reference
 # to a variable through are added by `_returns_references`.
@@ -56,7 +56,7 @@ class GraphMemory:
     readers: Mapping[int, Sequence[int]]
 
 
-def graph_memory(
+def compute_graph_memory(
     graph: OpGraph,
     groups: np.ndarray,
     number: np.ndarray,
@@ -118,7 +118,7 @@ def graph_memory(
     return GraphMemory(resident, local, held_by)
 
 
-def variables_bytes(graph: OpGraph) -> int:
+def compute_variables_bytes(graph: OpGraph) -> int:
     """Computes the total size of the variables that a step needs."""
     places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
     return sum(_variable_bytes(graph, i) for i in places.tolist())

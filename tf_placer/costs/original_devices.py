@@ -21,7 +21,7 @@ __all__ = [
     "find_colocation_devices",
     "find_original_assignment",
     "find_requested_devices",
-    "nearest_assignment",
+    "find_nearest_assignment",
 ]
 
 
@@ -85,7 +85,7 @@ def find_requested_devices(
     return requested
 
 
-def nearest_assignment(
+def find_nearest_assignment(
     grouping: Grouping,
     colocation: ColocationGroups,
     devices: Sequence[Device],

@@ -8,7 +8,7 @@ from absl.testing import parameterized
 
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 
@@ -35,7 +35,7 @@ def _floats(*shape: int | None) -> tf.Tensor:
 class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
     def assert_secs(self, graph: tf.Graph, name: str, on_cpu: float, on_gpu: float) -> None:
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        costs = analytic_costs(op_graph, _MACHINE)
+        costs = compute_analytic_costs(op_graph, _MACHINE)
         self.assertEqual(costs.source, "analytic")
         self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
@@ -83,7 +83,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
                 maximum_iterations=3,
             )
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        secs = analytic_costs(op_graph, _MACHINE).compute_secs[op_graph.index["while"], 1]
+        secs = compute_analytic_costs(op_graph, _MACHINE).compute_secs[op_graph.index["while"], 1]
         # At most two launches per iteration compute positions and conditions.
         self.assertBetween(secs, 3 * (1e-5 + 2e9 / 1e12), 3 * 2e9 / 1e12 + 15e-5)
 
@@ -92,7 +92,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
             tf.nn.conv2d(_floats(2, 8, 8, 3), _floats(3, 3, 3, 7), 1, "SAME", name="conv")
             tf.matmul(_floats(2, 3), _floats(3, 5), name="product")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        temp_bytes = analytic_costs(op_graph, _MACHINE).temp_bytes
+        temp_bytes = compute_analytic_costs(op_graph, _MACHINE).temp_bytes
         touched = 4 * (2 * 8 * 8 * 3 + 3 * 3 * 3 * 7 + 2 * 8 * 8 * 7)
         self.assertEqual(temp_bytes[op_graph.index["conv"]], touched)
         self.assertEqual(temp_bytes.sum(), touched)
@@ -106,13 +106,13 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
 
             body(_floats(10, 10))
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        self.assertEqual(analytic_costs(op_graph, _MACHINE).temp_bytes.max(), 2 * 400)
+        self.assertEqual(compute_analytic_costs(op_graph, _MACHINE).temp_bytes.max(), 2 * 400)
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_costs_of_all_graphs_are_finite(self, name):
         test_graph = graphs.share_graph(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
-        costs = analytic_costs(op_graph, make_described_machine("2xK80"))
+        costs = compute_analytic_costs(op_graph, make_described_machine("2xK80"))
         self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 3))
         self.assertTrue(np.isfinite(costs.compute_secs).all())
@@ -128,7 +128,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(graphs.matmul_chain().graph.as_graph_def())
         machine = Machine("attached", "attached", (Device("a", "CPU"),), ())
         with self.assertRaisesRegex(MachineError, "'attached': nothing is known of the model of a"):
-            analytic_costs(op_graph, machine)
+            compute_analytic_costs(op_graph, machine)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tests import graph_parts, graphs
 from tf_placer.costs import costed_graph
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
-from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
+from tf_placer.costs.original_devices import find_nearest_assignment, find_requested_devices
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import read_workload
@@ -37,7 +37,7 @@ class EmulatedTest(tf.test.TestCase):
         made = graphs.share_graph("matmul_chain")
         source = read_workload(made.graph, made.fetches, made.feeds)
         described = find_machine("2xK80")
-        expected = analytic_costs(source.op_graph, described)
+        expected = compute_analytic_costs(source.op_graph, described)
         costed = cost_graph(source, find_machine("emulated:2xK80,slowdown=2"), steps=3)
         self.assertEqual(costed.costs.source, "analytic")
         self.assertAllClose(costed.costs.compute_secs, 2 * expected.compute_secs)
@@ -226,7 +226,7 @@ class CostedGraphTest(tf.test.TestCase):
         where = zip(op_graph.names, colocation.group, strict=True)
         placement = Placement("", tuple(names), {name: names[chosen[i]] for name, i in where})
         asked = find_requested_devices(op_graph, colocation, placement, costed.machine.devices)
-        found = nearest_assignment(
+        found = find_nearest_assignment(
             costed.grouped.grouping, colocation, costed.machine.devices, asked
         )
         counts = [collections.Counter() for _ in found]

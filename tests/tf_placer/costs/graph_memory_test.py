@@ -14,7 +14,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graph_parts as parts
 from tests import graphs
-from tf_placer.costs.graph_memory import GraphMemory, graph_memory
+from tf_placer.costs.graph_memory import GraphMemory, compute_graph_memory
 
 v1 = tf.compat.v1
 
@@ -59,7 +59,7 @@ def _count(op_graph: OpGraph, groups: np.ndarray) -> _Counted:
         if 0 <= number[op_graph.tensor_producer[tensor]] < number[reader]:
             readers[int(tensor)].append(int(number[reader]))
     given = {tensor: tuple(places) for tensor, places in readers.items()}
-    memory = graph_memory(op_graph, groups, number, given, op_graph.tensor_bytes)
+    memory = compute_graph_memory(op_graph, groups, number, given, op_graph.tensor_bytes)
     return _Counted(op_graph, [op_graph.names[i] for i in order], memory)
 
 
@@ -72,7 +72,7 @@ def _count_apart(graph: tf.Graph, fetches: Sequence[str], apart: Sequence[str]) 
 
 class VariableTest(tf.test.TestCase):
     def graph(self, *, use_resource: bool) -> tuple[tf.Graph, str]:
-        """Builds a variable of 24 bytes, two consumers `far` and `near` of its read, and its update."""
+        """Builds a variable of 24 bytes, its consumers `far` and `near`, and its update."""
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [2, 3], use_resource=use_resource)
             value = v.read_value() if use_resource else v.value()

@@ -17,7 +17,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GRANULARITIES, group_operations
 from tests import graphs
 from tf_placer.costs.costed_graph import CostedGraph
-from tf_placer.costs.graph_problem import graph_problem, operations_of
+from tf_placer.costs.graph_problem import build_graph_problem, list_needed_operations
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemError
@@ -55,7 +55,7 @@ def _build_problem(
         groups = np.arange(op_graph.num_operations)
     if legal is None:
         legal = np.ones([op_graph.num_operations, len(machine.devices)], bool)
-    return graph_problem(
+    return build_graph_problem(
         op_graph, groups, legal, machine, _build_costs(op_graph, len(machine.devices))
     )
 
@@ -91,7 +91,7 @@ class GraphProblemTest(tf.test.TestCase):
         op_graph = self.small()
         problem = _build_problem(op_graph)
         names = problem.operation_names
-        self.assertEqual(names, tuple(op_graph.names[i] for i in operations_of(op_graph)))
+        self.assertEqual(names, tuple(op_graph.names[i] for i in list_needed_operations(op_graph)))
         self.assertContainsSubset(["w", "y", "loss", "before", "train"], names)
         self.assertNoCommonElements(["not_needed", "w/Initializer"], names)
         for before, after in [*_list_edges(problem), *_list_control_edges(problem)]:
@@ -103,7 +103,7 @@ class GraphProblemTest(tf.test.TestCase):
         op_graph = self.small()
         groups = np.arange(op_graph.num_operations)[::-1] // 2
         problem = _build_problem(op_graph, groups)
-        for place, i in enumerate(operations_of(op_graph).tolist()):
+        for place, i in enumerate(list_needed_operations(op_graph).tolist()):
             self.assertEqual(problem.operation_names[place], op_graph.names[i])
             self.assertEqual(problem.groups[place], groups[i])
             self.assertEqual(problem.temp_bytes[place], i)
@@ -152,7 +152,7 @@ class GraphProblemTest(tf.test.TestCase):
             _build_costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
         )
         groups = np.zeros(op_graph.num_operations, np.int32)
-        problem = graph_problem(op_graph, groups, np.ones([1, 3], bool), _MACHINE, costs)
+        problem = build_graph_problem(op_graph, groups, np.ones([1, 3], bool), _MACHINE, costs)
         # Resident are w of 24 bytes, ones(2, 3) of 24 and the numbers of two axes. At the peak,
         # y of 48 bytes and the loss of 4 exist as well; x is fed.
         self.assertEqual(problem.resident_bytes.sum(), 24 + 24 + 8)
@@ -169,7 +169,7 @@ class GraphProblemTest(tf.test.TestCase):
         costs = dataclasses.replace(
             _build_costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
         )
-        problem = graph_problem(op_graph, groups, np.ones([2, 3], bool), _MACHINE, costs)
+        problem = build_graph_problem(op_graph, groups, np.ones([2, 3], bool), _MACHINE, costs)
         result = Simulator(problem, threads=1).simulate(np.array([[0, 1], [2, 2]], np.int32))
         # The transfer holds 400 bytes under one of two names, and two axes or the new shape.
         self.assertEqual(result.peak_bytes[0].tolist(), [400 + 8, 400 + 8 + 4, 0])
@@ -216,7 +216,7 @@ class GraphProblemTest(tf.test.TestCase):
         groups = np.arange(op_graph.num_operations)
         legal = np.ones([len(groups), 3], bool)
         with self.assertRaisesRegex(ProblemError, "NaN"):
-            graph_problem(op_graph, groups, legal, _MACHINE, costs)
+            build_graph_problem(op_graph, groups, legal, _MACHINE, costs)
 
 
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
@@ -246,7 +246,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(result.peak_bytes[0, 1:].tolist(), [0, 0])
 
     def check_edges(self, problem: PlacementProblem, op_graph: OpGraph):
-        """Checks that the dependencies are those of the graph, except for the back edges of loops."""
+        """Checks that the dependencies are those of the graph except back edges of loops."""
         needed = set(problem.operation_names)
         given = {op_graph.names[op_graph.tensor_producer[t]] for t in np.flatnonzero(op_graph.fed)}
         data, control = set(), set()

@@ -21,7 +21,7 @@ from tests import graphs
 from tests.tf_placer.emulated import emulated_steps
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.inputs.workload import read_workload
 from tf_placer.library_build import LibraryError
 from tf_placer.machines.lookup import find_machine
@@ -66,7 +66,7 @@ class TimesTest(absltest.TestCase):
     def test_kernels_take_the_time_of_the_analytic_model(self):
         made = graphs.share_graph("small_convnet")
         graph = read_workload(made.graph, made.fetches, made.feeds).op_graph
-        expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
+        expected = compute_analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
         traced = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["kernels"]
         grouped = group_operations(graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, emulated_steps.DEVICES)
