@@ -19,9 +19,9 @@ from tf_placer.problem.coarse_groups import coarse_assignment
 
 __all__ = [
     "find_colocation_devices",
+    "find_nearest_assignment",
     "find_original_assignment",
     "find_requested_devices",
-    "find_nearest_assignment",
 ]
 
 

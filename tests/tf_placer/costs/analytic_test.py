@@ -127,7 +127,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
     def test_rejects_machines_without_description(self):
         op_graph = OpGraph.from_graph_def(graphs.matmul_chain().graph.as_graph_def())
         machine = Machine("attached", "attached", (Device("a", "CPU"),), ())
-        with self.assertRaisesRegex(MachineError, "'attached': nothing is known of the model of a"):
+        with self.assertRaisesRegex(MachineError, "'attached': the device class of a is unknown"):
             compute_analytic_costs(op_graph, machine)
 
 

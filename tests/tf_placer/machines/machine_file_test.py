@@ -100,7 +100,11 @@ class MachineFileTest(parameterized.TestCase):
         ("devices.1.class", "K81", 'devices[1].class is not a known class: "K81"; there are CPU,'),
         ("devices.1.class", "CPU", "devices[1].class is a CPU, but the name of the device says"),
         ("devices.1.class", None, "devices[1].class is null: it must be an object"),
-        ("devices.1.class.name", "K80", 'devices[1].class.name is that of another class: "K80"'),
+        (
+            "devices.1.class.name",
+            "K80",
+            'devices[1].class.name is the name of another class: "K80"',
+        ),
         ("devices.1.class.type", "TPU", 'class.type is "TPU": it must be "CPU" or "GPU"'),
         ("devices.1.class.peak_flops", 0, "class.peak_flops is 0: it must be greater than 0"),
         ("devices.1.class.slots", 0, "class.slots is 0: it must be greater than 0"),
