@@ -83,7 +83,7 @@ class CostedGraph:
         return build_graph_problem(
             grouped.op_graph,
             grouped.grouping.expand_to_operations(grouped.colocation),
-            grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
+            grouped.grouping.legal_devices(grouped.colocation, self._list_device_names()),
             self.machine,
             self.costs,
             None if coarse is None else layered_groups,
@@ -118,7 +118,7 @@ class CostedGraph:
         # Colocation groups without an operation in the problem have the highest numbers.
         return problem, chosen[: problem.num_groups].astype(np.int32)
 
-    def _device_names(self) -> tuple[str, ...]:
+    def _list_device_names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.machine.devices)
 
 
@@ -224,12 +224,12 @@ def cost_graph(
         report(f"tracing {steps} steps of the graph on each kind of device of {machine.spec}")
         costs = profile_graph(environment, grouped, machine, steps=steps, known_secs=known_secs)
         if len(machine.devices) > 1:
-            machine = _with_links(
+            machine = _add_links(
                 *(machine, session_config, directory, environment.processes, measure_links, report),
                 held_bytes=_OPEN_SESSIONS * compute_variables_bytes(grouped.op_graph),
                 left_secs=end_secs - time.monotonic(),
             )
-    return CostedGraph(grouped, _with_memory(machine), costs)
+    return CostedGraph(grouped, _set_unlimited_memory(machine), costs)
 
 
 def _slow_down(
@@ -248,7 +248,7 @@ def _slow_down(
     return dataclasses.replace(machine, links=links), dataclasses.replace(costs, compute_secs=secs)
 
 
-def _with_links(
+def _add_links(
     machine: Machine,
     session_config: tf.compat.v1.ConfigProto | None,
     directory: str,
@@ -276,7 +276,7 @@ def _with_links(
         report(f"the links of {machine.spec} are those measured {format_age(cached.age_secs)} ago")
         return cached.machine
     if left_secs < _LINK_TIME.min_left_secs and not measure_links:
-        return _without_measuring(machine, "there is no time to measure them", report)
+        return _use_unmeasured_links(machine, "there is no time to measure them", report)
     report(f"measuring the links of {machine.spec}, to keep them")
     try:
         machine = calibrate_links(
@@ -287,7 +287,7 @@ def _with_links(
     except (SearchError, WorkerStartError) as error:
         if measure_links:
             raise
-        return _without_measuring(machine, str(error), report)
+        return _use_unmeasured_links(machine, str(error), report)
     try:
         keep_links(machine, session_config)
     except OSError as error:
@@ -295,7 +295,7 @@ def _with_links(
     return machine
 
 
-def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
+def _use_unmeasured_links(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
     """Gives a machine the links of its description or usual ones, and reports the reason."""
     if machine.links:
         report(f"the links of {machine.spec} are those of its description: {why}")
@@ -307,7 +307,7 @@ def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]
     return set_default_links(machine)
 
 
-def _with_memory(machine: Machine) -> Machine:
+def _set_unlimited_memory(machine: Machine) -> Machine:
     """Sets the memory of devices without a limit to the computer's memory."""
     memory_bytes = read_computer_memory_bytes()
     return dataclasses.replace(

@@ -96,13 +96,13 @@ def compute_graph_memory(
         group = groups[graph.tensor_producer[tensor]]
         return all(groups[operation_at[place]] == group for place in readers.get(tensor, ()))
 
-    for root, tensors in _buffers(
+    for root, tensors in _find_buffers(
         graph, groups, number, operation_at, readers, tensor_bytes
     ).items():
         maker = int(graph.tensor_producer[root])
         buffer_bytes = max(0, int(tensor_bytes[tensors].max()))
         if variables[maker]:
-            resident[maker] = max(_variable_bytes(graph, maker), buffer_bytes)
+            resident[maker] = max(_compute_variable_bytes(graph, maker), buffer_bytes)
             continue
         if constants[maker]:
             resident[maker] = buffer_bytes
@@ -121,10 +121,10 @@ def compute_graph_memory(
 def compute_variables_bytes(graph: OpGraph) -> int:
     """Computes the total size of the variables that a step needs."""
     places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
-    return sum(_variable_bytes(graph, i) for i in places.tolist())
+    return sum(_compute_variable_bytes(graph, i) for i in places.tolist())
 
 
-def _buffers(
+def _find_buffers(
     graph: OpGraph,
     groups: np.ndarray,
     number: np.ndarray,
@@ -186,7 +186,7 @@ def _returns_references(op_type: str) -> bool:
     return definition is not None and any(output.is_ref for output in definition.output_arg)
 
 
-def _variable_bytes(graph: OpGraph, i: int) -> int:
+def _compute_variable_bytes(graph: OpGraph, i: int) -> int:
     attr = graph.graph_def.node[i].attr
     dims = attr["shape"].shape.dim
     dtype = tf.dtypes.as_dtype(attr["dtype"].type).base_dtype

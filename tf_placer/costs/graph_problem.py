@@ -93,8 +93,8 @@ def build_graph_problem(
     control = number[graph.control_edges].reshape(-1, 2)
     control = control[(control[:, 0] >= 0) & (control[:, 1] > control[:, 0])]
     return PlacementProblem(
-        devices=_devices(machine),
-        links=_links(machine),
+        devices=_build_devices(machine),
+        links=_check_links(machine),
         operation_names=tuple(graph.names[i] for i in kept.tolist()),
         compute_secs=compute_secs,
         resident_bytes=memory.resident_bytes[kept],
@@ -112,7 +112,7 @@ def build_graph_problem(
     )
 
 
-def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
+def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
     devices = []
     for device in machine.devices:
         if device.memory_bytes is None:
@@ -146,7 +146,7 @@ def _find_managed_bytes(machine: Machine, device: Device) -> int:
     )
 
 
-def _links(machine: Machine) -> tuple[Link, ...]:
+def _check_links(machine: Machine) -> tuple[Link, ...]:
     if len(machine.devices) > 1 and not machine.links:
         raise MachineError(f"the links of {machine.spec} have not been measured")
     return machine.links
