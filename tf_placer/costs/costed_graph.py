@@ -145,7 +145,7 @@ def cost_graph(
 
     The links of a machine are measured once and then read from the user's cache directory. Links
     that cannot be measured, or that there is no time to measure, come from the machine's
-    description or are the usual ones of its kind; a message says so, and the cache is unchanged.
+    description or are the default of its kind; a message says so, and the cache is unchanged.
 
     Args:
         source: the graph and its step.
@@ -296,13 +296,13 @@ def _add_links(
 
 
 def _use_unmeasured_links(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
-    """Gives a machine the links of its description or usual ones, and reports the reason."""
+    """Uses the links of the description or the default links, and reports the reason."""
     if machine.links:
         report(f"the links of {machine.spec} are those of its description: {why}")
         return machine
     report(
-        f"the links of {machine.spec} are taken for usual ones of its kind, so predictions may be "
-        f"wrong: {why}"
+        f"the links of {machine.spec} are the default of its kind, so predictions may be wrong: "
+        f"{why}"
     )
     return set_default_links(machine)
 

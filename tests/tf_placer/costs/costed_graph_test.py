@@ -80,7 +80,7 @@ class LinksTest(tf.test.TestCase):
             self.assertLen(machine.links, 2)
             self.assertRegex(
                 self.lines[-1],
-                f"^the links of a pair are taken for usual ones of its kind, .* wrong: {error}",
+                f"^the links of a pair are the default of its kind, .* wrong: {error}",
             )
             self.keep_links.assert_not_called()
 
