@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.harness.provenance import provenance
 from benchmarks.models.catalog import build_model
 from graph_passes.pipeline import group_operations
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import write_json, write_text
 from tf_placer.inputs.workload import read_workload
@@ -65,7 +65,9 @@ def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    problem = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine)).problem()
+    problem = CostedGraph(
+        grouped, machine, compute_analytic_costs(source.op_graph, machine)
+    ).problem()
 
     assignment = grouped.assignment(placement, devices)
     for node in source.graph_def.node:

@@ -232,7 +232,7 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from benchmarks.models.catalog import build_model
     from graph_passes.pipeline import group_operations
-    from tf_placer.costs.analytic import analytic_costs
+    from tf_placer.costs.analytic import compute_analytic_costs
     from tf_placer.costs.costed_graph import CostedGraph
     from tf_placer.inputs.workload import read_workload
 
@@ -241,7 +241,7 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     num_graph_operations = len(source.op_graph.names)
     del model
     costs = {
-        key.machine: analytic_costs(source.op_graph, make_described_machine(key.machine))
+        key.machine: compute_analytic_costs(source.op_graph, make_described_machine(key.machine))
         for key in keys
     }
     for granularity in sorted({key.granularity for key in keys}):

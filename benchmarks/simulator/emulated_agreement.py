@@ -34,7 +34,7 @@ from benchmarks.problems.experts import expert_placements
 from benchmarks.simulator.fidelity import read_or_make_placements
 from graph_passes.pipeline import GroupedGraph, group_operations
 from tf_placer import emulated
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.workload import Workload, read_workload
@@ -216,7 +216,9 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     built = build_model(model)
     source = read_workload(built.graph, [built.train_op], next(built.feeds()), built.initializer)
     grouped = group_operations(source.op_graph)
-    problem = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine)).problem()
+    problem = CostedGraph(
+        grouped, machine, compute_analytic_costs(source.op_graph, machine)
+    ).problem()
     rows = read_or_make_placements(
         folder / "placements.json",
         args.placements,

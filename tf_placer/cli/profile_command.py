@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _count_timeless_operations(costed: CostedGraph) -> int:
     """Counts the operations that take no time on any device."""
-    from tf_placer.costs.graph_problem import operations_of
+    from tf_placer.costs.graph_problem import list_needed_operations
 
-    kept = operations_of(costed.grouped.op_graph)
+    kept = list_needed_operations(costed.grouped.op_graph)
     return int((costed.costs.compute_secs[kept] == 0).all(axis=1).sum())

@@ -46,10 +46,10 @@ from graph_passes.work import CONVOLUTIONS
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import DeviceClass, Machine
 
-__all__ = ["analytic_costs"]
+__all__ = ["compute_analytic_costs"]
 
 
-def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
+def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     """Computes the costs of the operations that a step needs; other operations cost 0.
 
     Args:
@@ -64,7 +64,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     """
     work = kernel_work(graph)
     classes = [machine.find_class(device) for device in machine.devices]
-    by_class = {known: _operation_secs(graph, work, known) for known in set(classes)}
+    by_class = {known: _compute_operation_secs(graph, work, known) for known in set(classes)}
     temp = np.zeros(graph.num_operations)
     copies = ~work.called & graph.has_type(CONVOLUTIONS)[work.operations]
     holds = copies | work.called
@@ -79,7 +79,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     )
 
 
-def _operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
+def _compute_operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
     """Computes the seconds on a device of a class, float64 [num_operations]."""
     flop_secs = work.flops / (known.peak_flops * known.compute_fraction)
     byte_rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction

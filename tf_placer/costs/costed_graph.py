@@ -16,9 +16,9 @@ from absl import logging
 
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
-from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.graph_memory import variables_bytes
-from tf_placer.costs.graph_problem import graph_problem
+from tf_placer.costs.analytic import compute_analytic_costs
+from tf_placer.costs.graph_memory import compute_variables_bytes
+from tf_placer.costs.graph_problem import build_graph_problem
 from tf_placer.costs.link_cache import find_links, keep_links
 from tf_placer.costs.link_calibration import calibrate_links, set_default_links
 from tf_placer.costs.operation_costs import OperationCosts
@@ -80,10 +80,10 @@ class CostedGraph:
         grouped, coarse = self.grouped, self.grouped.coarse
         layered = coarse or grouped
         layered_groups = layered.grouping.expand_to_operations(layered.colocation)
-        return graph_problem(
+        return build_graph_problem(
             grouped.op_graph,
             grouped.grouping.expand_to_operations(grouped.colocation),
-            grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
+            grouped.grouping.legal_devices(grouped.colocation, self._list_device_names()),
             self.machine,
             self.costs,
             None if coarse is None else layered_groups,
@@ -114,11 +114,11 @@ class CostedGraph:
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # Pinned operations may be on a device without a known kernel for them.
         legal[np.arange(len(chosen)), chosen] |= colocation.pinned
-        problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
+        problem = build_graph_problem(graph, colocation.group, legal, self.machine, self.costs)
         # Colocation groups without an operation in the problem have the highest numbers.
         return problem, chosen[: problem.num_groups].astype(np.int32)
 
-    def _device_names(self) -> tuple[str, ...]:
+    def _list_device_names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.machine.devices)
 
 
@@ -145,7 +145,7 @@ def cost_graph(
 
     The links of a machine are measured once and then read from the user's cache directory. Links
     that cannot be measured, or that there is no time to measure, come from the machine's
-    description or are the usual ones of its kind; a message says so, and the cache is unchanged.
+    description or are the default of its kind; a message says so, and the cache is unchanged.
 
     Args:
         source: the graph and its step.
@@ -181,7 +181,7 @@ def cost_graph(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "
                 "leave out measure_links"
             )
-        costs = analytic_costs(source.op_graph, machine)
+        costs = compute_analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
             report(
@@ -224,12 +224,12 @@ def cost_graph(
         report(f"tracing {steps} steps of the graph on each kind of device of {machine.spec}")
         costs = profile_graph(environment, grouped, machine, steps=steps, known_secs=known_secs)
         if len(machine.devices) > 1:
-            machine = _with_links(
+            machine = _add_links(
                 *(machine, session_config, directory, environment.processes, measure_links, report),
-                held_bytes=_OPEN_SESSIONS * variables_bytes(grouped.op_graph),
+                held_bytes=_OPEN_SESSIONS * compute_variables_bytes(grouped.op_graph),
                 left_secs=end_secs - time.monotonic(),
             )
-    return CostedGraph(grouped, _with_memory(machine), costs)
+    return CostedGraph(grouped, _set_unlimited_memory(machine), costs)
 
 
 def _slow_down(
@@ -248,7 +248,7 @@ def _slow_down(
     return dataclasses.replace(machine, links=links), dataclasses.replace(costs, compute_secs=secs)
 
 
-def _with_links(
+def _add_links(
     machine: Machine,
     session_config: tf.compat.v1.ConfigProto | None,
     directory: str,
@@ -276,7 +276,7 @@ def _with_links(
         report(f"the links of {machine.spec} are those measured {format_age(cached.age_secs)} ago")
         return cached.machine
     if left_secs < _LINK_TIME.min_left_secs and not measure_links:
-        return _without_measuring(machine, "there is no time to measure them", report)
+        return _use_unmeasured_links(machine, "there is no time to measure them", report)
     report(f"measuring the links of {machine.spec}, to keep them")
     try:
         machine = calibrate_links(
@@ -287,7 +287,7 @@ def _with_links(
     except (SearchError, WorkerStartError) as error:
         if measure_links:
             raise
-        return _without_measuring(machine, str(error), report)
+        return _use_unmeasured_links(machine, str(error), report)
     try:
         keep_links(machine, session_config)
     except OSError as error:
@@ -295,19 +295,19 @@ def _with_links(
     return machine
 
 
-def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
-    """Gives a machine the links of its description or usual ones, and reports the reason."""
+def _use_unmeasured_links(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
+    """Uses the links of the description or the default links, and reports the reason."""
     if machine.links:
         report(f"the links of {machine.spec} are those of its description: {why}")
         return machine
     report(
-        f"the links of {machine.spec} are taken for usual ones of its kind, so predictions may be "
-        f"wrong: {why}"
+        f"the links of {machine.spec} are the default of its kind, so predictions may be wrong: "
+        f"{why}"
     )
     return set_default_links(machine)
 
 
-def _with_memory(machine: Machine) -> Machine:
+def _set_unlimited_memory(machine: Machine) -> Machine:
     """Sets the memory of devices without a limit to the computer's memory."""
     memory_bytes = read_computer_memory_bytes()
     return dataclasses.replace(

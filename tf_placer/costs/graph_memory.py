@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["GraphMemory", "graph_memory", "variables_bytes"]
+__all__ = ["GraphMemory", "compute_graph_memory", "compute_variables_bytes"]
 
 # Operations whose outputs share the memory of their first input. Operations that pass a reference
 # to a variable through are added by `_returns_references`.
@@ -56,7 +56,7 @@ class GraphMemory:
     readers: Mapping[int, Sequence[int]]
 
 
-def graph_memory(
+def compute_graph_memory(
     graph: OpGraph,
     groups: np.ndarray,
     number: np.ndarray,
@@ -96,13 +96,13 @@ def graph_memory(
         group = groups[graph.tensor_producer[tensor]]
         return all(groups[operation_at[place]] == group for place in readers.get(tensor, ()))
 
-    for root, tensors in _buffers(
+    for root, tensors in _find_buffers(
         graph, groups, number, operation_at, readers, tensor_bytes
     ).items():
         maker = int(graph.tensor_producer[root])
         buffer_bytes = max(0, int(tensor_bytes[tensors].max()))
         if variables[maker]:
-            resident[maker] = max(_variable_bytes(graph, maker), buffer_bytes)
+            resident[maker] = max(_compute_variable_bytes(graph, maker), buffer_bytes)
             continue
         if constants[maker]:
             resident[maker] = buffer_bytes
@@ -118,13 +118,13 @@ def graph_memory(
     return GraphMemory(resident, local, held_by)
 
 
-def variables_bytes(graph: OpGraph) -> int:
+def compute_variables_bytes(graph: OpGraph) -> int:
     """Computes the total size of the variables that a step needs."""
     places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
-    return sum(_variable_bytes(graph, i) for i in places.tolist())
+    return sum(_compute_variable_bytes(graph, i) for i in places.tolist())
 
 
-def _buffers(
+def _find_buffers(
     graph: OpGraph,
     groups: np.ndarray,
     number: np.ndarray,
@@ -186,7 +186,7 @@ def _returns_references(op_type: str) -> bool:
     return definition is not None and any(output.is_ref for output in definition.output_arg)
 
 
-def _variable_bytes(graph: OpGraph, i: int) -> int:
+def _compute_variable_bytes(graph: OpGraph, i: int) -> int:
     attr = graph.graph_def.node[i].attr
     dims = attr["shape"].shape.dim
     dtype = tf.dtypes.as_dtype(attr["dtype"].type).base_dtype

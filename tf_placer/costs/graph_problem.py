@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from graph_passes.op_graph import OpGraph
-from tf_placer.costs.graph_memory import graph_memory
+from tf_placer.costs.graph_memory import compute_graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.gpu_memory import compute_usable_bytes
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["graph_problem", "operations_of"]
+__all__ = ["build_graph_problem", "list_needed_operations"]
 
 # TensorFlow runs ready operations in no fixed order, so the peak memory of a step varies around the
 # simulated one.
 _SAFE_MEMORY_SHARE = 0.97
 
 
-def operations_of(graph: OpGraph) -> np.ndarray:
+def list_needed_operations(graph: OpGraph) -> np.ndarray:
     """Lists the operations of a problem: those that a step needs, in topological order.
 
     Args:
@@ -31,7 +31,7 @@ def operations_of(graph: OpGraph) -> np.ndarray:
     return needed
 
 
-def graph_problem(
+def build_graph_problem(
     graph: OpGraph,
     groups: np.ndarray,
     legal: np.ndarray,
@@ -56,13 +56,13 @@ def graph_problem(
         layers: int32 [num_operations], the layer of each operation that the step needs, or None.
 
     Returns:
-        The problem; its operations are `operations_of(graph)`.
+        The problem; its operations are `list_needed_operations(graph)`.
 
     Raises:
         MachineError: a link has no latency or bandwidth, or a device no memory size.
         ProblemError: the costs are invalid.
     """
-    kept = operations_of(graph)
+    kept = list_needed_operations(graph)
     number = np.full(graph.num_operations, -1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
 
@@ -78,7 +78,7 @@ def graph_problem(
         producer = number[graph.tensor_producer[tensor]]
         if 0 <= producer < reader and not graph.fed[tensor]:
             readers.setdefault(tensor, []).append(reader)
-    memory = graph_memory(graph, groups, number, readers, costs.tensor_bytes)
+    memory = compute_graph_memory(graph, groups, number, readers, costs.tensor_bytes)
     sizes = np.maximum(costs.tensor_bytes, memory.local_bytes)
     tensors = sorted(
         (
@@ -93,8 +93,8 @@ def graph_problem(
     control = number[graph.control_edges].reshape(-1, 2)
     control = control[(control[:, 0] >= 0) & (control[:, 1] > control[:, 0])]
     return PlacementProblem(
-        devices=_devices(machine),
-        links=_links(machine),
+        devices=_build_devices(machine),
+        links=_check_links(machine),
         operation_names=tuple(graph.names[i] for i in kept.tolist()),
         compute_secs=compute_secs,
         resident_bytes=memory.resident_bytes[kept],
@@ -112,7 +112,7 @@ def graph_problem(
     )
 
 
-def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
+def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
     devices = []
     for device in machine.devices:
         if device.memory_bytes is None:
@@ -146,7 +146,7 @@ def _find_managed_bytes(machine: Machine, device: Device) -> int:
     )
 
 
-def _links(machine: Machine) -> tuple[Link, ...]:
+def _check_links(machine: Machine) -> tuple[Link, ...]:
     if len(machine.devices) > 1 and not machine.links:
         raise MachineError(f"the links of {machine.spec} have not been measured")
     return machine.links

@@ -63,7 +63,7 @@ def find_links(
         cached = read_json(cache_directory() / _FILE)
         if cached["format"] != _FORMAT:
             return None
-        entry = cached["machines"][_key(machine, session_config)]
+        entry = cached["machines"][_compute_key(machine, session_config)]
         devices = tuple(
             dataclasses.replace(device, **{name: values[name] for name in _MEASURED_FIELDS})
             for device, values in zip(machine.devices, entry["devices"], strict=True)
@@ -101,7 +101,7 @@ def keep_links(machine: Machine, session_config: tf.compat.v1.ConfigProto | None
             before = read_json(path)
             if before["format"] == _FORMAT:
                 cached["machines"] = dict(before["machines"])
-        cached["machines"][_key(machine, session_config)] = entry
+        cached["machines"][_compute_key(machine, session_config)] = entry
         write_json(path, cached)
 
 
@@ -115,7 +115,7 @@ def _lock_file() -> Iterator[None]:
         yield
 
 
-def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
+def _compute_key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
     """Computes a key of the machine and of everything that may change its links."""
     config = b"" if session_config is None else session_config.SerializeToString()
     is_remote = machine.backend.is_remote
@@ -126,7 +126,7 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
             [device.name, *device.cores, device.memory_bytes if device.type == "GPU" else None]
             for device in machine.devices
         ],
-        "computer": "" if is_remote else _computer(),
+        "computer": "" if is_remote else _describe_computer(),
         "tensorflow": tf.__version__,
         "session_config": hashlib.sha256(config).hexdigest(),
     }
@@ -141,6 +141,6 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _computer() -> str:
+def _describe_computer() -> str:
     """Describes this computer, since others may share the user's home directory."""
     return f"{os.uname().nodename} {find_processor_name()} {os.cpu_count()}"

@@ -1,4 +1,4 @@
-"""Measures the links of a machine with real transfers."""
+"""Measures the links of a machine by transfers of tensors."""
 
 from __future__ import annotations
 
@@ -31,33 +31,59 @@ __all__ = ["calibrate_links", "fit_link", "set_default_links"]
 tf1 = tf.compat.v1
 
 _KIB, _MIB = 2**10, 2**20
-# The smallest stands for a tensor of no bytes. Where memory is scarce, all that are larger than one
-# of the limits are left out.
-_SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
-_SIZE_LIMITS = (16 * _MIB, _MIB, 64 * _KIB)
-# Between many devices there are so many ways that large tensors would take long.
-_MANY_DEVICES, _LARGEST_OF_MANY = 4, _MIB
-_TRIPS = 6
-# Tensors of a stream are made at once, or each after four more products.
-_NUM_TENSORS, _PRODUCTS_EACH = 24, 4
-_NUM_PRODUCTS = _NUM_TENSORS * _PRODUCTS_EACH
-_AT_ONCE = (1,) * _NUM_TENSORS
-_APART = range(_PRODUCTS_EACH, _NUM_PRODUCTS + 1, _PRODUCTS_EACH)
-_Manner = Literal["kept", "at once", "apart"]
-_SMALL_MANNERS: tuple[_Manner, ...] = ("kept", "at once", "apart")
-_LARGE_MANNERS: tuple[_Manner, ...] = ("kept", "at once")
-_LARGEST_IN_STREAM = _MIB
-# Source, destination, bytes, and whether tensors are sent, and how.
-_Stream = tuple[str, str, int, _Manner]
-_PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
-_TIMEOUT_SECS = 120.0
-# After these seconds of timing, few rounds are enough; what comes before takes about as long.
-_ENOUGH_SECS = 8.0
-# A device holds the values of all sizes and, while the largest are on their way, some copies; and
-# others may need memory meanwhile.
-_COPIES, _SHARE_OF_FREE = 4, 0.5
-# Only devices that send on the cores that they compute on lose time to transfers.
-_USUAL_SHARE, _USUAL_OVERHEAD_SECS = 0.3, 2e-4
+# Tensors of a stream stay on the source, or are sent without or with products between them.
+_StreamKind = Literal["local", "burst", "spaced"]
+# Source, destination and bytes.
+_Trip = tuple[str, str, int]
+# Source, destination, bytes and kind.
+_Stream = tuple[str, str, int, _StreamKind]
+
+
+@dataclasses.dataclass(frozen=True)
+class _CalibrationProtocol:
+    """The sizes and limits of the transfers that are timed."""
+
+    #: The smallest tensor stands for a transfer without bytes.
+    tensor_bytes: tuple[int, ...] = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+    #: Each attempt needs less memory than the one before.
+    max_tensor_bytes_of_attempts: tuple[int, ...] = (16 * _MIB, _MIB, 64 * _KIB)
+    max_devices_for_all_sizes: int = 4
+    max_tensor_bytes_for_more_devices: int = _MIB
+    num_round_trips: int = 6
+    tensors_per_stream: int = 24
+    products_per_tensor: int = 4
+    max_tensor_bytes_of_streams: int = _MIB
+    small_stream_kinds: tuple[_StreamKind, ...] = ("local", "burst", "spaced")
+    large_stream_kinds: tuple[_StreamKind, ...] = ("local", "burst")
+    measured_steps: int = 15
+    dropped_steps: int = 3
+    timeout_secs: float = 120.0
+    #: Few rounds are enough after this time. The work before takes about as long.
+    enough_timing_secs: float = 8.0
+    copies_of_largest_tensor: int = 4
+    max_share_of_free_memory: float = 0.5
+    default_transfer_share: float = 0.3
+    default_transfer_overhead_secs: float = 2e-4
+
+    @property
+    def products_per_stream(self) -> int:
+        """The number of products that each end of a stream computes."""
+        return self.tensors_per_stream * self.products_per_tensor
+
+    @property
+    def burst_schedule(self) -> Sequence[int]:
+        """The number of products before each tensor of a burst."""
+        return (1,) * self.tensors_per_stream
+
+    @property
+    def spaced_schedule(self) -> Sequence[int]:
+        """The number of products before each tensor of a spaced stream."""
+        return range(
+            self.products_per_tensor, self.products_per_stream + 1, self.products_per_tensor
+        )
+
+
+_PROTOCOL = _CalibrationProtocol()
 
 
 def calibrate_links(
@@ -67,54 +93,56 @@ def calibrate_links(
     processes: LiveProcesses | None = None,
     *,
     held_bytes: int = 0,
-    timeout_secs: float = _TIMEOUT_SECS,
+    timeout_secs: float = _PROTOCOL.timeout_secs,
 ) -> Machine:
     """Measures latency and bandwidth between every ordered pair of devices.
 
-    A tensor goes to the other device, a signal comes back, and so on several times in a row; the
-    same with both ends on one device tells what the operations take. Half of what a round trip
-    with a tensor of four bytes takes is the latency, in both directions.
+    A round trip sends a tensor to the other device and a signal back. Several round trips run in a
+    row; the same round trips on one device give the time of the operations, which is subtracted.
+    The latency, in both directions, is half of the time of a round trip with a tensor of four
+    bytes.
 
-    The processes of a "local" machine send and receive with the cores that they compute on. Tensors
-    that are sent while both ends multiply matrices tell what processor time each costs at either
-    end, without that of waiting. What it grows by with the size of those that are sent at once is
-    the `transfer_share` of the devices. What small ones cost that are sent at once and one by one
-    gives their `transfer_overhead_secs`.
+    The processes of a "local" machine send and receive with the cores that they compute on. Streams
+    of tensors, sent while both ends multiply matrices, give the processor time that each tensor
+    costs at either end, without the time of waiting. The growth of this time with the size of the
+    tensors of bursts gives the `transfer_share` of the devices. The times of small tensors in
+    bursts and in spaced streams give the `transfer_overhead_secs`.
 
-    Tensors are as large as fits beside what the devices hold; smaller ones are tried where memory
-    was too small all the same.
+    The tensors are as large as the free memory of the devices allows. If the memory is exhausted
+    nevertheless, another attempt uses smaller tensors.
 
     Args:
-        machine: an attached or local machine or a cluster.
+        machine: an attached machine, a local machine or a cluster.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
-        work_dir: directory for logs and exchange files; the system's temporary directory when None.
-        processes: of the machine, which run already; new ones when None.
-        held_bytes: what other sessions may hold on each device meanwhile.
-        timeout_secs: seconds that it may take, not counting the start of processes.
+        work_dir: the directory for logs and exchange files; the system's temporary directory when
+            None.
+        processes: the running processes of the machine; new ones when None.
+        held_bytes: the memory that other sessions may hold on each device meanwhile.
+        timeout_secs: the time limit, not counting the start of processes.
 
     Returns:
         The machine with measured links.
 
     Raises:
         SearchError: the transfers could not be timed.
-        WorkerStartError: the processes do not start.
+        WorkerStartError: the processes cannot be started.
     """
     names = [device.name for device in machine.devices]
     if len(names) < 2:
         return machine
     end_secs = time.monotonic() + timeout_secs
-    for sizes in _possible_sizes(machine, held_bytes):
+    for sizes in _find_possible_sizes(machine, held_bytes):
         left_secs = max(end_secs - time.monotonic(), 1.0)
         timed = _time_transfers(machine, sizes, session_config, work_dir, processes, left_secs)
         if not isinstance(timed, Failure) or timed.kind is not FailureKind.OUT_OF_MEMORY:
             break
     if isinstance(timed, Failure):
         raise SearchError(f"the links of {machine.spec} cannot be measured: {timed.message}")
-    secs, runs = timed
-    links = tuple(_link(*pair, sizes, secs) for pair in itertools.permutations(names, 2))
+    secs, streams = timed
+    links = tuple(_compute_link(*pair, sizes, secs) for pair in itertools.permutations(names, 2))
     devices = machine.devices
-    if runs:
-        share, overhead_secs = _losses(machine, links, runs)
+    if streams:
+        share, overhead_secs = _compute_losses(machine, links, streams)
         devices = tuple(
             dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
             for device in devices
@@ -123,7 +151,7 @@ def calibrate_links(
 
 
 def set_default_links(machine: Machine) -> Machine:
-    """Gives a machine whose links cannot be measured usual ones of its kind."""
+    """Sets the links of a machine to the default of its kind, if they cannot be measured."""
     assert machine.backend.default_link is not None
     latency_secs, bandwidth = machine.backend.default_link
     pairs = itertools.permutations([device.name for device in machine.devices], 2)
@@ -132,8 +160,8 @@ def set_default_links(machine: Machine) -> Machine:
         devices = tuple(
             dataclasses.replace(
                 device,
-                transfer_share=_USUAL_SHARE,
-                transfer_overhead_secs=_USUAL_OVERHEAD_SECS,
+                transfer_share=_PROTOCOL.default_transfer_share,
+                transfer_overhead_secs=_PROTOCOL.default_transfer_overhead_secs,
             )
             for device in devices
         )
@@ -141,23 +169,28 @@ def set_default_links(machine: Machine) -> Machine:
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
-def _possible_sizes(machine: Machine, held_bytes: int) -> Iterator[tuple[int, ...]]:
-    """Yields the sizes of tensors that may fit on all devices, the most first, ever fewer.
+def _find_possible_sizes(machine: Machine, held_bytes: int) -> Iterator[tuple[int, ...]]:
+    """Yields the tensor sizes of each attempt that may fit on all devices.
 
     Args:
-        machine: the devices.
-        held_bytes: what others may hold on each of them.
+        machine: the machine.
+        held_bytes: the memory that other sessions may hold on each device.
     """
     limits = [device.memory_bytes for device in machine.devices if device.memory_bytes is not None]
     free_bytes = min(limits, default=math.inf) - held_bytes
-    most = _LARGEST_OF_MANY if len(machine.devices) > _MANY_DEVICES else _SIZES[-1]
-    for limit in _SIZE_LIMITS:
-        sizes = tuple(size for size in _SIZES if size <= limit)
-        needed = sum(sizes) + _COPIES * limit
+    largest = _PROTOCOL.tensor_bytes[-1]
+    # The number of links grows with the square of the devices: large tensors would take too long.
+    if len(machine.devices) > _PROTOCOL.max_devices_for_all_sizes:
+        largest = _PROTOCOL.max_tensor_bytes_for_more_devices
+    for limit in _PROTOCOL.max_tensor_bytes_of_attempts:
+        sizes = tuple(size for size in _PROTOCOL.tensor_bytes if size <= limit)
+        needed = sum(sizes) + _PROTOCOL.copies_of_largest_tensor * limit
         if machine.backend.sends_on_cores:
-            needed += 2 * _NUM_TENSORS * min(limit, _LARGEST_IN_STREAM)
-        is_last = limit == _SIZE_LIMITS[-1]
-        if is_last or (limit <= most and needed <= _SHARE_OF_FREE * free_bytes):
+            stream_bytes = min(limit, _PROTOCOL.max_tensor_bytes_of_streams)
+            needed += 2 * _PROTOCOL.tensors_per_stream * stream_bytes
+        is_last = limit == _PROTOCOL.max_tensor_bytes_of_attempts[-1]
+        fits = needed <= _PROTOCOL.max_share_of_free_memory * free_bytes
+        if is_last or (limit <= largest and fits):
             yield sizes
 
 
@@ -168,16 +201,16 @@ def _time_transfers(
     work_dir: str | os.PathLike[str] | None,
     processes: LiveProcesses | None,
     timeout_secs: float,
-) -> tuple[dict[tuple[str, str, int], float], dict[_Stream, OperationTimes]] | Failure:
+) -> tuple[dict[_Trip, float], dict[_Stream, OperationTimes]] | Failure:
     """Times tensors of some sizes between the devices of a machine.
 
     Returns:
-        By (source, destination, bytes) the seconds of one round trip, and by stream what it took,
-        of a local machine; or why there is nothing.
+        The seconds of a round trip by (source, destination, bytes), and the times of each stream if
+        the machine is local; or the failure.
     """
     names = [device.name for device in machine.devices]
     with_streams = machine.backend.sends_on_cores
-    graph, initializer, trips, streams = _graph(names, sizes, with_streams=with_streams)
+    graph, initializer, trips, streams = _build_graph(names, sizes, with_streams=with_streams)
     with temporary_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -187,7 +220,9 @@ def _time_transfers(
             step,
             machine,
             lambda _: {},
-            protocol=_PROTOCOL,
+            protocol=MeasuringProtocol(
+                steps=_PROTOCOL.measured_steps, dropped=_PROTOCOL.dropped_steps
+            ),
             timeout_secs=timeout_secs,
             session_config=session_config,
             work_dir=directory,
@@ -195,31 +230,31 @@ def _time_transfers(
         ) as environment:
             times = environment.time_each(
                 [*trips.values(), *streams.values()],
-                enough_secs=min(_ENOUGH_SECS, timeout_secs / 2),
+                enough_secs=min(_PROTOCOL.enough_timing_secs, timeout_secs / 2),
             )
     if isinstance(times, Failure):
         return times
     secs = {
-        key: _estimate_undisturbed_secs(run.secs) / _TRIPS
+        key: _estimate_undisturbed_secs(run.secs) / _PROTOCOL.num_round_trips
         for key, run in zip(trips, times[: len(trips)], strict=True)
     }
     return secs, dict(zip(streams, times[len(trips) :], strict=True))
 
 
 def _estimate_undisturbed_secs(secs: Sequence[float]) -> float:
-    """Computes what something takes; what disturbs it only adds to that."""
+    """Estimates the time without disturbances, which only add time: the lower quartile."""
     return float(np.quantile(secs, 0.25))
 
 
-def _losses(
+def _compute_losses(
     machine: Machine, links: Sequence[Link], streams: Mapping[_Stream, OperationTimes]
 ) -> tuple[float, float]:
-    """Computes what operations of a local machine's devices lose to a transfer from or to them.
+    """Computes the time that operations of a local machine lose to a transfer of their device.
 
     Args:
-        machine: whose devices are processes that are all alike.
-        links: as they were measured.
-        streams: how long each took and what each process used.
+        machine: a machine whose devices are equal processes.
+        links: the measured links.
+        streams: the times of each stream and of each process.
 
     Returns:
         The `transfer_share` and the `transfer_overhead_secs` of each device.
@@ -229,52 +264,57 @@ def _losses(
     sizes = {size for _, _, size, _ in streams}
     small, large = min(sizes), max(sizes)
 
-    def compute_lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
-        """Computes what an end of a stream lost to each tensor."""
-        sent_secs, kept_secs = (
-            _estimate_undisturbed_secs(streams[*pair, size, how].cpu_secs[tasks[end]])
-            for how in (manner, "kept")
+    def compute_lost_secs(pair: tuple[str, str], end: str, size: int, kind: _StreamKind) -> float:
+        """Computes the time that an end of a stream loses to each tensor."""
+        sent_secs, local_secs = (
+            _estimate_undisturbed_secs(streams[*pair, size, each].cpu_secs[tasks[end]])
+            for each in (kind, "local")
         )
-        return (sent_secs - kept_secs) / _NUM_TENSORS
+        return (sent_secs - local_secs) / _PROTOCOL.tensors_per_stream
 
-    # To receive costs as much, and more or less on top of that: it hangs on chance how much memory
-    # an allocator has just returned to the system.
+    # Use only the sender: receiving costs the same plus a random part, which depends on the memory
+    # that an allocator has just returned to the system.
     grown_secs = statistics.fmean(
-        compute_lost_secs(pair, pair[0], large, "at once")
-        - compute_lost_secs(pair, pair[0], small, "at once")
+        compute_lost_secs(pair, pair[0], large, "burst")
+        - compute_lost_secs(pair, pair[0], small, "burst")
         for pair in pairs
     )
     link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in links)
     share = min(max(grown_secs / link_secs, 0.0), 1.0)
-    at_once_secs, apart_secs = (
+    burst_secs, spaced_secs = (
         statistics.fmean(
-            compute_lost_secs(pair, end, small, manner) for pair in pairs for end in pair
+            compute_lost_secs(pair, end, small, kind) for pair in pairs for end in pair
         )
-        for manner in ("at once", "apart")
+        for kind in ("burst", "spaced")
     )
-    # The next tensor is made when the last one is there already.
+    # In a spaced stream, each tensor arrives before the source makes the next one.
     latency_secs = statistics.fmean(link.latency_secs for link in links)
     computed_secs = statistics.fmean(
-        _estimate_undisturbed_secs(streams[*pair, small, "kept"].secs) for pair in pairs
+        _estimate_undisturbed_secs(streams[*pair, small, "local"].secs) for pair in pairs
     )
-    gap_secs = computed_secs / _NUM_TENSORS + apart_secs - latency_secs
+    gap_secs = computed_secs / _PROTOCOL.tensors_per_stream + spaced_secs - latency_secs
     parts = overhead_part(0.0) + overhead_part(gap_secs)
-    return share, max(at_once_secs + apart_secs, 0.0) / parts
+    return share, max(burst_secs + spaced_secs, 0.0) / parts
 
 
-def _link(
+def _compute_link(
     source: str,
     destination: str,
     sizes: Sequence[int],
-    secs: Mapping[tuple[str, str, int], float],
+    secs: Mapping[_Trip, float],
 ) -> Link:
     """Computes the link between two devices from the times of all round trips."""
 
-    def trip(there: str, back: str, size: int) -> float:
+    def compute_trip_secs(there: str, back: str, size: int) -> float:
         return max(secs[there, back, size] - secs[there, there, size], 0.0)
 
-    latency_secs = (trip(source, destination, sizes[0]) + trip(destination, source, sizes[0])) / 4
-    one_way = {size: trip(source, destination, size) - latency_secs for size in sizes[1:]}
+    latency_secs = (
+        compute_trip_secs(source, destination, sizes[0])
+        + compute_trip_secs(destination, source, sizes[0])
+    ) / 4
+    one_way = {
+        size: compute_trip_secs(source, destination, size) - latency_secs for size in sizes[1:]
+    }
     return Link(source, destination, *fit_link(latency_secs, one_way))
 
 
@@ -282,39 +322,39 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
     """Computes the latency and bandwidth of a link.
 
     Args:
-        latency_secs: what a tensor of next to no bytes takes.
-        secs: what larger tensors take, by their bytes.
+        latency_secs: the time of a tensor of almost no bytes.
+        secs: the times of larger tensors, by their bytes.
 
     Returns:
-        Latency in seconds and the median bandwidth in bytes per second.
+        The latency in seconds and the median bandwidth in bytes per second.
     """
     latency_secs = max(latency_secs, 1e-7)
     bandwidths = [size / max(taken - latency_secs, 1e-12) for size, taken in secs.items()]
-    # A tensor that takes no longer than an empty one tells nothing about the bandwidth.
+    # Ignore tensors whose time is mostly latency: they do not depend on the bandwidth.
     slower = [
         b for b, taken in zip(bandwidths, secs.values(), strict=True) if taken > 2 * latency_secs
     ]
     return latency_secs, statistics.median(slower or bandwidths)
 
 
-def _graph(
-    names: Sequence[str], sizes: tuple[int, ...] = _SIZES, *, with_streams: bool
-) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[_Stream, str]]:
-    """Builds what is timed between pairs of devices.
+def _build_graph(
+    names: Sequence[str], sizes: tuple[int, ...] = _PROTOCOL.tensor_bytes, *, with_streams: bool
+) -> tuple[tf.Graph, str, dict[_Trip, str], dict[_Stream, str]]:
+    """Builds the round trips and streams between pairs of devices.
 
     Returns:
-        The graph, and the name of its initializer; by (source, destination, bytes), a device and
-        itself included, the name of the operation that makes `_TRIPS` round trips; and the names of
-        those that make tensors at the source while both devices multiply matrices, from each device
-        to the next, if they are wanted.
+        The graph, the name of its initializer, the names of the operations that make
+        `num_round_trips` round trips by (source, destination, bytes), including those from a device
+        to itself, and the names of the operations of streams, from each device to the next.
     """
-    # All processes are alike, so not every pair has to show what it loses.
+    # All processes are equal, so streams between some pairs are enough.
     stream_ends = dict(zip(names, [*names[1:], names[0]], strict=True)) if with_streams else {}
-    manners = {
-        max(size for size in sizes if size <= _LARGEST_IN_STREAM): _LARGE_MANNERS,
-        sizes[0]: _SMALL_MANNERS,
+    largest = max(size for size in sizes if size <= _PROTOCOL.max_tensor_bytes_of_streams)
+    kinds = {
+        largest: _PROTOCOL.large_stream_kinds,
+        sizes[0]: _PROTOCOL.small_stream_kinds,
     }
-    trips: dict[tuple[str, str, int], str] = {}
+    trips: dict[_Trip, str] = {}
     streams: dict[_Stream, str] = {}
     with tf.Graph().as_default() as graph:
         factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
@@ -322,19 +362,22 @@ def _graph(
             values = make_values(f"values_{names.index(source)}_{size}", source, size)
             for destination in names:
                 arrived = tf.no_op()
-                for _ in range(_TRIPS):
+                for _ in range(_PROTOCOL.num_round_trips):
                     with tf.control_dependencies([arrived]):
                         arrived = send(values, source, destination)
                 trips[source, destination, size] = arrived.name
                 if destination != stream_ends.get(source):
                     continue
-                for manner in manners.get(size, ()):
-                    are_apart = manner == "apart" or (manner, size) == ("kept", sizes[0])
-                    streams[source, destination, size, manner] = build_tensor_stream(
+                for kind in kinds.get(size, ()):
+                    # Local tensors have the schedule of the stream that they are compared with.
+                    is_spaced = kind == "spaced" or (kind, size) == ("local", sizes[0])
+                    streams[source, destination, size, kind] = build_tensor_stream(
                         *(values, factors, source, destination),
-                        is_sent=manner != "kept",
-                        num_products=_NUM_PRODUCTS,
-                        made_after=_APART if are_apart else _AT_ONCE,
+                        is_sent=kind != "local",
+                        num_products=_PROTOCOL.products_per_stream,
+                        made_after=(
+                            _PROTOCOL.spaced_schedule if is_spaced else _PROTOCOL.burst_schedule
+                        ),
                     ).name
         initializer = tf1.global_variables_initializer()
     return graph, initializer.name, trips, streams

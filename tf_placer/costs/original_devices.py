@@ -19,9 +19,9 @@ from tf_placer.problem.coarse_groups import coarse_assignment
 
 __all__ = [
     "find_colocation_devices",
+    "find_nearest_assignment",
     "find_original_assignment",
     "find_requested_devices",
-    "nearest_assignment",
 ]
 
 
@@ -85,7 +85,7 @@ def find_requested_devices(
     return requested
 
 
-def nearest_assignment(
+def find_nearest_assignment(
     grouping: Grouping,
     colocation: ColocationGroups,
     devices: Sequence[Device],

@@ -44,7 +44,7 @@ def compute_profiled_costs(
         for name, operation in profile.operations.items():
             i = graph.index.get(name)
             if i is None:
-                i = _caller(graph, functions, name)
+                i = _find_caller(graph, functions, name)
             if i is None:
                 continue
             compute_secs[i, d] += operation.compute_secs
@@ -60,7 +60,7 @@ def compute_profiled_costs(
     return OperationCosts(compute_secs, temp_bytes, np.maximum(tensor_bytes, 0), "profiled")
 
 
-def _caller(graph: OpGraph, functions: FunctionLibrary, name: str) -> int | None:
+def _find_caller(graph: OpGraph, functions: FunctionLibrary, name: str) -> int | None:
     """Finds the operation whose inlined function contains the operation of this name.
 
     TensorFlow names inlined operations "while/body/_1/add" and "Func/while/body/_1/input/_7".

@@ -102,10 +102,12 @@ class _Profiler:
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
         answer = self._environment.trace(everywhere, self._protocol, alone_on=device.cores)
         profile = self._require_profile(answer, device)
-        known = known_secs.get(tuple(self._all_on(d).tolist()))
+        known = known_secs.get(tuple(self._place_all_on(d).tolist()))
         if known is not None:
             return profile, known
-        measurement = self._environment.measure_assignment(self._assignment(self._all_on(d)))
+        measurement = self._environment.measure_assignment(
+            self._build_assignment(self._place_all_on(d))
+        )
         if measurement.median_secs is None:
             logging.warning(
                 "a step does not run on %s alone, so the costs are those of one process: %s",
@@ -122,7 +124,7 @@ class _Profiler:
         device = self._machine.devices[d]
         alike = np.array([other.type == device.type for other in self._machine.devices])
         fits = (self._legal & alike).any(axis=1)
-        on_one = tuple(self._all_on(d).tolist())
+        on_one = tuple(self._place_all_on(d).tolist())
         if on_one not in known_secs:
             for row in (row for row in known_secs if alike[[*row]][fits].all()):
                 answer = self._trace_placement(np.array(row, np.int32))
@@ -139,7 +141,7 @@ class _Profiler:
         return self._require_profile(answer, device)
 
     def _trace_placement(self, placement: np.ndarray) -> StepProfile | Failure:
-        return self._environment.trace(self._assignment(placement), self._protocol)
+        return self._environment.trace(self._build_assignment(placement), self._protocol)
 
     def _require_profile(self, answer: StepProfile | Failure, device: Device) -> StepProfile:
         if isinstance(answer, Failure):
@@ -148,9 +150,9 @@ class _Profiler:
             )
         return answer
 
-    def _all_on(self, d: int) -> np.ndarray:
+    def _place_all_on(self, d: int) -> np.ndarray:
         """Places all groups on device d, or on the first legal device: int32 [num_groups]."""
         return np.where(self._legal[:, d], d, self._legal.argmax(axis=1)).astype(np.int32)
 
-    def _assignment(self, placement: np.ndarray) -> dict[str, str]:
+    def _build_assignment(self, placement: np.ndarray) -> dict[str, str]:
         return self._grouped.assignment(placement, self._names)

@@ -78,7 +78,7 @@ def build_tensor_stream(
         An operation that waits for all of them.
     """
     products = {
-        device: _products(factors[device], device, num_products) for device in (source, destination)
+        device: _multiply(factors[device], device, num_products) for device in (source, destination)
     }
     ends = [products[source][-1], products[destination][-1]]
     for count in made_after:
@@ -88,7 +88,7 @@ def build_tensor_stream(
         return tf.no_op()
 
 
-def _products(factor: tf.Variable, device: str, count: int) -> list[tf.Operation]:
+def _multiply(factor: tf.Variable, device: str, count: int) -> list[tf.Operation]:
     """Multiplies matrices, one after the other."""
     products = []
     with tf.device(device):

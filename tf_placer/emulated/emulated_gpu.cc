@@ -1,11 +1,12 @@
-// Emulated GPUs in TensorFlow's runtime on a computer without GPUs: a pluggable device whose memory is
-// host memory, whose streams are timelines, and whose kernels have the types and host-memory arguments
-// of the CUDA build. TensorFlow's executor, Placer, BFC allocator, rendezvous and event manager are
-// the real ones.
+// Emulated GPUs in TensorFlow's runtime on a computer without GPUs: a pluggable device whose memory
+// is host memory, whose streams are timelines, and whose kernels have the types and host-memory
+// arguments of the CUDA build. TensorFlow's executor, Placer, BFC allocator, rendezvous and event
+// manager are the real ones.
 //
 // The roofline model of the device determines the duration of a kernel (with the same rules as
-// tf_placer/costs/analytic.py). In the mode "values" a kernel computes the values of the CPU's kernel.
-// In the mode "times" it computes only shapes, and values only if they may affect control flow.
+// tf_placer/costs/analytic.py). In the mode "values" a kernel computes the values of the CPU's
+// kernel. In the mode "times" it computes only shapes, and values only if they may affect control
+// flow.
 //
 // The environment variable TF_PLACER_EMULATED names the file that describes the machine and the
 // kernels, with a record per line and fields separated by tabs (tf_placer/emulated/description.py
@@ -203,14 +204,14 @@ struct Event {
   std::atomic<Nanos> time{0};
 };
 
-Stream* Of(SP_Stream stream) { return reinterpret_cast<Stream*>(stream); }
-Event* Of(SP_Event event) { return reinterpret_cast<Event*>(event); }
+Stream* Unwrap(SP_Stream stream) { return reinterpret_cast<Stream*>(stream); }
+Event* Unwrap(SP_Event event) { return reinterpret_cast<Event*>(event); }
 
 std::mutex streams_mutex;
 std::set<Stream*> streams;
 
 // A kernel or a copy on a stream, for traces.
-struct Traced {
+struct TraceEvent {
   int ordinal, stream;
   bool is_copy;
   std::string name, detail;
@@ -219,16 +220,16 @@ struct Traced {
 
 std::atomic<bool> is_tracing{false};
 std::mutex trace_mutex;
-std::vector<Traced> trace;
+std::vector<TraceEvent> trace;
 
-void Trace(const Stream& stream, bool is_copy, const std::string& name, const std::string& detail,
-           Nanos start, Nanos end) {
+void RecordTraceEvent(const Stream& stream, bool is_copy, const std::string& name,
+                      const std::string& detail, Nanos start, Nanos end) {
   if (!is_tracing) return;
   const std::lock_guard<std::mutex> lock(trace_mutex);
   trace.push_back({stream.ordinal, stream.number, is_copy, name, detail, start, end});
 }
 
-Nanos BusyUntil(Stream* stream) {
+Nanos GetBusyUntil(Stream* stream) {
   const std::lock_guard<std::mutex> lock(stream->mutex);
   return stream->busy_until;
 }
@@ -242,7 +243,7 @@ void Run(Stream* stream, double secs, const std::string& operation, const std::s
   const std::lock_guard<std::mutex> lock(stream->mutex);
   const Nanos start = std::max(stream->busy_until, Now());
   stream->busy_until = start + ToNanos(secs);
-  Trace(*stream, false, operation, type, start, stream->busy_until);
+  RecordTraceEvent(*stream, false, operation, type, start, stream->busy_until);
 }
 
 // Reserves a channel at the first time from `earliest` on at which it is free long enough. A later
@@ -283,7 +284,7 @@ void CopyOnStream(Stream* stream, int source, int destination, std::uint64_t byt
   }
   const char* name = source == kHost ? "MemcpyH2D" : destination == kHost ? "MemcpyD2H"
                      : source == destination ? "MemcpyD2D" : "MemcpyP2P";
-  Trace(*stream, true, name, std::to_string(bytes) + " bytes", start, stream->busy_until);
+  RecordTraceEvent(*stream, true, name, std::to_string(bytes) + " bytes", start, stream->busy_until);
 }
 
 void CopyBytes(void* destination, const void* source, std::uint64_t bytes) {
@@ -298,9 +299,9 @@ void CopyBytes(void* destination, const void* source, std::uint64_t bytes) {
 std::mutex regions_mutex;
 std::map<const char*, std::pair<std::uint64_t, int>> regions;  // Bytes and ordinal, by start.
 
-int OrdinalOf(const SP_Device* device) { return device->ordinal; }
+int FindOrdinal(const SP_Device* device) { return device->ordinal; }
 
-int OrdinalOf(const SP_DeviceMemoryBase* memory, int otherwise) {
+int FindOrdinal(const SP_DeviceMemoryBase* memory, int otherwise) {
   const std::lock_guard<std::mutex> lock(regions_mutex);
   const char* address = static_cast<const char*>(memory->opaque);
   auto found = regions.upper_bound(address);
@@ -319,7 +320,7 @@ void Allocate(const SP_Device* device, std::uint64_t size, std::int64_t,
   memory->size = memory->opaque == nullptr ? 0 : size;
   if (memory->opaque == nullptr) return;
   const std::lock_guard<std::mutex> lock(regions_mutex);
-  regions[static_cast<const char*>(address)] = {size, OrdinalOf(device)};
+  regions[static_cast<const char*>(address)] = {size, FindOrdinal(device)};
 }
 
 void Deallocate(const SP_Device*, SP_DeviceMemoryBase* memory) {
@@ -338,7 +339,7 @@ void* HostAllocate(const SP_Device*, std::uint64_t size) {
 void HostDeallocate(const SP_Device*, void* memory) { std::free(memory); }
 TF_Bool AllocatorStats(const SP_Device*, SP_AllocatorStats*) { return 0; }
 TF_Bool MemoryUsage(const SP_Device* device, std::int64_t* free, std::int64_t* total) {
-  *free = *total = TheMachine().devices[OrdinalOf(device)].memory_bytes;
+  *free = *total = TheMachine().devices[FindOrdinal(device)].memory_bytes;
   return 1;
 }
 
@@ -347,7 +348,7 @@ TF_Bool MemoryUsage(const SP_Device* device, std::int64_t* free, std::int64_t* t
 
 void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status*) {
   auto* made = new Stream;
-  made->ordinal = OrdinalOf(device);
+  made->ordinal = FindOrdinal(device);
   const std::lock_guard<std::mutex> lock(streams_mutex);
   made->number = std::count_if(streams.begin(), streams.end(), [made](const Stream* other) {
     return other->ordinal == made->ordinal;
@@ -358,59 +359,59 @@ void CreateStream(const SP_Device* device, SP_Stream* stream, TF_Status*) {
 
 void DestroyStream(const SP_Device*, SP_Stream stream) {
   const std::lock_guard<std::mutex> lock(streams_mutex);
-  streams.erase(Of(stream));
-  delete Of(stream);
+  streams.erase(Unwrap(stream));
+  delete Unwrap(stream);
 }
 
 void DependOnStream(const SP_Device*, SP_Stream dependent, SP_Stream other, TF_Status*) {
-  WaitFor(Of(dependent), BusyUntil(Of(other)));
+  WaitFor(Unwrap(dependent), GetBusyUntil(Unwrap(other)));
 }
 void StreamStatus(const SP_Device*, SP_Stream, TF_Status*) {}
 
 void CreateEvent(const SP_Device*, SP_Event* event, TF_Status*) {
   *event = reinterpret_cast<SP_Event>(new Event);
 }
-void DestroyEvent(const SP_Device*, SP_Event event) { delete Of(event); }
+void DestroyEvent(const SP_Device*, SP_Event event) { delete Unwrap(event); }
 SE_EventStatus EventStatus(const SP_Device*, SP_Event event) {
-  return Now() >= Of(event)->time ? SE_EVENT_COMPLETE : SE_EVENT_PENDING;
+  return Now() >= Unwrap(event)->time ? SE_EVENT_COMPLETE : SE_EVENT_PENDING;
 }
 void RecordEvent(const SP_Device*, SP_Stream stream, SP_Event event, TF_Status*) {
-  Of(event)->time = BusyUntil(Of(stream));
+  Unwrap(event)->time = GetBusyUntil(Unwrap(stream));
 }
 void WaitForEvent(const SP_Device* const, SP_Stream stream, SP_Event event, TF_Status* const) {
-  WaitFor(Of(stream), Of(event)->time);
+  WaitFor(Unwrap(stream), Unwrap(event)->time);
 }
 
 void CreateTimer(const SP_Device*, SP_Timer* timer, TF_Status*) {
   *timer = reinterpret_cast<SP_Timer>(new std::pair<Nanos, Nanos>);
 }
-std::pair<Nanos, Nanos>* Of(SP_Timer timer) {
+std::pair<Nanos, Nanos>* Unwrap(SP_Timer timer) {
   return reinterpret_cast<std::pair<Nanos, Nanos>*>(timer);
 }
-void DestroyTimer(const SP_Device*, SP_Timer timer) { delete Of(timer); }
+void DestroyTimer(const SP_Device*, SP_Timer timer) { delete Unwrap(timer); }
 void StartTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status*) {
-  Of(timer)->first = std::max(BusyUntil(Of(stream)), Now());
+  Unwrap(timer)->first = std::max(GetBusyUntil(Unwrap(stream)), Now());
 }
 void StopTimer(const SP_Device*, SP_Stream stream, SP_Timer timer, TF_Status*) {
-  Of(timer)->second = std::max(BusyUntil(Of(stream)), Now());
+  Unwrap(timer)->second = std::max(GetBusyUntil(Unwrap(stream)), Now());
 }
-std::uint64_t TimerNanos(SP_Timer timer) { return Of(timer)->second - Of(timer)->first; }
+std::uint64_t TimerNanos(SP_Timer timer) { return Unwrap(timer)->second - Unwrap(timer)->first; }
 
 void CopyToHost(const SP_Device* device, SP_Stream stream, void* host,
                 const SP_DeviceMemoryBase* memory, std::uint64_t bytes, TF_Status*) {
   CopyBytes(host, memory->opaque, bytes);
-  CopyOnStream(Of(stream), OrdinalOf(device), kHost, bytes);
+  CopyOnStream(Unwrap(stream), FindOrdinal(device), kHost, bytes);
 }
 void CopyToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* memory,
                   const void* host, std::uint64_t bytes, TF_Status*) {
   CopyBytes(memory->opaque, host, bytes);
-  CopyOnStream(Of(stream), kHost, OrdinalOf(device), bytes);
+  CopyOnStream(Unwrap(stream), kHost, FindOrdinal(device), bytes);
 }
 void CopyBetweenDevices(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* destination,
                         const SP_DeviceMemoryBase* source, std::uint64_t bytes, TF_Status*) {
   CopyBytes(destination->opaque, source->opaque, bytes);
-  const int own = OrdinalOf(device);
-  CopyOnStream(Of(stream), OrdinalOf(source, own), OrdinalOf(destination, own), bytes);
+  const int own = FindOrdinal(device);
+  CopyOnStream(Unwrap(stream), FindOrdinal(source, own), FindOrdinal(destination, own), bytes);
 }
 
 void CopyNow(int source, int destination, std::uint64_t bytes) {
@@ -420,30 +421,30 @@ void CopyNow(int source, int destination, std::uint64_t bytes) {
 void CopyToHostNow(const SP_Device* device, void* host, const SP_DeviceMemoryBase* memory,
                    std::uint64_t bytes, TF_Status*) {
   CopyBytes(host, memory->opaque, bytes);
-  CopyNow(OrdinalOf(device), kHost, bytes);
+  CopyNow(FindOrdinal(device), kHost, bytes);
 }
 void CopyToDeviceNow(const SP_Device* device, SP_DeviceMemoryBase* memory, const void* host,
                      std::uint64_t bytes, TF_Status*) {
   CopyBytes(memory->opaque, host, bytes);
-  CopyNow(kHost, OrdinalOf(device), bytes);
+  CopyNow(kHost, FindOrdinal(device), bytes);
 }
 void CopyBetweenDevicesNow(const SP_Device* device, SP_DeviceMemoryBase* destination,
                            const SP_DeviceMemoryBase* source, std::uint64_t bytes, TF_Status*) {
   CopyBytes(destination->opaque, source->opaque, bytes);
-  const int own = OrdinalOf(device);
-  CopyNow(OrdinalOf(source, own), OrdinalOf(destination, own), bytes);
+  const int own = FindOrdinal(device);
+  CopyNow(FindOrdinal(source, own), FindOrdinal(destination, own), bytes);
 }
 
-void BlockForEvent(const SP_Device*, SP_Event event, TF_Status*) { SleepUntil(Of(event)->time); }
+void BlockForEvent(const SP_Device*, SP_Event event, TF_Status*) { SleepUntil(Unwrap(event)->time); }
 void BlockUntilDone(const SP_Device*, SP_Stream stream, TF_Status*) {
-  SleepUntil(BusyUntil(Of(stream)));
+  SleepUntil(GetBusyUntil(Unwrap(stream)));
 }
 void SynchronizeAll(const SP_Device* device, TF_Status*) {
   Nanos last = 0;
   {
     const std::lock_guard<std::mutex> lock(streams_mutex);
     for (Stream* stream : streams) {
-      if (stream->ordinal == OrdinalOf(device)) last = std::max(last, BusyUntil(stream));
+      if (stream->ordinal == FindOrdinal(device)) last = std::max(last, GetBusyUntil(stream));
     }
   }
   SleepUntil(last);
@@ -467,7 +468,7 @@ void SetWords(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* memory, std::uin
 }
 
 TF_Bool CallOnHost(const SP_Device*, SP_Stream stream, SE_StatusCallbackFn function, void* argument) {
-  const Nanos time = BusyUntil(Of(stream));
+  const Nanos time = GetBusyUntil(Unwrap(stream));
   std::thread([time, function, argument] {
     SleepUntil(time);
     TF_Status* status = TF_NewStatus();
@@ -578,7 +579,7 @@ void AddType(DataType type, Operands* operands) {
   if (tensorflow::RemoveRefType(type) != tensorflow::DT_INT32) operands->is_int32_alone = false;
 }
 
-Operands OperandsOf(const OpKernel& kernel, OpKernelContext* context) {
+Operands FindOperands(const OpKernel& kernel, OpKernelContext* context) {
   Operands operands;
   for (int i = 0; i < context->num_inputs(); ++i) {
     const DataType type = kernel.input_type(i);
@@ -611,16 +612,17 @@ Operands OperandsOf(const OpKernel& kernel, OpKernelContext* context) {
   return operands;
 }
 
-double Elements(const TensorShape& shape) { return static_cast<double>(shape.num_elements()); }
+double CountElements(const TensorShape& shape) { return static_cast<double>(shape.num_elements()); }
 
 // Counts the products that each output element of a convolution sums up.
-double Multiplications(const TensorShape& filter, int kept) {
+double CountMultiplications(const TensorShape& filter, int kept) {
   double product = 1;
   for (int i = 0; i + kept < filter.dims(); ++i) product *= static_cast<double>(filter.dim_size(i));
   return product;
 }
 
-double EinsumMultiplications(const std::string& equation, const std::vector<TensorShape>& inputs) {
+double CountEinsumMultiplications(const std::string& equation,
+                                  const std::vector<TensorShape>& inputs) {
   std::map<std::string, std::int64_t> sizes;
   const std::vector<std::string> operands = Split(equation.substr(0, equation.find("->")), ',');
   for (std::size_t k = 0; k < operands.size() && k < inputs.size(); ++k) {
@@ -683,10 +685,10 @@ class Emulation {
     updates_state_ = !TheMachine().computes_values && traits_.rule.name == "updates";
   }
 
-  // Computes only output shapes, if no values are needed or no kernel can compute them. Returns false
-  // if the kernel has to run.
+  // Computes only output shapes, if no values are needed or no kernel can compute them. Returns
+  // false if the kernel has to run.
   bool ComputeShapes(OpKernelContext* context, bool has_kernel) {
-    if (updates_state_) return UpdateNothing(context);
+    if (updates_state_) return SkipUpdate(context);
     if (!computes_shapes_only_) return false;
     std::vector<TensorShape> shapes;
     if (!InferShapes(context, &shapes)) return false;
@@ -701,20 +703,20 @@ class Emulation {
   }
 
   // Occupies the stream of the device for the duration of the kernel.
-  void Spend(OpKernelContext* context) const {
+  void OccupyStream(OpKernelContext* context) const {
     if (!context->status().ok()) return;
     TF_Status* status = TF_NewStatus();
     SP_Stream stream = TF_GetStream(reinterpret_cast<TF_OpKernelContext*>(context), status);
     if (TF_GetCode(status) == TF_OK && stream != nullptr) {
-      const DeviceModel& model = TheMachine().devices[Of(stream)->ordinal];
-      const double secs = Seconds(OperandsOf(own_, context), model);
-      if (secs > 0) Run(Of(stream), secs, own_.name(), own_.type_string());
+      const DeviceModel& model = TheMachine().devices[Unwrap(stream)->ordinal];
+      const double secs = ComputeSeconds(FindOperands(own_, context), model);
+      if (secs > 0) Run(Unwrap(stream), secs, own_.name(), own_.type_string());
     }
     TF_DeleteStatus(status);
   }
 
  private:
-  double Seconds(const Operands& operands, const DeviceModel& model) const {
+  double ComputeSeconds(const Operands& operands, const DeviceModel& model) const {
     if (operands.is_int32_alone && !operands.outputs.empty()) return 0;
     const std::string& rule = traits_.rule.name;
     if (rule == "free") return 0;
@@ -730,34 +732,34 @@ class Emulation {
       bytes = operands.read + 2 * operands.handles * operands.largest;
     }
     return model.launch_secs +
-           std::max(Flops(operands) / model.flops_per_sec, bytes / model.bytes_per_sec);
+           std::max(ComputeFlops(operands) / model.flops_per_sec, bytes / model.bytes_per_sec);
   }
 
-  double Flops(const Operands& operands) const {
+  double ComputeFlops(const Operands& operands) const {
     const auto& [rule, numbers] = traits_.rule;
     const auto& inputs = operands.inputs;
     const auto& outputs = operands.outputs;
     if (rule == "matmul" && inputs.size() > 1 && inputs[0].dims() > 1 && !outputs.empty()) {
       const int inner = inputs[0].dims() - (transposes_first_ ? 2 : 1);
-      return 2 * Elements(outputs[0]) * static_cast<double>(inputs[0].dim_size(inner));
+      return 2 * CountElements(outputs[0]) * static_cast<double>(inputs[0].dim_size(inner));
     }
     if (rule == "convolution" && inputs.size() > 1 && !outputs.empty()) {
-      return 2 * Elements(outputs[0]) * Multiplications(inputs[1], numbers[0]);
+      return 2 * CountElements(outputs[0]) * CountMultiplications(inputs[1], numbers[0]);
     }
     if (rule == "convolution_input_gradient" && inputs.size() > 2) {
-      return 2 * Elements(inputs[2]) * Multiplications(inputs[1], numbers[0]);
+      return 2 * CountElements(inputs[2]) * CountMultiplications(inputs[1], numbers[0]);
     }
     if (rule == "convolution_filter_gradient" && inputs.size() > 2 && !outputs.empty()) {
-      return 2 * Elements(inputs[2]) * Multiplications(outputs[0], numbers[0]);
+      return 2 * CountElements(inputs[2]) * CountMultiplications(outputs[0], numbers[0]);
     }
-    if (rule == "einsum") return 2 * EinsumMultiplications(equation_, inputs);
+    if (rule == "einsum") return 2 * CountEinsumMultiplications(equation_, inputs);
     if (rule == "cell") {
       // The numbers are the number of products, the data input, and the weight inputs.
       const TensorShape& data = inputs[numbers[1]];
       const double width = data.dims() ? static_cast<double>(data.dim_size(data.dims() - 1)) : 1;
       double weights = 0;
-      for (std::size_t i = 2; i < numbers.size(); ++i) weights += Elements(inputs[numbers[i]]);
-      return 2.0 * numbers[0] * Elements(data) / std::max(width, 1.0) * weights;
+      for (std::size_t i = 2; i < numbers.size(); ++i) weights += CountElements(inputs[numbers[i]]);
+      return 2.0 * numbers[0] * CountElements(data) / std::max(width, 1.0) * weights;
     }
     return 0;
   }
@@ -787,20 +789,20 @@ class Emulation {
   }
 
   // Forwards a large state unchanged, instead of updating it.
-  bool UpdateNothing(OpKernelContext* context) {
+  bool SkipUpdate(OpKernelContext* context) {
     std::int64_t elements = 0;
     for (int i = 0; i < context->num_inputs(); ++i) {
       if (IsHandle(own_.input_type(i))) continue;
       elements += context->input(i).NumElements();
     }
     if (elements <= kMaxComputedElements) return false;
-    if (own_.type_string() == "Assign") return AssignNothing(context);
+    if (own_.type_string() == "Assign") return SkipAssign(context);
     if (own_.type_string() == "AssignVariableOp") return false;  // It reuses the buffer of its input.
     if (context->num_outputs() > 0) context->forward_ref_input_to_ref_output(0, 0);
     return true;
   }
 
-  bool AssignNothing(OpKernelContext* context) {
+  bool SkipAssign(OpKernelContext* context) {
     const Tensor value = context->input(1);
     Tensor variable;
     {
@@ -866,8 +868,8 @@ class Emulation {
 
   bool IsConvolution() const { return traits_.rule.name.compare(0, 4, "conv") == 0; }
 
-  // Allocates the workspace of a convolution, which holds copies of inputs and outputs in the layout
-  // of its kernel. Returns false if there is not enough memory.
+  // Allocates the workspace of a convolution, which holds copies of inputs and outputs in the
+  // layout of its kernel. Returns false if there is not enough memory.
   bool AllocateWorkspace(OpKernelContext* context, const std::vector<TensorShape>& shapes,
                          Tensor* workspace) const {
     std::int64_t bytes = 0;
@@ -951,7 +953,7 @@ class EmulatedKernel : public OpKernel {
       OP_REQUIRES_OK(context, status_);
       kernel_->Compute(context);
     }
-    emulation_.Spend(context);
+    emulation_.OccupyStream(context);
   }
 
   bool IsExpensive() override { return kernel_ == nullptr || kernel_->IsExpensive(); }
@@ -971,12 +973,12 @@ class EmulatedAsyncKernel : public tensorflow::AsyncOpKernel {
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     if (emulation_.ComputeShapes(context, /*has_kernel=*/true)) {
-      emulation_.Spend(context);
+      emulation_.OccupyStream(context);
       done();
       return;
     }
     kernel_->AsAsync()->ComputeAsync(context, [this, context, done = std::move(done)] {
-      emulation_.Spend(context);
+      emulation_.OccupyStream(context);
       done();
     });
   }
@@ -1009,7 +1011,7 @@ class Names {
  public:
   explicit Names(tensorflow::profiler::XPlane* plane) : plane_(plane) {}
 
-  std::int64_t OfEvent(const std::string& name) {
+  std::int64_t FindEvent(const std::string& name) {
     const auto [entry, is_new] = events_.emplace(name, events_.size() + 1);
     if (is_new) {
       auto& metadata = (*plane_->mutable_event_metadata())[entry->second];
@@ -1019,7 +1021,7 @@ class Names {
     return entry->second;
   }
 
-  std::int64_t OfStat(const std::string& name) {
+  std::int64_t FindStat(const std::string& name) {
     const auto [entry, is_new] = stats_.emplace(name, stats_.size() + 1);
     if (is_new) {
       auto& metadata = (*plane_->mutable_stat_metadata())[entry->second];
@@ -1040,7 +1042,7 @@ void AddPlane(int ordinal, Nanos wall_offset, tensorflow::profiler::XSpace* spac
   plane->set_name("/device:GPU:" + std::to_string(ordinal));
   Names names(plane);
   std::map<int, tensorflow::profiler::XLine*> lines;
-  for (const Traced& traced : trace) {
+  for (const TraceEvent& traced : trace) {
     if (traced.ordinal != ordinal) continue;
     tensorflow::profiler::XLine*& line = lines[traced.stream];
     if (line == nullptr) {
@@ -1050,21 +1052,21 @@ void AddPlane(int ordinal, Nanos wall_offset, tensorflow::profiler::XSpace* spac
       line->set_timestamp_ns(traced.start + wall_offset);
     }
     auto* event = line->add_events();
-    event->set_metadata_id(names.OfEvent(traced.is_copy ? traced.name : traced.detail));
+    event->set_metadata_id(names.FindEvent(traced.is_copy ? traced.name : traced.detail));
     event->set_offset_ps((traced.start + wall_offset - line->timestamp_ns()) * 1000);
     event->set_duration_ps((traced.end - traced.start) * 1000);
     auto* detail = event->add_stats();
-    detail->set_metadata_id(names.OfStat(traced.is_copy ? "memcpy_details" : "kernel_details"));
+    detail->set_metadata_id(names.FindStat(traced.is_copy ? "memcpy_details" : "kernel_details"));
     detail->set_str_value(traced.detail);
     if (traced.is_copy) continue;
     auto* operation = event->add_stats();
-    operation->set_metadata_id(names.OfStat("tf_op"));
+    operation->set_metadata_id(names.FindStat("tf_op"));
     operation->set_str_value(traced.name + ":" + traced.detail);
   }
 }
 
-// Records the kernels and copies of streams. It also serves requests for GPUs, as of session traces;
-// TensorFlow calls pluggable profilers only for requests without a device type.
+// Records the kernels and copies of streams. TensorFlow calls pluggable profilers only for requests
+// without a device type; this one also serves requests for GPUs, such as those of session traces.
 class Tracer : public tsl::profiler::ProfilerInterface {
  public:
   absl::Status Start() override {
@@ -1175,8 +1177,8 @@ void TF_InitKernel() {
   tsl::profiler::RegisterProfilerFactory(MakeTracer);
 }
 
-// Disables the layout optimizer in the mode "values": it would give convolutions on GPUs a layout for
-// which the CPU has no kernels.
+// Disables the layout optimizer in the mode "values": it would give convolutions on GPUs a layout
+// for which the CPU has no kernels.
 void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status*) {
   params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
   params->device_type = "GPU";

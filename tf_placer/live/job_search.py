@@ -12,7 +12,7 @@ import numpy as np
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import read_placement, write_placement
 from tf_placer.costs.link_cache import find_links
-from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
+from tf_placer.costs.original_devices import find_nearest_assignment, find_requested_devices
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext
@@ -267,7 +267,7 @@ class _Stages:
             asked = find_requested_devices(
                 grouped.op_graph, grouped.colocation, read_placement(source), devices
             )
-        return nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)
+        return find_nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)
 
 
 class _Reporter:

@@ -196,7 +196,9 @@ def _check_arguments(machine: object, port: object) -> None:
     """Checks the arguments of `LocalCluster`."""
     if not isinstance(machine, Machine):
         what = quote(machine)
-        raise ValueError(f"a local cluster needs a Machine, as of find_machine, not {what}")
+        raise ValueError(
+            f"a local cluster needs a Machine, such as find_machine returns, not {what}"
+        )
     if not machine.backend.starts_servers:
         raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
     if port is None:

@@ -163,8 +163,8 @@ class Machine:
             if device_class.name == device.model:
                 return device_class
         raise MachineError(
-            f"machine {self.spec!r}: nothing is known of the model of {device.name}, which only "
-            "devices of described machines have"
+            f"machine {self.spec!r}: the device class of {device.name} is unknown; only devices of "
+            "described machines have one"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _find_class(named: str | DeviceClass, where: str, known: dict[str, DeviceCla
             )
         return known[named]
     if known.get(named.name, named) != named:
-        raise ValueError(f"{where}.name is that of another class: {format_value(named.name)}")
+        raise ValueError(f"{where}.name is the name of another class: {format_value(named.name)}")
     return named
 
 

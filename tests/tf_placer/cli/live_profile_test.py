@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import pathlib
@@ -99,7 +100,11 @@ class LiveProfileTest(tf.test.TestCase):
         with (
             mock.patch.object(costed_graph, "profile_graph", profile_and_record),
             # A short measurement suffices, because the test ignores its precision.
-            mock.patch.object(link_calibration, "_ENOUGH_SECS", 0.1),
+            mock.patch.object(
+                link_calibration,
+                "_PROTOCOL",
+                dataclasses.replace(link_calibration._PROTOCOL, enough_timing_secs=0.1),
+            ),
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(said),
         ):

@@ -1,4 +1,4 @@
-"""Tests of computed costs, worked out by hand."""
+"""Tests of analytic costs against costs computed by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from absl.testing import parameterized
 
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 
 tf1 = tf.compat.v1
 
-# Of the GPU 1e12 operations and 1e11 bytes per second can be had, of the CPU a tenth.
+# The GPU reaches 1e12 operations and 1e11 bytes per second, the CPU a tenth of that.
 _CLASSES = (
     DeviceClass("Host", "CPU", 10**12, 2e11, 2e10, 1e-6, 0.5, 0.5, 1, ""),
     DeviceClass("Fast", "GPU", 10**11, 4e12, 2e11, 1e-5, 0.25, 0.5, 1, ""),
@@ -35,7 +35,7 @@ def _floats(*shape: int | None) -> tf.Tensor:
 class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
     def assert_secs(self, graph: tf.Graph, name: str, on_cpu: float, on_gpu: float) -> None:
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        costs = analytic_costs(op_graph, _MACHINE)
+        costs = compute_analytic_costs(op_graph, _MACHINE)
         self.assertEqual(costs.source, "analytic")
         self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
@@ -43,38 +43,38 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
             costs.compute_secs[op_graph.index[name]], [on_cpu, on_gpu], rtol=1e-12
         )
 
-    def test_what_starts_no_kernel_takes_no_time(self):
+    def test_operations_without_kernel_take_no_time(self):
         with tf.Graph().as_default() as graph:
             tf.identity(_floats(4), name="x")
         self.assert_secs(graph, "x", 0.0, 0.0)
 
-    def test_a_large_product_takes_its_operations(self):
+    def test_a_large_product_is_limited_by_computation(self):
         with tf.Graph().as_default() as graph:
             tf.matmul(_floats(1000, 1000), _floats(1000, 1000), name="x")
         self.assert_secs(graph, "x", 1e-6 + 2e9 / 1e11, 1e-5 + 2e9 / 1e12)
 
-    def test_a_thin_product_takes_its_bytes(self):
+    def test_a_thin_product_is_limited_by_bandwidth(self):
         with tf.Graph().as_default() as graph:
             tf.matmul(_floats(1, 1000), _floats(1000, 1000), name="x")
         touched = 4 * (1000 + 1_000_000 + 1000)
         self.assert_secs(graph, "x", 1e-6 + touched / 1e10, 1e-5 + touched / 1e11)
 
-    def test_an_operation_on_elements_takes_its_bytes(self):
+    def test_an_elementwise_operation_is_limited_by_bandwidth(self):
         with tf.Graph().as_default() as graph:
             tf.tanh(_floats(1000, 1000), name="x")
         self.assert_secs(graph, "x", 1e-6 + 8e6 / 1e10, 1e-5 + 8e6 / 1e11)
 
-    def test_handing_on_is_free(self):
+    def test_reshaping_is_free(self):
         with tf.Graph().as_default() as graph:
             tf.reshape(_floats(1000, 1000), [-1], name="x")
         self.assert_secs(graph, "x", 0, 0)
 
-    def test_positions_are_free_on_a_gpu(self):
+    def test_int32_scalars_are_free_on_a_gpu(self):
         with tf.Graph().as_default() as graph:
             tf.add(tf1.placeholder(tf.int32, []), 1, name="x")
         self.assert_secs(graph, "x", 1e-6 + 12 / 1e10, 0)
 
-    def test_a_loop_takes_all_its_iterations(self):
+    def test_a_loop_takes_the_time_of_all_iterations(self):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
             tf1.while_loop(
                 lambda step, value: True,
@@ -83,21 +83,21 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
                 maximum_iterations=3,
             )
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        secs = analytic_costs(op_graph, _MACHINE).compute_secs[op_graph.index["while"], 1]
-        # Two launches an iteration or fewer are arithmetic on positions and conditions.
+        secs = compute_analytic_costs(op_graph, _MACHINE).compute_secs[op_graph.index["while"], 1]
+        # At most two launches per iteration compute positions and conditions.
         self.assertBetween(secs, 3 * (1e-5 + 2e9 / 1e12), 3 * 2e9 / 1e12 + 15e-5)
 
-    def test_a_convolution_holds_copies_and_others_hold_nothing(self):
+    def test_only_convolutions_need_temporary_memory(self):
         with tf.Graph().as_default() as graph:
             tf.nn.conv2d(_floats(2, 8, 8, 3), _floats(3, 3, 3, 7), 1, "SAME", name="conv")
             tf.matmul(_floats(2, 3), _floats(3, 5), name="product")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        temp_bytes = analytic_costs(op_graph, _MACHINE).temp_bytes
+        temp_bytes = compute_analytic_costs(op_graph, _MACHINE).temp_bytes
         touched = 4 * (2 * 8 * 8 * 3 + 3 * 3 * 3 * 7 + 2 * 8 * 8 * 7)
         self.assertEqual(temp_bytes[op_graph.index["conv"]], touched)
         self.assertEqual(temp_bytes.sum(), touched)
 
-    def test_a_call_holds_what_its_largest_operation_touches(self):
+    def test_a_call_holds_the_bytes_of_its_largest_operation(self):
         with tf.Graph().as_default() as graph:
 
             @tf.function
@@ -106,13 +106,13 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
 
             body(_floats(10, 10))
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        self.assertEqual(analytic_costs(op_graph, _MACHINE).temp_bytes.max(), 2 * 400)
+        self.assertEqual(compute_analytic_costs(op_graph, _MACHINE).temp_bytes.max(), 2 * 400)
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_costs_of_real_graphs_are_finite_everywhere(self, name):
+    def test_costs_of_all_graphs_are_finite(self, name):
         test_graph = graphs.share_graph(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
-        costs = analytic_costs(op_graph, make_described_machine("2xK80"))
+        costs = compute_analytic_costs(op_graph, make_described_machine("2xK80"))
         self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 3))
         self.assertTrue(np.isfinite(costs.compute_secs).all())
@@ -124,11 +124,11 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
         # 10 us per kernel on the GPU against 3 us on the CPU.
         self.assertGreater(costs.compute_secs[:, 1].sum(), costs.compute_secs[:, 0].sum())
 
-    def test_a_machine_that_is_not_described_is_refused(self):
+    def test_rejects_machines_without_description(self):
         op_graph = OpGraph.from_graph_def(graphs.matmul_chain().graph.as_graph_def())
         machine = Machine("attached", "attached", (Device("a", "CPU"),), ())
-        with self.assertRaisesRegex(MachineError, "'attached': nothing is known of the model of a"):
-            analytic_costs(op_graph, machine)
+        with self.assertRaisesRegex(MachineError, "'attached': the device class of a is unknown"):
+            compute_analytic_costs(op_graph, machine)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests of graphs and their costs on machines that are not there."""
+"""Tests of graphs and their costs on described machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tests import graph_parts, graphs
 from tf_placer.costs import costed_graph
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
-from tf_placer.costs.original_devices import find_requested_devices, nearest_assignment
+from tf_placer.costs.original_devices import find_nearest_assignment, find_requested_devices
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import read_workload
@@ -33,11 +33,11 @@ _PAIR = Machine(
 
 
 class EmulatedTest(tf.test.TestCase):
-    def test_where_only_shapes_are_computed_the_costs_are_those_of_the_description(self):
+    def test_costs_are_analytic_if_only_shapes_are_computed(self):
         made = graphs.share_graph("matmul_chain")
         source = read_workload(made.graph, made.fetches, made.feeds)
         described = find_machine("2xK80")
-        expected = analytic_costs(source.op_graph, described)
+        expected = compute_analytic_costs(source.op_graph, described)
         costed = cost_graph(source, find_machine("emulated:2xK80,slowdown=2"), steps=3)
         self.assertEqual(costed.costs.source, "analytic")
         self.assertAllClose(costed.costs.compute_secs, 2 * expected.compute_secs)
@@ -47,7 +47,7 @@ class EmulatedTest(tf.test.TestCase):
 
 
 class LinksTest(tf.test.TestCase):
-    """The links of a machine whose operations are traced, where measuring them may fail."""
+    """Tests of the links of a machine with profiled operations, whose measurement may fail."""
 
     def cost(self, calibrate_links, machine=_PAIR, **settings) -> Machine:
         graph = graphs.two_branches()
@@ -74,17 +74,17 @@ class LinksTest(tf.test.TestCase):
         self.assertEqual(self.cost(lambda *_, **__: measured).links, measured.links)
         self.keep_links.assert_called_once()
 
-    def test_links_that_cannot_be_measured_are_usual_ones_which_is_said_and_not_kept(self):
+    def test_reports_and_does_not_keep_default_links(self):
         for error in (SearchError("no memory"), WorkerStartError("no worker")):
             machine = self.cost(mock.Mock(side_effect=error))
             self.assertLen(machine.links, 2)
             self.assertRegex(
                 self.lines[-1],
-                f"^the links of a pair are taken for usual ones of its kind, .* wrong: {error}",
+                f"^the links of a pair are the default of its kind, .* wrong: {error}",
             )
             self.keep_links.assert_not_called()
 
-    def test_a_described_machine_that_is_emulated_keeps_its_links_then(self):
+    def test_an_emulated_machine_keeps_described_links_if_they_cannot_be_measured(self):
         emulated = find_machine("emulated:2xK80,values")
         for calibrate, why in (
             (mock.Mock(side_effect=SearchError("no memory")), "no memory"),
@@ -99,31 +99,31 @@ class LinksTest(tf.test.TestCase):
             )
             self.keep_links.assert_not_called()
 
-    def test_links_are_not_measured_where_there_is_no_time(self):
+    def test_does_not_measure_links_without_time(self):
         machine = self.cost(self.fail, max_secs=5.0)
         self.assertLen(machine.links, 2)
         self.assertIn("there is no time to measure them", self.lines[-1])
 
-    def test_half_of_the_time_that_is_left_may_be_for_links(self):
+    def test_links_may_take_half_of_the_remaining_time(self):
         measure = mock.Mock(return_value=_PAIR)
         self.cost(measure, max_secs=40.0)
         self.assertBetween(measure.call_args.kwargs["timeout_secs"], 4.0, 20.0)
         self.cost(measure)
         self.assertEqual(measure.call_args.kwargs["timeout_secs"], 60.0)
 
-    def test_who_asks_for_measured_links_is_told_why_there_are_none(self):
+    def test_fails_if_requested_links_cannot_be_measured(self):
         with self.assertRaisesRegex(SearchError, "no memory"):
             self.cost(mock.Mock(side_effect=SearchError("no memory")), measure_links=True)
 
-    def test_who_asks_to_measure_links_of_a_description_is_told_that_nobody_can(self):
+    def test_rejects_measuring_the_links_of_a_description(self):
         for spec in ("2xK80", "emulated:2xK80"):
             with self.assertRaisesRegex(ValueError, f"links of {spec} .* leave out measure_links"):
                 self.cost(self.fail, find_machine(spec), measure_links=True)
 
-    def test_what_the_variables_of_a_step_hold_is_left_free(self):
+    def test_leaves_memory_for_the_variables_of_a_step(self):
         measure = mock.Mock(return_value=_PAIR)
         self.cost(measure)
-        # Four matrices of 32 rows and columns, in the two sessions of a search.
+        # Each of the two sessions of a search holds four matrices of 32 rows and columns.
         self.assertEqual(measure.call_args.kwargs["held_bytes"], 2 * 4 * 32 * 32 * 4)
 
 
@@ -140,7 +140,7 @@ class CostedGraphTest(tf.test.TestCase):
         """Finds the device of each operation."""
         return dict(zip(problem.operation_names, placement[problem.groups].tolist(), strict=True))
 
-    def test_loops_of_which_one_iteration_counts_are_named(self):
+    def test_reports_loops_with_unknown_number_of_iterations(self):
         said: list[str] = []
         for limit in (None, 8):
             with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=False):
@@ -158,7 +158,7 @@ class CostedGraphTest(tf.test.TestCase):
         self.assertStartsWith(note, "constants and shapes do not tell how often these loops")
         self.assertIn(": 'until_None'; of each", note)
 
-    def test_what_no_step_needs_has_no_device(self):
+    def test_omits_operations_that_the_step_does_not_need(self):
         graph = graphs.saver_and_summaries()
         problem, placement = self.cost_graph_of(graph.graph, graph.fetches).build_placed_problem(
             None
@@ -167,7 +167,7 @@ class CostedGraphTest(tf.test.TestCase):
         self.assertEqual(placement.dtype, np.int32)
         self.assertLess(problem.num_operations, len(graph.graph.get_operations()))
 
-    def test_operations_are_where_the_graph_has_them_or_where_tensorflow_puts_them(self):
+    def test_operations_have_the_devices_of_the_graph_or_the_default_of_tensorflow(self):
         with tf.Graph().as_default() as graph:
             words = tf.constant(["a", "b"], name="words")
             a = tf.random.uniform([2], name="a")
@@ -187,12 +187,12 @@ class CostedGraphTest(tf.test.TestCase):
         devices = self.devices(problem, placement)
         wanted = {"a/RandomUniform": 1, "b": 2, "c": 0, "lengths": 0, "words": 0}
         self.assertEqual({name: devices[name] for name in wanted}, wanted)
-        # A device that is not there is the first, as for a session with soft placement.
+        # Soft placement replaces a missing device by the first.
         self.assertEqual(devices["d"], 0)
         secs = problem.compute_secs[np.arange(len(devices)), list(devices.values())]
         self.assertTrue(np.isfinite(secs).all())
 
-    def test_the_groups_of_a_search_are_fewer_than_those_of_a_placement(self):
+    def test_a_search_has_fewer_groups_than_colocation_groups(self):
         graph = graphs.lstm()
         costed = self.cost_graph_of(graph.graph, graph.fetches)
         self.assertLess(
@@ -202,20 +202,20 @@ class CostedGraphTest(tf.test.TestCase):
             costed.problem().operation_names, costed.build_placed_problem(None)[0].operation_names
         )
 
-    def test_colocation_groups_of_a_step_can_be_the_groups(self):
+    def test_fine_groups_are_the_colocation_groups_of_the_step(self):
         graph = graphs.lstm()
         source = read_workload(graph.graph, graph.fetches)
         machine = find_machine(_MACHINE)
         costed = cost_graph(source, machine, steps=1, granularity="fine")
         problem, (wanted, _) = costed.problem(), costed.build_placed_problem(None)
-        # Those that no step needs have numbers there, but no operations.
+        # Colocation groups that the step does not need have numbers, but no operations.
         self.assertLen(set(wanted.groups.tolist()), problem.num_groups)
         pairs = set(zip(problem.groups.tolist(), wanted.groups.tolist(), strict=True))
         self.assertLen(pairs, problem.num_groups)
         with self.assertRaisesRegex(ValueError, "unknown granularity 'none'"):
             cost_graph(source, machine, steps=1, granularity="none")
 
-    def test_a_placement_of_operations_gives_each_group_the_device_of_most_of_it(self):
+    def test_each_group_gets_the_most_frequent_device_of_its_operations(self):
         graph = graphs.lstm()
         costed = self.cost_graph_of(graph.graph, graph.fetches)
         op_graph, colocation = costed.grouped.op_graph, costed.grouped.colocation
@@ -226,7 +226,7 @@ class CostedGraphTest(tf.test.TestCase):
         where = zip(op_graph.names, colocation.group, strict=True)
         placement = Placement("", tuple(names), {name: names[chosen[i]] for name, i in where})
         asked = find_requested_devices(op_graph, colocation, placement, costed.machine.devices)
-        found = nearest_assignment(
+        found = find_nearest_assignment(
             costed.grouped.grouping, colocation, costed.machine.devices, asked
         )
         counts = [collections.Counter() for _ in found]
@@ -244,7 +244,7 @@ class CostedGraphTest(tf.test.TestCase):
                 costed.machine.devices,
             )
 
-    def test_without_gpus_everything_is_on_the_first_cpu(self):
+    def test_everything_is_on_the_first_cpu_without_gpus(self):
         known = find_machine(_MACHINE)
         names = (_CPU, f"{_CPU[:-1]}1")
         devices = tuple(

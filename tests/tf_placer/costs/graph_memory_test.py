@@ -1,4 +1,4 @@
-"""Tests of what counts as memory, on graphs worked by hand and against a count of buffers."""
+"""Tests of the memory of graphs against counts by hand and against a count of buffers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graph_parts as parts
 from tests import graphs
-from tf_placer.costs.graph_memory import GraphMemory, graph_memory
+from tf_placer.costs.graph_memory import GraphMemory, compute_graph_memory
 
 v1 = tf.compat.v1
 
 
-def _copy(x: tf.Tensor, name: str) -> tf.Tensor:
-    """An operation that never writes to its input."""
+def _build_copy(x: tf.Tensor, name: str) -> tf.Tensor:
+    """Builds an operation that never reuses the buffer of its input."""
     return tf.raw_ops.DeepCopy(x=x, name=name)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Counted:
-    """The memory of a graph, by names."""
+    """The memory of a graph by the names of operations and tensors."""
 
     graph: OpGraph
     places: Sequence[str]
@@ -39,12 +39,12 @@ class _Counted:
         return int(self.memory.local_bytes[self.graph.tensor_index(name)])
 
     def readers(self, name: str) -> set[str]:
-        """What a tensor must not be freed before."""
+        """Lists the operations before which a tensor must not be freed."""
         places = self.memory.readers.get(self.graph.tensor_index(name), ())
         return {self.places[place] for place in places}
 
     def total(self) -> int:
-        """Everything that is counted, of the operations that a step needs."""
+        """Computes the memory of all operations that a step needs."""
         needed = self.graph.needed
         sizes = self.memory.local_bytes[needed[self.graph.tensor_producer]]
         return int(self.memory.resident_bytes[needed].sum() + sizes.sum())
@@ -59,12 +59,12 @@ def _count(op_graph: OpGraph, groups: np.ndarray) -> _Counted:
         if 0 <= number[op_graph.tensor_producer[tensor]] < number[reader]:
             readers[int(tensor)].append(int(number[reader]))
     given = {tensor: tuple(places) for tensor, places in readers.items()}
-    memory = graph_memory(op_graph, groups, number, given, op_graph.tensor_bytes)
+    memory = compute_graph_memory(op_graph, groups, number, given, op_graph.tensor_bytes)
     return _Counted(op_graph, [op_graph.names[i] for i in order], memory)
 
 
 def _count_apart(graph: tf.Graph, fetches: Sequence[str], apart: Sequence[str]) -> _Counted:
-    """The memory where the operations of these names, or below them, are a group of their own."""
+    """Counts the memory when the operations in these name scopes are a separate group."""
     op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches)
     groups = [any(f"{name}/".startswith(f"{a}/") for a in apart) for name in op_graph.names]
     return _count(op_graph, np.array(groups, np.int32))
@@ -72,7 +72,7 @@ def _count_apart(graph: tf.Graph, fetches: Sequence[str], apart: Sequence[str]) 
 
 class VariableTest(tf.test.TestCase):
     def graph(self, *, use_resource: bool) -> tuple[tf.Graph, str]:
-        """A variable of 24 bytes whose read `far` and `near` use, and its update."""
+        """Builds a variable of 24 bytes, its consumers `far` and `near`, and its update."""
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [2, 3], use_resource=use_resource)
             value = v.read_value() if use_resource else v.value()
@@ -80,7 +80,7 @@ class VariableTest(tf.test.TestCase):
             tf.group(v.assign_add(step), name="train")
         return graph, value.name
 
-    def test_a_variable_that_stays_is_resident_and_its_read_is_nothing(self):
+    def test_a_variable_is_resident_and_its_read_takes_no_memory(self):
         for use_resource in (False, True):
             graph, read = self.graph(use_resource=use_resource)
             counted = _count_apart(graph, ["train"], [])
@@ -88,10 +88,10 @@ class VariableTest(tf.test.TestCase):
             self.assertEqual(counted.size("v"), 0)
             self.assertEqual(counted.size(read), 0)
             self.assertEqual(counted.size("far"), 24)
-            # v, far and near; their sum and its negative are in the memory of one of these.
+            # v, far and near; their sum and its negative reuse one of these buffers.
             self.assertEqual(counted.total(), 3 * 24)
 
-    def test_a_read_that_may_be_sent_is_the_variable(self):
+    def test_a_read_of_another_group_takes_no_memory(self):
         for use_resource in (False, True):
             graph, read = self.graph(use_resource=use_resource)
             counted = _count_apart(graph, ["train"], ["far"])
@@ -99,7 +99,7 @@ class VariableTest(tf.test.TestCase):
             self.assertEqual(counted.size(read), 0)
             self.assertEqual(counted.total(), 3 * 24)
 
-    def test_several_reads_are_the_variable(self):
+    def test_several_reads_take_no_memory(self):
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [6], use_resource=True)
             reads = []
@@ -111,17 +111,17 @@ class VariableTest(tf.test.TestCase):
         self.assertEqual([counted.size(read.name) for read in reads], [0, 0, 0])
         self.assertEqual(counted.resident("v"), 24)
 
-    def test_a_read_that_is_handed_on_is_still_the_variable(self):
+    def test_aliases_of_a_read_take_no_memory(self):
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [6], use_resource=True)
             tf.exp(tf.reshape(tf.identity(v.read_value()), [2, 3], name="shaped"), name="far")
         counted = _count_apart(graph, ["far"], ["far"])
         self.assertEqual(counted.resident("v"), 24)
         self.assertEqual(counted.size("shaped"), 0)
-        # And the result and the two numbers of the new shape.
+        # The variable, the result and the two numbers of the new shape.
         self.assertEqual(counted.total(), 24 + 24 + 8)
 
-    def test_rmsprop_holds_its_slots_and_makes_nothing(self):
+    def test_rmsprop_holds_its_slots_and_no_outputs(self):
         for use_resource in (False, True):
             with tf.Graph().as_default() as graph:
                 v = v1.get_variable("v", [6], use_resource=use_resource)
@@ -131,10 +131,10 @@ class VariableTest(tf.test.TestCase):
             counted = _count_apart(graph, ["train"], [])
             variables = ("v", "v/RMSProp", "v/RMSProp_1")
             self.assertEqual([counted.resident(name) for name in variables], [24, 24, 24])
-            # The gradient, and rate, decay, momentum and epsilon, which are constants.
+            # The variables, the gradient, and the constants rate, decay, momentum and epsilon.
             self.assertEqual(counted.total(), 3 * 24 + 24 + 4 * 4)
 
-    def test_an_assigned_reference_is_the_variable(self):
+    def test_an_assigned_reference_takes_no_memory(self):
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [6], use_resource=False)
             assigned = v1.assign(v, v1.placeholder(tf.float32, [6], name="x"), name="assigned")
@@ -157,12 +157,12 @@ class VariableTest(tf.test.TestCase):
 
 
 class TensorTest(tf.test.TestCase):
-    def test_names_of_one_buffer_in_one_group_are_counted_once(self):
+    def test_counts_aliases_in_one_group_once(self):
         with tf.Graph().as_default() as graph:
             x = v1.placeholder(tf.float32, [6], name="x")
             made = tf.exp(x, name="made")
             shaped = tf.stop_gradient(tf.expand_dims(tf.identity(made, name="seen"), 0))
-            _copy(shaped, name="last")
+            _build_copy(shaped, name="last")
         counted = _count_apart(graph, ["last"], [])
         self.assertEqual(counted.size("made"), 24)
         self.assertEqual(counted.size("seen"), 0)
@@ -171,44 +171,44 @@ class TensorTest(tf.test.TestCase):
         # x, made, last and the number of the dimension.
         self.assertEqual(counted.total(), 3 * 24 + 4)
 
-    def test_the_name_that_may_be_sent_has_the_bytes(self):
+    def test_counts_the_bytes_at_the_alias_with_consumers_in_other_groups(self):
         with tf.Graph().as_default() as graph:
             x = v1.placeholder(tf.float32, [6], name="x")
             seen = tf.identity(tf.exp(x, name="made"), name="seen")
-            _copy(tf.stop_gradient(seen, name="sent"), name="far")
+            _build_copy(tf.stop_gradient(seen, name="sent"), name="far")
         counted = _count_apart(graph, ["far"], ["far"])
         self.assertEqual([counted.size(name) for name in ("made", "seen", "sent")], [0, 0, 24])
         self.assertEqual(counted.readers("made"), {"seen"})
 
-    def test_what_is_also_read_under_its_own_name_is_counted_twice(self):
+    def test_counts_a_tensor_with_local_consumers_and_a_sent_alias_twice(self):
         with tf.Graph().as_default() as graph:
             made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
-            _copy(tf.identity(made, name="seen"), name="far")
-            _copy(made, name="near")
+            _build_copy(tf.identity(made, name="seen"), name="far")
+            _build_copy(made, name="near")
         counted = _count_apart(graph, ["far", "near"], ["far"])
         self.assertEqual([counted.size(name) for name in ("made", "seen")], [24, 24])
 
-    def test_what_may_be_sent_itself_is_held_by_the_readers_of_its_other_names(self):
+    def test_consumers_of_aliases_hold_a_sent_tensor(self):
         with tf.Graph().as_default() as graph:
             made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
-            _copy(made, name="far")
-            _copy(tf.identity(made, name="seen"), name="near")
+            _build_copy(made, name="far")
+            _build_copy(tf.identity(made, name="seen"), name="near")
         counted = _count_apart(graph, ["far", "near"], ["far"])
         self.assertEqual([counted.size(name) for name in ("made", "seen")], [24, 0])
         self.assertEqual(counted.readers("made"), {"far", "seen", "near"})
 
-    def test_what_nobody_else_reads_is_overwritten(self):
+    def test_reuses_the_buffer_of_an_input_without_other_consumers(self):
         with tf.Graph().as_default() as graph:
             x = v1.placeholder(tf.float32, [6], name="x")
             made = tf.tanh(tf.exp(x, name="made"), name="over")
-            tf.add(_copy(tf.identity(made), name="last"), tf.reduce_sum(x), name="end")
+            tf.add(_build_copy(tf.identity(made), name="last"), tf.reduce_sum(x), name="end")
         counted = _count_apart(graph, ["end"], [])
         self.assertEqual([counted.size(n) for n in ("x", "made", "over")], [24, 24, 0])
         self.assertEqual([counted.size(n) for n in ("last", "end")], [24, 0])
 
-    def test_what_somebody_else_reads_is_not_overwritten(self):
+    def test_does_not_reuse_the_buffer_of_an_input_with_other_consumers(self):
         with tf.Graph().as_default() as graph:
-            made = _copy(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            made = _build_copy(v1.placeholder(tf.float32, [6], name="x"), name="made")
             seen = tf.identity(made, name="seen")
             tf.add_n([tf.tanh(seen, name="over"), tf.exp(made, name="near")], name="end")
         counted = _count_apart(graph, ["end"], [])
@@ -218,7 +218,7 @@ class TensorTest(tf.test.TestCase):
     def test_an_alias_in_another_group_has_its_own_bytes(self):
         with tf.Graph().as_default() as graph:
             made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
-            _copy(tf.identity(made, name="far/seen"), name="far/last")
+            _build_copy(tf.identity(made, name="far/seen"), name="far/last")
         counted = _count_apart(graph, ["far/last"], ["far"])
         self.assertEqual([counted.size(name) for name in ("made", "far/seen")], [24, 24])
 
@@ -227,19 +227,21 @@ class TensorTest(tf.test.TestCase):
             for name in ("stays", "goes", "both"):
                 tf.constant(np.arange(6.0), name=name)
             value = graph.get_tensor_by_name
-            _copy(value("stays:0"), name="near")
-            _copy(value("goes:0"), name="far/1")
-            _copy(tf.identity(value("both:0"), name="seen"), name="far/2")
+            _build_copy(value("stays:0"), name="near")
+            _build_copy(value("goes:0"), name="far/1")
+            _build_copy(tf.identity(value("both:0"), name="seen"), name="far/2")
         counted = _count_apart(graph, ["near", "far/1", "far/2"], ["far"])
         names = ("stays", "goes", "both")
         self.assertEqual([counted.resident(name) for name in names], [48, 48, 48])
         self.assertEqual([counted.size(name) for name in (*names, "seen")], [0, 0, 0, 0])
 
-    def test_a_switch_makes_nothing(self):
+    def test_a_switch_takes_no_memory(self):
         with parts.new_graph() as graph, parts.control_flow(v2=False):
             x = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
             taken = v1.placeholder(tf.bool, [], name="taken")
-            merged = v1.cond(taken, lambda: _copy(x, name="a"), lambda: _copy(x, name="b"))
+            merged = v1.cond(
+                taken, lambda: _build_copy(x, name="a"), lambda: _build_copy(x, name="b")
+            )
         counted = _count_apart(graph, [merged.name], [])
         switches = [name for name in counted.places if "Switch" in name and "switch" not in name]
         self.assertNotEmpty(switches)
@@ -248,8 +250,8 @@ class TensorTest(tf.test.TestCase):
         self.assertContainsSubset(["cond/a", "cond/b"], counted.readers("made"))
 
 
-# Of these, the first output of the first input of each is one buffer.
-_NAMES_OF_THE_SAME = {
+# Operations whose first output is the buffer of their first input.
+_ALIASING = {
     *("Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
     *("PreventGradient", "Snapshot", "CheckNumerics", "Switch", "Enter", "Exit", "RefEnter"),
     *("Assign", "AssignAdd", "AssignSub", "RefSwitch", "RefExit"),
@@ -257,7 +259,7 @@ _NAMES_OF_THE_SAME = {
 }
 
 
-# These write to an input that nobody else reads.
+# Operations that reuse the buffer of an input without other consumers.
 _IN_PLACE = {
     *(
         "Abs",
@@ -279,12 +281,12 @@ _IN_PLACE = {
 _KEPT = {"VarHandleOp", "VariableV2", "Const", "Placeholder", "PlaceholderWithDefault"}
 
 
-def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
-    """Bytes of each buffer of a graph, by the tensor that it was made for, as a tf.Graph has it.
+def _count_buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
+    """Counts the bytes of each buffer in a tf.Graph, by the tensor that allocates it.
 
     Args:
         op_graph: the graph.
-        needed: names of the operations that run, in topological order.
+        needed: the names of the operations that run, in topological order.
     """
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(op_graph.graph_def, name="")
@@ -315,7 +317,7 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
         inputs = [tensor for tensor in op.inputs if tensor.name in buffer]
         if op.type in _IN_PLACE:
             inputs = [tensor for tensor in inputs if may_overwrite(op, tensor)]
-        elif op.type not in _NAMES_OF_THE_SAME or inputs[:1] != list(op.inputs)[:1]:
+        elif op.type not in _ALIASING or inputs[:1] != list(op.inputs)[:1]:
             inputs = []
         for tensor in op.outputs:
             first = buffer[tensor.name] = buffer[inputs[0].name] if inputs else tensor.name
@@ -329,20 +331,20 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
 
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_every_byte_is_counted_once_where_nothing_can_be_sent(self, factory):
+    def test_counts_every_byte_once_in_one_group(self, factory):
         graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         counted = _count(op_graph, np.zeros(op_graph.num_operations, np.int32))
-        buffers = _buffers(op_graph, counted.places)
+        buffers = _count_buffers(op_graph, counted.places)
         self.assertEqual(counted.total(), sum(buffers.values()))
 
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_no_byte_is_left_out_and_few_are_counted_twice(self, factory):
+    def test_counts_every_byte_and_few_bytes_twice(self, factory):
         graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         grouped = group_operations(op_graph)
         counted = _count(op_graph, grouped.grouping.expand_to_operations(grouped.colocation))
-        total = sum(_buffers(op_graph, counted.places).values())
+        total = sum(_count_buffers(op_graph, counted.places).values())
         self.assertBetween(counted.total(), total, 1.6 * total)
 
 

@@ -1,4 +1,4 @@
-"""Tests of making placement problems of graphs."""
+"""Tests of building placement problems from graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GRANULARITIES, group_operations
 from tests import graphs
 from tf_placer.costs.costed_graph import CostedGraph
-from tf_placer.costs.graph_problem import graph_problem, operations_of
+from tf_placer.costs.graph_problem import build_graph_problem, list_needed_operations
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemError
@@ -36,8 +36,8 @@ _MACHINE = Machine(
 )
 
 
-def _costs(op_graph: OpGraph, devices: int = 3) -> OperationCosts:
-    """Costs that tell operations, tensors and devices apart."""
+def _build_costs(op_graph: OpGraph, devices: int = 3) -> OperationCosts:
+    """Builds different costs for each operation, tensor and device."""
     n = op_graph.num_operations
     return OperationCosts(
         np.arange(1, n + 1)[:, None] * 1e-6 * np.arange(1, devices + 1),
@@ -47,17 +47,21 @@ def _costs(op_graph: OpGraph, devices: int = 3) -> OperationCosts:
     )
 
 
-def _problem(op_graph: OpGraph, groups=None, legal=None, machine=_MACHINE) -> PlacementProblem:
-    """The problem of a graph; every operation is a group of its own by default."""
+def _build_problem(
+    op_graph: OpGraph, groups=None, legal=None, machine=_MACHINE
+) -> PlacementProblem:
+    """Builds the problem of a graph; each operation is a group by default."""
     if groups is None:
         groups = np.arange(op_graph.num_operations)
     if legal is None:
         legal = np.ones([op_graph.num_operations, len(machine.devices)], bool)
-    return graph_problem(op_graph, groups, legal, machine, _costs(op_graph, len(machine.devices)))
+    return build_graph_problem(
+        op_graph, groups, legal, machine, _build_costs(op_graph, len(machine.devices))
+    )
 
 
-def _edges(problem: PlacementProblem) -> set[tuple[str, str]]:
-    """Who reads what of whom."""
+def _list_edges(problem: PlacementProblem) -> set[tuple[str, str]]:
+    """Lists the producer and consumer of each tensor."""
     return {
         (problem.operation_names[producer], problem.operation_names[consumer])
         for t, producer in enumerate(problem.tensor_producers)
@@ -65,7 +69,7 @@ def _edges(problem: PlacementProblem) -> set[tuple[str, str]]:
     }
 
 
-def _control_edges(problem: PlacementProblem) -> set[tuple[str, str]]:
+def _list_control_edges(problem: PlacementProblem) -> set[tuple[str, str]]:
     return {
         (problem.operation_names[a], problem.operation_names[b]) for a, b in problem.control_edges
     }
@@ -83,53 +87,53 @@ class GraphProblemTest(tf.test.TestCase):
                 tf.group(w.assign_sub(tf.ones([2, 3])), name="train")
         return OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
 
-    def test_a_problem_has_what_a_step_needs_in_topological_order(self):
+    def test_has_the_needed_operations_in_topological_order(self):
         op_graph = self.small()
-        problem = _problem(op_graph)
+        problem = _build_problem(op_graph)
         names = problem.operation_names
-        self.assertEqual(names, tuple(op_graph.names[i] for i in operations_of(op_graph)))
+        self.assertEqual(names, tuple(op_graph.names[i] for i in list_needed_operations(op_graph)))
         self.assertContainsSubset(["w", "y", "loss", "before", "train"], names)
         self.assertNoCommonElements(["not_needed", "w/Initializer"], names)
-        for before, after in [*_edges(problem), *_control_edges(problem)]:
+        for before, after in [*_list_edges(problem), *_list_control_edges(problem)]:
             self.assertLess(names.index(before), names.index(after))
-        self.assertContainsSubset([("y", "loss")], _edges(problem))
-        self.assertIn(("before", "train"), _control_edges(problem))
+        self.assertContainsSubset([("y", "loss")], _list_edges(problem))
+        self.assertIn(("before", "train"), _list_control_edges(problem))
 
     def test_every_operation_keeps_its_costs_and_its_group(self):
         op_graph = self.small()
         groups = np.arange(op_graph.num_operations)[::-1] // 2
-        problem = _problem(op_graph, groups)
-        for place, i in enumerate(operations_of(op_graph).tolist()):
+        problem = _build_problem(op_graph, groups)
+        for place, i in enumerate(list_needed_operations(op_graph).tolist()):
             self.assertEqual(problem.operation_names[place], op_graph.names[i])
             self.assertEqual(problem.groups[place], groups[i])
             self.assertEqual(problem.temp_bytes[place], i)
             secs = [(i + 1) * 1e-6 * d for d in (1, 2, 3)]
             self.assertAllClose(problem.compute_secs[place], secs)
 
-    def test_where_a_group_may_not_go_its_operations_take_for_ever(self):
+    def test_operations_take_infinite_time_on_illegal_devices(self):
         op_graph = self.small()
         legal = np.ones([op_graph.num_operations, 3], bool)
         legal[op_graph.index["y"], [0, 2]] = False
-        problem = _problem(op_graph, legal=legal)
+        problem = _build_problem(op_graph, legal=legal)
         y = problem.operation_names.index("y")
         self.assertEqual(np.isinf(problem.compute_secs[y]).tolist(), [True, False, True])
         self.assertEqual(np.isinf(problem.compute_secs).sum(), 2)
 
-    def test_what_is_fed_is_there(self):
+    def test_fed_tensors_take_no_time(self):
         with tf.Graph().as_default() as graph:
             x = tf.exp(v1.placeholder(tf.float32, [4], name="x"), name="fed")
             tf.group(tf.square(x, name="y"), tf.exp(x.op.inputs[0]), name="all")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["all", "fed"], ["x:0", "fed:0"])
-        problem = _problem(op_graph)
+        problem = _build_problem(op_graph)
         secs = dict(zip(problem.operation_names, problem.compute_secs.tolist(), strict=True))
         self.assertNotIn("x", secs)
         self.assertEqual(secs["fed"], [0, 0, 0])
-        self.assertNotIn(("fed", "y"), _edges(problem))
+        self.assertNotIn(("fed", "y"), _list_edges(problem))
 
-    def test_handles_and_what_is_read_together_is_in_one_place(self):
+    def test_consumers_of_a_handle_are_in_its_group(self):
         op_graph = self.small()
         grouped = group_operations(op_graph)
-        problem = _problem(
+        problem = _build_problem(
             op_graph,
             grouped.grouping.expand_to_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, _NAMES),
@@ -142,20 +146,20 @@ class GraphProblemTest(tf.test.TestCase):
         ]
         self.assertEqual({problem.groups[user] for user in users}, {problem.groups[w]})
 
-    def test_peak_memory_is_as_counted_by_hand(self):
+    def test_peak_memory_equals_a_count_by_hand(self):
         op_graph = self.small()
         costs = dataclasses.replace(
-            _costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
+            _build_costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
         )
         groups = np.zeros(op_graph.num_operations, np.int32)
-        problem = graph_problem(op_graph, groups, np.ones([1, 3], bool), _MACHINE, costs)
-        # w of 24 bytes, ones(2, 3) of 24 and the numbers of two axes stay; y of 48 is there with
-        # the loss of 4, and x is fed.
+        problem = build_graph_problem(op_graph, groups, np.ones([1, 3], bool), _MACHINE, costs)
+        # Resident are w of 24 bytes, ones(2, 3) of 24 and the numbers of two axes. At the peak,
+        # y of 48 bytes and the loss of 4 exist as well; x is fed.
         self.assertEqual(problem.resident_bytes.sum(), 24 + 24 + 8)
         result = Simulator(problem, threads=1).simulate(np.array([[1]], np.int32))
         self.assertEqual(result.peak_bytes.tolist(), [[0, 24 + 24 + 8 + 48 + 4, 0]])
 
-    def test_what_is_sent_is_held_at_both_ends(self):
+    def test_sent_tensors_are_held_at_both_ends(self):
         with tf.Graph().as_default() as graph:
             made = tf.exp(v1.placeholder(tf.float32, [100], name="x"), name="made")
             tf.reduce_sum(tf.reshape(made, [10, 10], name="shaped"), name="far")
@@ -163,16 +167,16 @@ class GraphProblemTest(tf.test.TestCase):
         far = ("far", "Const")
         groups = np.array([name in far for name in op_graph.names], np.int32)
         costs = dataclasses.replace(
-            _costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
+            _build_costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
         )
-        problem = graph_problem(op_graph, groups, np.ones([2, 3], bool), _MACHINE, costs)
+        problem = build_graph_problem(op_graph, groups, np.ones([2, 3], bool), _MACHINE, costs)
         result = Simulator(problem, threads=1).simulate(np.array([[0, 1], [2, 2]], np.int32))
-        # On the way: 400 bytes under one of two names, and two axes or the new shape.
+        # The transfer holds 400 bytes under one of two names, and two axes or the new shape.
         self.assertEqual(result.peak_bytes[0].tolist(), [400 + 8, 400 + 8 + 4, 0])
         self.assertEqual(result.peak_bytes[1].tolist(), [0, 0, 400 + 8 + 8 + 4])
 
     def test_devices_and_links_are_those_of_the_machine(self):
-        problem = _problem(self.small())
+        problem = _build_problem(self.small())
         self.assertEqual([device.name for device in problem.devices], list(_NAMES))
         self.assertEqual([device.kind for device in problem.devices], ["CPU", "GPU", "GPU"])
         # A share of the memory stays free, because the order of ready operations is not known.
@@ -181,43 +185,43 @@ class GraphProblemTest(tf.test.TestCase):
         self.assertLen(problem.links, 6)
         channel = dataclasses.replace(_MACHINE.links[0], channel="bus")
         machine = dataclasses.replace(_MACHINE, links=(channel, *_MACHINE.links[1:]))
-        problem = _problem(self.small(), machine=machine)
+        problem = _build_problem(self.small(), machine=machine)
         self.assertEqual([link.channel for link in problem.links], ["bus"] + [None] * 5)
 
-    def test_described_devices_are_of_their_class(self):
+    def test_described_devices_have_the_properties_of_their_class(self):
         model = DeviceClass("Old", "CPU", 5, 1e12, 1e11, 1e-5, 0.5, 0.5, 4, "")
         devices = tuple(
             dataclasses.replace(device, model="Old", memory_bytes=4 << 30)
             for device in _MACHINE.devices
         )
         machine = dataclasses.replace(_MACHINE, kind="described", devices=devices, classes=(model,))
-        cpu, gpu, _ = _problem(self.small(), machine=machine).devices
+        cpu, gpu, _ = _build_problem(self.small(), machine=machine).devices
         self.assertEqual((cpu.kind, cpu.slots, cpu.memory_bytes), ("Old", 4, 4 << 30))
-        # TensorFlow keeps some of a GPU's memory for itself.
+        # TensorFlow reserves a part of the memory of a GPU.
         self.assertEqual(gpu.memory_bytes, int(0.97 * ((4 << 30) - (300 << 20))))
 
-    def test_what_is_not_known_of_a_machine_is_named(self):
+    def test_fails_without_links_or_memory_sizes(self):
         machine = dataclasses.replace(_MACHINE, links=())
         with self.assertRaisesRegex(MachineError, "the links of .* have not been measured"):
-            _problem(self.small(), machine=machine)
+            _build_problem(self.small(), machine=machine)
         device = dataclasses.replace(_MACHINE.devices[2], memory_bytes=None)
         machine = dataclasses.replace(_MACHINE, devices=(*_MACHINE.devices[:2], device))
         with self.assertRaisesRegex(MachineError, "not known how much memory .*GPU:1 has"):
-            _problem(self.small(), machine=machine)
+            _build_problem(self.small(), machine=machine)
 
-    def test_costs_that_are_none_are_refused(self):
+    def test_rejects_invalid_costs(self):
         op_graph = self.small()
-        costs = _costs(op_graph)
+        costs = _build_costs(op_graph)
         costs.compute_secs[op_graph.index["y"], 1] = math.nan
         groups = np.arange(op_graph.num_operations)
         legal = np.ones([len(groups), 3], bool)
         with self.assertRaisesRegex(ProblemError, "NaN"):
-            graph_problem(op_graph, groups, legal, _MACHINE, costs)
+            build_graph_problem(op_graph, groups, legal, _MACHINE, costs)
 
 
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
-    def test_every_graph_is_a_problem_that_can_be_simulated(self, factory):
+    def test_problems_of_all_graphs_can_be_simulated(self, factory):
         graph = graphs.share_graph(factory)
         op_graph = OpGraph.from_graph_def(
             graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
@@ -225,7 +229,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
         grouped = group_operations(op_graph)
         groups = grouped.grouping.expand_to_operations(grouped.colocation)
         legal = grouped.grouping.legal_devices(grouped.colocation, _NAMES)
-        problem = _problem(op_graph, groups, legal)
+        problem = _build_problem(op_graph, groups, legal)
         self.check_edges(problem, op_graph)
 
         rng = np.random.default_rng(7)
@@ -235,14 +239,14 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
         result = Simulator(problem, threads=1).simulate(placements)
         self.assertTrue(result.feasible.all())
         self.assertAllInRange(result.step_secs, 1e-6, 10.0)
-        # On the CPU, which can run all, nothing waits and nothing is sent.
+        # The CPU can run all operations, without waiting and without transfers.
         whole_secs = problem.compute_secs[:, 0].sum()
         self.assertAllClose(result.step_secs[0], whole_secs)
         self.assertGreaterEqual(result.peak_bytes[0, 0], problem.resident_bytes.sum())
         self.assertEqual(result.peak_bytes[0, 1:].tolist(), [0, 0])
 
     def check_edges(self, problem: PlacementProblem, op_graph: OpGraph):
-        """Nothing waits for more or less than in the graph, but for what closes a loop."""
+        """Checks that the dependencies are those of the graph except back edges of loops."""
         needed = set(problem.operation_names)
         given = {op_graph.names[op_graph.tensor_producer[t]] for t in np.flatnonzero(op_graph.fed)}
         data, control = set(), set()
@@ -254,15 +258,15 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
                 (control if name.startswith("^") else data).add((producer, node.name))
         types = {node.name: node.op for node in op_graph.graph_def.node}
         data = {edge for edge in data if types[edge[0]] != "NextIteration"}
-        self.assertEqual(_control_edges(problem), control)
-        self.assertContainsSubset(data, _edges(problem))
+        self.assertEqual(_list_control_edges(problem), control)
+        self.assertContainsSubset(data, _list_edges(problem))
         waits = nx.DiGraph([*data, *control])
-        for before, after in _edges(problem) - data:
+        for before, after in _list_edges(problem) - data:
             self.assertTrue(nx.has_path(waits, before, after), f"{before} -> {after}")
 
 
 class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
-    """Groups of a graph and of its problem are the same."""
+    """Tests of the groups of a graph and of its problem, which are equal."""
 
     @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
     def test_a_graph_and_its_problem_have_the_same_groups(self, name, granularity):
@@ -270,7 +274,7 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         graph_def = made.graph.as_graph_def()
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
         grouped = group_operations(op_graph, granularity)
-        problem = CostedGraph(grouped, _MACHINE, _costs(op_graph)).problem()
+        problem = CostedGraph(grouped, _MACHINE, _build_costs(op_graph)).problem()
         ours, theirs = grouped.group_graph, group_graph(problem)
         for field in dataclasses.fields(ours):
             one, other = getattr(ours, field.name), getattr(theirs, field.name)
@@ -282,11 +286,11 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(ours.edges, theirs.edges)
         self.assertAllEqual(ours.edge_bytes, theirs.edge_bytes)
         self.assertAllEqual(ours.layers, theirs.layers)
-        # A problem knows neither kinds nor shapes, and what there is to do by seconds.
+        # A problem has neither kinds nor shapes, and measures work in seconds.
         self.assertEqual(theirs.kinds, ("operations",) * ours.num_groups)
         self.assertEqual([*map(len, ours.output_shapes)], [*map(len, theirs.output_shapes)])
 
-    def test_shapes_are_in_elements_the_largest_first_and_then_by_their_makers(self):
+    def test_sorts_shapes_by_elements_and_then_by_producer(self):
         with tf.Graph().as_default() as graph:
             values = [tf.exp(tf.zeros(s)) for s in ([2, 3], [5], [3, 2], [3, 4], [1, 6])]
             tf.group(*map(tf.negative, values), name="all")
@@ -300,7 +304,7 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         of_colocated[colocation.group] = groups
         grouping = Grouping(of_colocated, ("operations",) * 2, np.zeros(2, bool))
         ours = build_group_graph(op_graph, colocation, grouping)
-        theirs = group_graph(_problem(op_graph, groups, np.ones([2, 3], bool)))
+        theirs = group_graph(_build_problem(op_graph, groups, np.ones([2, 3], bool)))
         made = [op_graph.position[op_graph.index[name]] for name in ("Exp", "Exp_2", "Exp_4")]
         equal = [((2, 3), (3, 2), (1, 6))[i] for i in np.argsort(made)]
         self.assertEqual(ours.output_shapes, (((3, 4), *equal, (5,)), ()))

@@ -1,4 +1,4 @@
-"""Tests of links that are kept: for the same machine, and for no other."""
+"""Tests of the cache of links."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ _BOX = {
 }
 
 
-class KnownLinksTest(tf.test.TestCase):
+class LinkCacheTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = pathlib.Path(self.create_tempdir().full_path)
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.cache)}))
 
-    def test_they_are_found_again_with_their_age(self):
+    def test_finds_links_with_their_age(self):
         self.assertIsNone(find_links(_MACHINE, None))
         keep_links(_MEASURED, None)
         known = find_links(_MACHINE, None)
         self.assertEqual(known.machine, _MEASURED)
         self.assertBetween(known.age_secs, 0.0, 600.0)
 
-    def test_they_are_not_those_of_another_machine_or_configuration(self):
+    def test_finds_no_links_of_another_machine_or_configuration(self):
         keep_links(_MEASURED, None)
         other_cores = tuple(dataclasses.replace(d, cores=(7,)) for d in _MACHINE.devices)
         for machine in (
@@ -75,7 +75,7 @@ class KnownLinksTest(tf.test.TestCase):
         with mock.patch("os.cpu_count", return_value=1000):
             self.assertIsNone(find_links(_MACHINE, None))
 
-    def test_links_of_emulated_gpus_are_those_of_one_description(self):
+    def test_links_of_emulated_gpus_depend_on_the_description(self):
         file = self.cache / "box.json"
         file.write_text(json.dumps(_BOX))
         spec = f"emulated:{file}"
@@ -88,7 +88,7 @@ class KnownLinksTest(tf.test.TestCase):
         file.write_text(json.dumps({**_BOX, "links": faster}))
         self.assertIsNone(find_links(find_machine(spec), None))
 
-    def test_gpus_that_are_emulated_are_other_attached_ones(self):
+    def test_emulated_gpus_change_the_attached_machine(self):
         attached = Machine("attached", "attached", _MACHINE.devices)
         keep_links(dataclasses.replace(_MEASURED, spec="attached", kind="attached"), None)
         self.assertIsNotNone(find_links(attached, None))
@@ -100,7 +100,7 @@ class KnownLinksTest(tf.test.TestCase):
         with mock.patch.dict(os.environ, environ):
             self.assertIsNone(find_links(attached, None))
 
-    def test_the_latest_count_and_those_of_others_stay(self):
+    def test_replaces_links_of_the_same_machine_only(self):
         other = dataclasses.replace(_MEASURED, spec="local:2,memory_mb=5")
         keep_links(other, None)
         keep_links(_MEASURED, None)
@@ -109,7 +109,7 @@ class KnownLinksTest(tf.test.TestCase):
         self.assertEqual(find_links(_MACHINE, None).machine, faster)
         self.assertEqual(find_links(other, None).machine, other)
 
-    def test_a_file_that_is_none_of_ours_is_measured_anew(self):
+    def test_ignores_and_replaces_invalid_files(self):
         file = cache_directory() / "links.json"
         file.parent.mkdir()
         for text in ("", "[1]", '{"format": 3}', '{"format": 2, "machines": []}', "{"):
@@ -118,12 +118,12 @@ class KnownLinksTest(tf.test.TestCase):
         keep_links(_MEASURED, None)
         self.assertEqual(find_links(_MACHINE, None).machine, _MEASURED)
 
-    def test_the_directory_is_of_the_user_alone(self):
+    def test_only_the_user_can_access_the_directory(self):
         keep_links(_MEASURED, None)
         self.assertEqual(cache_directory(), self.cache / "tf_placer")
         self.assertEqual(cache_directory().stat().st_mode & 0o777, 0o700)
 
-    def test_a_directory_that_cannot_be_written_is_an_error(self):
+    def test_an_unwritable_directory_is_an_error(self):
         (self.cache / "tf_placer").write_text("a file")
         with self.assertRaises(OSError):
             keep_links(_MEASURED, None)

@@ -1,4 +1,4 @@
-"""Tests of measuring links: what hand-made times give, and what it is that is timed."""
+"""Tests of measuring links: results for given times, and the structure of the timed graph."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tf_placer.errors import SearchError
 from tf_placer.machines.machine import Device, Machine
 
 v1 = tf.compat.v1
+_PROTOCOL = link_calibration._PROTOCOL
 _NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
 _MACHINE = Machine(
     "two devices",
@@ -33,32 +34,32 @@ _MACHINE = Machine(
 
 
 def setUpModule():
-    """Builds each graph once, which takes longer than all else."""
-    build = functools.cache(link_calibration._graph)
+    """Caches built graphs, which take most of the time of these tests."""
+    build = functools.cache(link_calibration._build_graph)
 
-    def built(names, sizes=link_calibration._SIZES, *, with_streams):
+    def build_once(names, sizes=_PROTOCOL.tensor_bytes, *, with_streams):
         return build(tuple(names), sizes, with_streams=with_streams)
 
-    patch = mock.patch.object(link_calibration, "_graph", built)
+    patch = mock.patch.object(link_calibration, "_build_graph", build_once)
     patch.start()
     unittest.addModuleCleanup(patch.stop)
 
 
 class FitLinkTest(tf.test.TestCase):
-    def test_times_on_a_line_give_the_line(self):
+    def test_recovers_latency_and_bandwidth_from_exact_times(self):
         secs = {size: 2e-4 + size / 5e8 for size in (10**6, 10**7, 10**8)}
         self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
 
-    def test_one_disturbed_size_does_not_count(self):
+    def test_ignores_a_disturbed_size(self):
         secs = {size: 2e-4 + size / 5e8 for size in (10**6, 10**7, 10**8)}
         secs[10**7] *= 30
         self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
 
-    def test_a_size_that_takes_no_longer_than_none_does_not_count(self):
+    def test_ignores_sizes_that_take_no_longer_than_the_latency(self):
         secs = {1000: 2e-4, 2000: 1e-4, 10**7: 2e-4 + 0.02, 10**8: 2e-4 + 0.2}
         self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
 
-    def test_a_link_is_never_without_latency_or_without_end(self):
+    def test_latency_is_positive_and_bandwidth_is_finite(self):
         for latency_secs in (0.0, -1e-3, 2e-4):
             latency, bandwidth = fit_link(latency_secs, {10**6: 0.0, 10**7: -0.01})
             self.assertGreater(latency, 0.0)
@@ -66,8 +67,8 @@ class FitLinkTest(tf.test.TestCase):
             self.assertTrue(math.isfinite(bandwidth))
 
 
-class _Timed:
-    """Instead of an environment: operations take what it is told."""
+class _ScriptedEnvironment:
+    """A fake environment with given times of operations."""
 
     def __init__(self, times) -> None:
         self._times = times
@@ -82,10 +83,10 @@ class _Timed:
 
 
 class _SmallMemory:
-    """Instead of an environment: sessions on devices with room for tensors of some size.
+    """A fake environment whose devices have memory for tensors up to a size.
 
     Attributes:
-        tried: the largest tensors of each attempt.
+        tried: the largest tensor of each attempt, in bytes.
     """
 
     def __init__(self, room_bytes: int, kind: FailureKind = FailureKind.OUT_OF_MEMORY) -> None:
@@ -119,7 +120,7 @@ class LittleMemoryTest(tf.test.TestCase):
         num_devices: int = 2,
         kind: FailureKind = FailureKind.OUT_OF_MEMORY,
     ) -> list[int]:
-        """The largest tensors of each attempt at measuring links, in KiB."""
+        """Measures links, and returns the largest tensor of each attempt in KiB."""
         devices = tuple(
             Device(f"{_NAMES[0][:-1]}{i}", "CPU", memory_bytes) for i in range(num_devices)
         )
@@ -130,12 +131,12 @@ class LittleMemoryTest(tf.test.TestCase):
             )
         return [size // 2**10 for size in self.sessions.tried]
 
-    def test_where_memory_is_too_small_smaller_tensors_are_timed(self):
+    def test_retries_with_smaller_tensors_after_running_out_of_memory(self):
         for room, tried in ((2**30, [16384]), (2**22, [16384, 1024]), (2**17, [16384, 1024, 64])):
             self.assertEqual(self.try_sizes(room), tried)
             self.assertLen(self.machine.links, 2)
 
-    def test_tensors_fit_beside_what_devices_hold(self):
+    def test_tensors_fit_into_the_free_memory(self):
         mib = 2**20
         self.assertEqual(self.try_sizes(2**30, memory_bytes=1024 * mib), [16384])
         self.assertEqual(
@@ -145,23 +146,23 @@ class LittleMemoryTest(tf.test.TestCase):
             self.try_sizes(2**30, memory_bytes=1024 * mib, held_bytes=1020 * mib), [64]
         )
         self.assertEqual(self.try_sizes(2**30, memory_bytes=100 * mib), [1024])
-        # More than there is: the next session may have released it.
+        # Sessions hold more than the whole memory: they may release it before the measurement.
         self.assertEqual(self.try_sizes(2**30, memory_bytes=mib, held_bytes=2 * mib), [64])
 
-    def test_between_many_devices_no_large_tensors_are_sent(self):
+    def test_sends_no_large_tensors_between_many_devices(self):
         self.assertEqual(self.try_sizes(2**30, num_devices=5), [1024])
 
-    def test_links_that_no_memory_is_left_for_cannot_be_measured(self):
+    def test_fails_if_the_smallest_tensors_exceed_the_memory(self):
         with self.assertRaisesRegex(SearchError, "links of few bytes cannot .*: it failed"):
             self.try_sizes(2)
         self.assertLen(self.sessions.tried, 3)
 
-    def test_after_another_failure_smaller_tensors_are_no_help(self):
+    def test_does_not_retry_after_other_failures(self):
         with self.assertRaisesRegex(SearchError, "it failed"):
             self.try_sizes(2, kind=FailureKind.TIMEOUT)
         self.assertLen(self.sessions.tried, 1)
 
-    def test_a_machine_that_cannot_be_measured_gets_usual_links(self):
+    def test_default_links_connect_all_devices(self):
         for kind in ("attached", "local", "cluster"):
             machine = set_default_links(dataclasses.replace(_MACHINE, kind=kind))
             pairs = [(link.source, link.destination) for link in machine.links]
@@ -174,23 +175,23 @@ class LittleMemoryTest(tf.test.TestCase):
 
 class CalibrateLinksTest(tf.test.TestCase):
     def calibrate(self, machine: Machine, times) -> Machine:
-        with mock.patch.object(link_calibration, "SessionEnvironment", _Timed(times)):
+        with mock.patch.object(link_calibration, "SessionEnvironment", _ScriptedEnvironment(times)):
             return calibrate_links(machine)
 
-    def test_times_of_round_trips_give_the_links_of_both_directions(self):
-        _, _, trips, streams = link_calibration._graph(_NAMES, with_streams=False)
+    def test_computes_links_of_both_directions_from_round_trips(self):
+        _, _, trips, streams = link_calibration._build_graph(_NAMES, with_streams=False)
         self.assertEmpty(streams)
         bandwidths = {_NAMES: 1e9, _NAMES[::-1]: 2e9}
 
         def times(fetches):
             self.assertEqual(fetches, list(trips.values()))
             for source, destination, size in trips:
-                secs = 1e-5 + size / 1e10  # what the operations take
+                secs = 1e-5 + size / 1e10  # The time of the operations.
                 if source != destination:
                     secs += 2 * 3e-4 + size / bandwidths[source, destination]
-                # A step that is disturbed, and two that are not.
-                disturbed = [link_calibration._TRIPS * secs * factor for factor in (9.0, 1.0, 1.0)]
-                yield OperationTimes(tuple(disturbed))
+                # One disturbed step and two undisturbed ones.
+                steps = [_PROTOCOL.num_round_trips * secs * factor for factor in (9.0, 1.0, 1.0)]
+                yield OperationTimes(tuple(steps))
 
         machine = self.calibrate(_MACHINE, times)
         self.assertEqual(machine.devices, _MACHINE.devices)
@@ -202,29 +203,29 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertAllClose(link.bandwidth_bytes_per_sec, bandwidths[pair], rtol=1e-3)
             self.assertIsNone(link.channel)
 
-    def test_devices_of_a_local_machine_lose_what_their_processes_use_for_transfers(self):
-        _, _, trips, streams = link_calibration._graph(_NAMES, with_streams=True)
-        num_tensors = link_calibration._NUM_TENSORS
+    def test_computes_losses_of_local_devices_from_processor_times(self):
+        _, _, trips, streams = link_calibration._build_graph(_NAMES, with_streams=True)
+        num_tensors = _PROTOCOL.tensors_per_stream
         latency_secs, bandwidth = 2e-3, 1e9
 
         def times(fetches):
             self.assertEqual(fetches, [*trips.values(), *streams.values()])
             for source, destination, size in trips:
                 secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
-                yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
-            for source, _, size, manner in streams:
+                yield OperationTimes((_PROTOCOL.num_round_trips * (0.1 + secs),))
+            for source, _, size, kind in streams:
                 lost = np.zeros(2)
-                if manner != "kept":
-                    # To send bytes costs task 0 half of their time and task 1 a quarter. To receive
-                    # them costs either anything.
+                if kind != "local":
+                    # Sending costs task 0 half of the transfer time and task 1 a quarter. Receiving
+                    # costs an arbitrary time.
                     lost[:] = (size > 4) * 0.02
                     sender = _NAMES.index(source)
                     lost[sender] = (0.5, 0.25)[sender] * size / bandwidth
-                    # Any transfer costs 3 ms after 10 ms. Apart, one starts a 36th of 10 ms after
-                    # the end of the last one.
-                    lost += 0.003 * (1 / 4 if manner == "at once" else 3 / 8)
-                # The products take a second, what is sent another to make, and what disturbs a
-                # round more.
+                    # A transfer costs 3 ms if the last one was 10 ms ago. In a spaced stream, it
+                    # starts 10 / 36 ms after the end of the last one.
+                    lost += 0.003 * (1 / 4 if kind == "burst" else 3 / 8)
+                # The products take a second, the source needs another second to make the tensors,
+                # and some steps are disturbed.
                 made = [1.0 + (name == source) for name in _NAMES]
                 used = {
                     f"task {task}": tuple(
@@ -241,22 +242,22 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertAllClose(device.transfer_share, 0.375, rtol=1e-3)
             self.assertAllClose(device.transfer_overhead_secs, 0.003, rtol=1e-3)
 
-    def test_a_transfer_never_gives_a_device_time(self):
-        *_, trips, streams = link_calibration._graph(_NAMES, with_streams=True)
+    def test_losses_are_never_negative(self):
+        *_, trips, streams = link_calibration._build_graph(_NAMES, with_streams=True)
 
         def times(_):
             for _ in trips:
                 yield OperationTimes((1.0,))
-            for *_, manner in streams:
-                # As in a disturbed measurement.
-                used = 1.0 - 0.5 * (manner != "kept")
+            for *_, kind in streams:
+                # A disturbed measurement may give less time with transfers than without.
+                used = 1.0 - 0.5 * (kind != "local")
                 yield OperationTimes((1.0,), {f"task {i}": (used,) for i in range(2)})
 
         for device in self.calibrate(dataclasses.replace(_MACHINE, kind="local"), times).devices:
             self.assertBetween(device.transfer_share, 0.0, 1.0)
             self.assertBetween(device.transfer_overhead_secs, 0.0, 1e-6)
 
-    def test_a_failure_is_named(self):
+    def test_reports_the_reason_of_a_failure(self):
         failure = Failure(FailureKind.TIMEOUT, "no result within 120 s")
         with self.assertRaisesRegex(SearchError, "links of two devices .*: no result within 120 s"):
             self.calibrate(_MACHINE, lambda _: failure)
@@ -270,14 +271,14 @@ class RoundTripsTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        graph, cls.initializer, cls.trips, cls.streams = link_calibration._graph(
+        graph, cls.initializer, cls.trips, cls.streams = link_calibration._build_graph(
             _NAMES, with_streams=True
         )
         cls.graph_def = graph.as_graph_def()
         cls.types = {node.name: node.op for node in cls.graph_def.node}
 
     def chain(self, trip: str) -> nx.DiGraph:
-        """Builds the graph of operations that a timed operation waits for."""
+        """Builds the graph of the ancestors of a timed operation."""
         nodes = {node.name: node for node in self.graph_def.node}
         edges = nx.DiGraph()
         pending = [trip]
@@ -289,50 +290,50 @@ class RoundTripsTest(tf.test.TestCase):
                 edges.add_edge(before, name)
         return edges
 
-    def test_streams_are_kept_or_sent_at_once_or_apart(self):
+    def test_streams_are_local_bursts_or_spaced(self):
         on = {node.name: node.device for node in self.graph_def.node}
         small, large = 4, 2**20
         self.assertCountEqual(
             self.streams,
             [
-                (*pair, size, manner)
+                (*pair, size, kind)
                 for pair in (_NAMES, _NAMES[::-1])
-                for size, manner in (
-                    *((small, "kept"), (small, "at once"), (small, "apart")),
-                    *((large, "kept"), (large, "at once")),
+                for size, kind in (
+                    *((small, "local"), (small, "burst"), (small, "spaced")),
+                    *((large, "local"), (large, "burst")),
                 )
             ],
         )
-        for (source, destination, size, manner), stream in self.streams.items():
+        for (source, destination, size, kind), stream in self.streams.items():
             edges = self.chain(stream)
             [values] = [n for n in edges if self.types[n] == "VarHandleOp" and "values" in n]
             self.assertEqual(values, f"values_{_NAMES.index(source)}_{size}")
             read = {on[name] for name in edges if self.types[name] == "StridedSlice"}
-            self.assertEqual(read, {source if manner == "kept" else destination})
-            # What is kept is made when that is made which it is compared with.
+            self.assertEqual(read, {source if kind == "local" else destination})
+            # A local stream has the schedule of the stream that it is compared with.
             waited_for = {
                 sum(self.types[before] == "MatMul" for before in nx.ancestors(edges, name))
                 for name in edges
                 if self.types[name] == "Abs"
             }
-            is_at_once = manner == "at once" or (size, manner) == (large, "kept")
-            self.assertEqual(waited_for, {1} if is_at_once else set(range(4, 97, 4)))
+            is_burst = kind == "burst" or (size, kind) == (large, "local")
+            self.assertEqual(waited_for, {1} if is_burst else set(range(4, 97, 4)))
 
     def test_streams_go_from_each_device_to_the_next(self):
         names = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(4)]
-        *_, streams = link_calibration._graph(names, with_streams=True)
+        *_, streams = link_calibration._build_graph(names, with_streams=True)
         pairs = {(names.index(source), names.index(end)) for source, end, _, _ in streams}
         self.assertEqual(pairs, {(0, 1), (1, 2), (2, 3), (3, 0)})
 
-    def test_every_trip_waits_for_the_one_before(self):
+    def test_round_trips_are_sequential(self):
         for (source, destination, size), trip in self.trips.items():
             edges = self.chain(trip)
             order = list(nx.topological_sort(edges))
             stages = [name for name in order if self.types[name] in ("Abs", "StridedSlice")]
-            self.assertLen(stages, 2 * link_calibration._TRIPS)
+            self.assertLen(stages, 2 * _PROTOCOL.num_round_trips)
             self.assertEqual(
                 [self.types[name] for name in stages],
-                ["Abs", "StridedSlice"] * link_calibration._TRIPS,
+                ["Abs", "StridedSlice"] * _PROTOCOL.num_round_trips,
             )
             for before, after in itertools.pairwise(stages):
                 self.assertTrue(nx.has_path(edges, before, after))
@@ -341,7 +342,7 @@ class RoundTripsTest(tf.test.TestCase):
             [values] = [name for name in order if self.types[name] == "VarHandleOp"]
             self.assertEndsWith(values, f"_{size}")
 
-    def test_nothing_of_a_trip_is_folded_or_merged_and_it_runs_in_order(self):
+    def test_tensorflow_runs_all_operations_of_a_trip_in_order(self):
         config = v1.ConfigProto(device_count={"CPU": 2})
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.Graph().as_default() as graph:
@@ -358,9 +359,9 @@ class RoundTripsTest(tf.test.TestCase):
                         start = node.all_start_nanos + node.op_start_rel_nanos
                         ran[self.types.get(node.node_name), device.device].append(start)
                 sent, arrived = ran["Abs", source], ran["StridedSlice", destination]
-                self.assertLen(sent, link_calibration._TRIPS, (source, destination, size))
-                self.assertLen(arrived, link_calibration._TRIPS)
-                self.assertLen(ran["ReadVariableOp", source], link_calibration._TRIPS)
+                self.assertLen(sent, _PROTOCOL.num_round_trips, (source, destination, size))
+                self.assertLen(arrived, _PROTOCOL.num_round_trips)
+                self.assertLen(ran["ReadVariableOp", source], _PROTOCOL.num_round_trips)
                 in_turns = np.stack([sorted(sent), sorted(arrived)], axis=1).ravel()
                 self.assertAllEqual(in_turns, sorted(in_turns))
 

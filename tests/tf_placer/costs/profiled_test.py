@@ -1,4 +1,4 @@
-"""Tests of costs from profiles, on profiles made by hand."""
+"""Tests of costs from hand-made profiles."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class ProfiledCostsTest(tf.test.TestCase):
         self.assertAllClose(self.secs(costs, "y"), [3.75])
         self.assertAllClose(self.secs(costs, "z"), [1.25])
         self.assertAllClose(costs.compute_secs.sum(), 5.0)
-        # What did not run counts nothing.
+        # Operations that did not run cost nothing.
         self.assertEqual(self.secs(costs, "w"), [0.0])
 
-    def test_a_whole_step_on_the_machine_is_worth_more_than_that_of_the_profile(self):
+    def test_prefers_the_step_time_on_the_machine_to_that_of_the_profile(self):
         profile = _profile((4.0,), y=OperationProfile(1.0), z=OperationProfile(1.0))
         costs = compute_profiled_costs(self.graph, [profile] * 3, [None, 8.0, 2.0])
         self.assertAllClose(self.secs(costs, "y"), [2.0, 4.0, 1.0])
@@ -61,27 +61,27 @@ class ProfiledCostsTest(tf.test.TestCase):
             costs.tensor_bytes[self.graph.tensor_index(name)].item()
             for name in ("x", "y", "z:0", "z:1", "w")
         ]
-        # Never seen and not known: nothing.
+        # A tensor without known shape that was not observed has no bytes.
         self.assertEqual(sizes, [0, 24, 0, 12, 12])
 
-    def test_known_shapes_are_worth_more_than_what_was_seen(self):
+    def test_prefers_known_shapes_to_observed_bytes(self):
         profile = _profile((1.0,), w=OperationProfile(1.0, output_bytes={0: 999, 7: 5}))
         costs = compute_profiled_costs(self.graph, [profile], [None])
         self.assertEqual(costs.tensor_bytes[self.graph.tensor_index("w")], 12)
 
-    def test_what_is_not_in_the_graph_counts_nothing(self):
+    def test_ignores_operations_that_are_not_in_the_graph(self):
         others = {name: OperationProfile(9.0) for name in ("_retval_z_0_0", "y/_27", "RecvTensor")}
         profile = StepProfile((1.0,), {"y": OperationProfile(1.0), **others})
         costs = compute_profiled_costs(self.graph, [profile], [None])
         self.assertAllClose(self.secs(costs, "y"), [1.0])
         self.assertAllClose(costs.compute_secs.sum(), 1.0)
 
-    def test_a_step_that_takes_no_time_costs_nothing(self):
+    def test_a_step_without_time_costs_nothing(self):
         profile = _profile((1.0,), y=OperationProfile(0.0))
         costs = compute_profiled_costs(self.graph, [profile, _profile((2.0,))], [None, None])
         self.assertAllEqual(costs.compute_secs, np.zeros([self.graph.num_operations, 2]))
 
-    def test_what_became_of_a_functional_loop_counts_for_the_loop(self):
+    def test_assigns_inlined_operations_of_a_loop_to_the_loop(self):
         with parts.new_graph() as graph, parts.control_flow(v2=True), tf.name_scope("scope"):
             start = v1.placeholder(tf.float32, [2], name="start")
             v1.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: x * 2.0, [start])
@@ -94,10 +94,10 @@ class ProfiledCostsTest(tf.test.TestCase):
         costs = compute_profiled_costs(op_graph, [StepProfile((10.0,), operations)], [None])
         self.assertAllClose(costs.compute_secs[loop], [6.0])
         self.assertEqual(costs.temp_bytes[loop], 3)
-        # An output of an operation in it is none of the loop's.
+        # The outputs of the inlined operations are not outputs of the loop.
         self.assertLess(costs.tensor_bytes.max(), 400)
 
-    def test_the_input_is_not_changed(self):
+    def test_does_not_change_the_graph(self):
         before = self.graph.tensor_bytes.copy()
         profile = _profile((1.0,), y=OperationProfile(1.0, output_bytes={0: 24}))
         compute_profiled_costs(self.graph, [profile], [None])

@@ -1,4 +1,4 @@
-"""Tests of profiling graphs, with an environment that is told what to say."""
+"""Tests of profiling graphs, with a scripted environment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _group(graph: graphs.TestGraph) -> GroupedGraph:
 
 
 class _Environment:
-    """Instead of a `SessionEnvironment`: notes what is traced and says what it is told."""
+    """A fake `SessionEnvironment` with given profiles, which records its calls."""
 
     def __init__(
         self,
@@ -92,22 +92,24 @@ class ProfileGraphTest(tf.test.TestCase):
     def profile(self, environment: _Environment, machine: Machine, **settings) -> OperationCosts:
         return profile_graph(environment, self.grouped, machine, **settings)
 
-    def alike(self, step_secs: float) -> StepProfile:
-        """A profile in which every operation takes as long as any other."""
+    def build_uniform_profile(self, step_secs: float) -> StepProfile:
+        """Builds a profile in which all operations take the same time."""
         return StepProfile((step_secs,), {name: OperationProfile(1.0) for name in self.names})
 
-    def test_one_device_of_each_kind_is_traced(self):
-        environment = _Environment(lambda a: self.alike(8.0 if _CPU in a.values() else 2.0))
+    def test_traces_one_device_of_each_kind(self):
+        environment = _Environment(
+            lambda a: self.build_uniform_profile(8.0 if _CPU in a.values() else 2.0)
+        )
         costs = self.profile(environment, _GPUS)
         self.assertEqual([set(a.values()) for a in environment.traced], [{_CPU}, {_GPU_0}])
         self.assertAllClose(costs.compute_secs.sum(axis=0), [8.0, 2.0, 2.0])
         self.assertEqual(environment.measured, [])
         self.assertEqual(environment.cores, [None, None])
 
-    def test_a_graph_that_does_not_fit_is_spread_over_devices_of_one_kind(self):
+    def test_spreads_a_graph_that_does_not_fit_over_devices_of_one_kind(self):
         def trace(assignment: Mapping[str, str]) -> StepProfile | Failure:
             used = set(assignment.values())
-            return _OUT_OF_MEMORY if used == {_GPU_0} else self.alike(4.0)
+            return _OUT_OF_MEMORY if used == {_GPU_0} else self.build_uniform_profile(4.0)
 
         environment = _Environment(trace)
         costs = self.profile(environment, _GPUS)
@@ -115,10 +117,10 @@ class ProfileGraphTest(tf.test.TestCase):
         self.assertEqual(set(environment.traced[-1].values()), {_GPU_0, _GPU_1})
         self.assertEqual(set(environment.traced[1].values()), {_GPU_0})
 
-    def test_where_one_device_is_too_small_a_placement_that_has_run_is_traced_first(self):
+    def test_traces_a_known_placement_if_one_device_is_too_small(self):
         def trace(assignment: Mapping[str, str]) -> StepProfile | Failure:
             used = set(assignment.values())
-            return _OUT_OF_MEMORY if used == {_GPU_0} else self.alike(4.0)
+            return _OUT_OF_MEMORY if used == {_GPU_0} else self.build_uniform_profile(4.0)
 
         num_groups = self.grouped.grouping.num_groups
         known = {
@@ -144,14 +146,16 @@ class ProfileGraphTest(tf.test.TestCase):
         ):
             self.profile(environment, _GPUS)
 
-    def test_another_failure_is_an_error_at_once(self):
+    def test_other_failures_are_errors_without_retry(self):
         environment = _Environment(lambda _: Failure(FailureKind.RUNTIME_ERROR, "no table"))
         with self.assertRaisesRegex(SearchError, "CPU:0: no table"):
             self.profile(environment, _GPUS)
         self.assertLen(environment.traced, 1)
 
-    def test_a_local_machine_is_traced_in_one_process_and_timed_in_its_server(self):
-        environment = _Environment(lambda _: self.alike(3.0), Measurement((7.0, 5.0, 6.0)))
+    def test_traces_a_local_machine_in_one_process_and_times_its_server(self):
+        environment = _Environment(
+            lambda _: self.build_uniform_profile(3.0), Measurement((7.0, 5.0, 6.0))
+        )
         costs = self.profile(environment, _LOCAL, steps=7)
         self.assertAllClose(costs.compute_secs.sum(axis=0), [6.0, 6.0])
         self.assertEqual(environment.cores, [(0,)])
@@ -160,25 +164,27 @@ class ProfileGraphTest(tf.test.TestCase):
         self.assertLen(environment.measured, 1)
         self.assertEqual(set(environment.measured[0].values()), {_LOCAL.devices[0].name})
 
-    def test_a_step_that_was_measured_before_is_not_timed_again(self):
-        environment = _Environment(lambda _: self.alike(3.0))
+    def test_does_not_time_a_known_placement_again(self):
+        environment = _Environment(lambda _: self.build_uniform_profile(3.0))
         everything = (0,) * self.grouped.grouping.num_groups
         costs = self.profile(environment, _LOCAL, known_secs={everything: 5.0})
         self.assertAllClose(costs.compute_secs.sum(axis=0), [5.0, 5.0])
         self.assertEqual(environment.measured, [])
 
-    def test_a_whole_step_that_does_not_run_is_that_of_the_profile(self):
-        environment = _Environment(lambda _: self.alike(3.0), Measurement(failure=_OUT_OF_MEMORY))
+    def test_uses_the_step_time_of_the_profile_if_a_step_on_one_device_fails(self):
+        environment = _Environment(
+            lambda _: self.build_uniform_profile(3.0), Measurement(failure=_OUT_OF_MEMORY)
+        )
         with self.assertLogs(level="WARNING") as logs:
             costs = self.profile(environment, _LOCAL)
         self.assertIn("task:0/device:CPU:0 alone", logs.output[0])
         self.assertIn("OOM when allocating", logs.output[0])
         self.assertAllClose(costs.compute_secs.sum(axis=0), [3.0, 3.0])
 
-    def test_devices_with_more_cores_are_another_kind(self):
+    def test_devices_with_different_cores_are_different_kinds(self):
         device = Device("/job:worker/replica:0/task:1/device:CPU:0", "CPU", None, (1, 2))
         machine = Machine("local:2", "local", (_LOCAL.devices[0], device), ())
-        environment = _Environment(lambda _: self.alike(3.0), Measurement((6.0,)))
+        environment = _Environment(lambda _: self.build_uniform_profile(3.0), Measurement((6.0,)))
         self.profile(environment, machine)
         self.assertEqual(environment.cores, [(0,), (1, 2)])
 

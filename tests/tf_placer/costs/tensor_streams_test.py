@@ -1,4 +1,4 @@
-"""Tests of what sends tensors while devices compute: what waits for what, and where."""
+"""Tests of the dependencies and devices of tensor streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ v1 = tf.compat.v1
 _SOURCE, _DESTINATION = (f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
 
 
-def _values() -> tf.Variable:
+def _make_values() -> tf.Variable:
     return make_values("values", _SOURCE, 20)
 
 
@@ -22,7 +22,7 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
             name: make_factor(f"factor_{i}", name) for i, name in enumerate((_SOURCE, _DESTINATION))
         }
         return build_tensor_stream(
-            *(_values(), factors, _SOURCE, _DESTINATION),
+            *(_make_values(), factors, _SOURCE, _DESTINATION),
             is_sent=is_sent,
             num_products=6,
             made_after=made_after,
@@ -45,7 +45,7 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
             there = edges.subgraph([op.name for op in of_type["MatMul"] if op.device == device])
             self.assertLen(there, 6)
             self.assertEqual(nx.dag_longest_path_length(there), 5)
-        # Each is made after so many products, and looked at by the other end or where it is.
+        # Each tensor is made after its number of products, and read at the end of the stream.
         waited_for = [
             sum("MatMul" in graph.get_operation_by_name(n).type for n in nx.ancestors(edges, name))
             for name in (op.name for op in of_type["Abs"])
@@ -56,7 +56,7 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
         end = _DESTINATION if is_sent else _SOURCE
         self.assertEqual({op.device for op in of_type["StridedSlice"]}, {end})
 
-    def test_it_waits_for_all_of_it(self):
+    def test_waits_for_all_tensors_and_products(self):
         with tf.Graph().as_default() as graph:
             stream = self.stream(True, (2, 4, 5))
         kinds = [op.type for op in stream.control_inputs]
@@ -65,7 +65,7 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
         self.assertEqual(stream.device, _SOURCE)
         self.assertIs(stream.graph, graph)
 
-    def test_all_products_are_alike(self):
+    def test_all_products_are_equal(self):
         with tf.Graph().as_default() as graph:
             factor = make_factor("factor", _SOURCE)
             product = tf.matmul(factor.read_value(), factor.read_value())
@@ -77,14 +77,13 @@ class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
 
 
 class SendTest(tf.test.TestCase):
-    def test_it_is_made_on_one_device_and_looked_at_on_the_other(self):
+    def test_makes_a_tensor_on_one_device_and_reads_it_on_the_other(self):
         with tf.Graph().as_default():
-            looked = send(_values(), _SOURCE, _DESTINATION)
-        self.assertEqual(looked.type, "StridedSlice")
-        self.assertEqual(looked.device, _DESTINATION)
-        made = looked.inputs[0].op
+            read = send(_make_values(), _SOURCE, _DESTINATION)
+        self.assertEqual(read.type, "StridedSlice")
+        self.assertEqual(read.device, _DESTINATION)
+        made = read.inputs[0].op
         self.assertEqual((made.type, made.device), ("Abs", _SOURCE))
-        # Of 20 bytes.
         self.assertEqual((made.outputs[0].shape, made.outputs[0].dtype), ([5], tf.float32))
 
 

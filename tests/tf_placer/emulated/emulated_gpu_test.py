@@ -1,4 +1,4 @@
-"""Tests of emulated GPUs in TensorFlow's own runtime, each in a process that has them."""
+"""Tests of emulated GPUs in TensorFlow's runtime, each in a process that has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests import graphs
 from tests.tf_placer.emulated import emulated_steps
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.inputs.workload import read_workload
 from tf_placer.library_build import LibraryError
 from tf_placer.machines.lookup import find_machine
@@ -29,7 +29,7 @@ from tf_placer.processes import environment_without_gpus
 
 
 @functools.cache
-def run(spec: str, *what: str) -> dict[str, Any]:
+def run(spec: str, *names: str) -> dict[str, Any]:
     """Runs functions of `emulated_steps` on an emulated machine."""
     with in_cache_of_tests():
         try:
@@ -38,10 +38,10 @@ def run(spec: str, *what: str) -> dict[str, Any]:
             if "says" in str(error):
                 raise
             raise unittest.SkipTest(str(error)) from None
-        # TensorFlow for CPUs computes with oneDNN where it may, which rounds differently.
+        # Disable oneDNN, because it rounds differently.
         environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "TF_ENABLE_ONEDNN_OPTS": "0"}
         ended = subprocess.run(
-            [sys.executable, "-m", emulated_steps.__name__, *what],
+            [sys.executable, "-m", emulated_steps.__name__, *names],
             env=environ,
             capture_output=True,
             text=True,
@@ -52,33 +52,33 @@ def run(spec: str, *what: str) -> dict[str, Any]:
 
 
 class ValuesTest(absltest.TestCase):
-    def test_placements_compute_what_the_cpu_computes_bit_by_bit(self):
+    def test_placements_compute_the_same_bits_as_the_cpu(self):
         equal = run("emulated:2xK80,values", "values", "convolutions")["values"]
         self.assertEqual({name for name in equal if not all(equal[name])}, set())
         self.assertEqual(set(equal), set(emulated_steps.VALUES_OF))
 
-    def test_convolutions_keep_the_layout_that_the_cpu_has_kernels_for(self):
+    def test_convolutions_keep_the_layout_of_the_cpu(self):
         placed, expected = run("emulated:2xK80,values", "values", "convolutions")["convolutions"]
         np.testing.assert_allclose(placed, expected, rtol=1e-5)
 
 
 class TimesTest(absltest.TestCase):
-    def test_kernels_take_what_the_analytic_model_says(self):
+    def test_kernels_take_the_time_of_the_analytic_model(self):
         made = graphs.share_graph("small_convnet")
         graph = read_workload(made.graph, made.fetches, made.feeds).op_graph
-        expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
+        expected = compute_analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
         traced = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["kernels"]
         grouped = group_operations(graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, emulated_steps.DEVICES)
         on_gpu = legal[grouped.grouping.expand_to_operations(grouped.colocation), 1] & graph.needed
         for i in np.flatnonzero(on_gpu & (expected > 0)).tolist():
-            # Traces tell whole microseconds.
+            # Traces have whole microseconds.
             with self.subTest(graph.names[i], type=graph.type_of(i)):
                 self.assertAlmostEqual(
                     traced.get(graph.names[i], 0.0), 1e6 * expected[i], delta=1.01
                 )
 
-    def test_copies_take_the_latency_and_the_bytes_of_the_link(self):
+    def test_copies_take_the_time_of_the_link(self):
         machine = find_machine("2xK80")
         link = machine.links[0]
         copies = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["copies"]
@@ -89,7 +89,7 @@ class TimesTest(absltest.TestCase):
                 self.assertAlmostEqual(micros, 1e6 * expected, delta=1.01)
         self.assertNotEmpty(copies)
 
-    def test_memory_is_what_tensorflow_gets_of_it_and_can_run_out(self):
+    def test_memory_has_the_limit_of_the_machine(self):
         found = run("emulated:2xK80", "trace", "touched", "memory")
         machine = find_machine("emulated:2xK80")
         self.assertEqual(
@@ -98,18 +98,18 @@ class TimesTest(absltest.TestCase):
         )
         self.assertIn("OOM when allocating tensor", found["memory"])
 
-    def test_large_tensors_and_conditions_take_no_memory_of_the_host(self):
+    def test_large_tensors_take_no_memory_of_the_host(self):
         touched = run("emulated:2xK80", "trace", "touched", "memory")["touched"]
-        # The conditions alone are four times as much.
+        # The conditions alone have four times as many bytes.
         self.assertLess(touched, 64 << 20)
 
 
 class AttachedTest(absltest.TestCase):
-    """The GPUs of a program under `emulate`, which are attached to it."""
+    """Tests of a program under `emulate`, whose attached machine has the emulated GPUs."""
 
-    def test_they_are_those_that_sessions_see_with_their_memory(self):
+    def test_the_attached_machine_has_the_visible_gpus(self):
         spec = "emulated:2xK80"
-        run(spec, "trace", "touched", "memory")  # Skips where nothing can be compiled.
+        run(spec, "trace", "touched", "memory")  # Skips the test if the plugin cannot be compiled.
         config = tf.compat.v1.ConfigProto()
         config.gpu_options.visible_device_list = "1"
         config.gpu_options.per_process_gpu_memory_fraction = 0.25
@@ -129,7 +129,7 @@ class AttachedTest(absltest.TestCase):
 
 
 class EnvironmentTest(absltest.TestCase):
-    def test_a_tensorflow_with_kernels_for_cuda_is_refused(self):
+    def test_rejects_a_cuda_build_of_tensorflow(self):
         build_info = {"is_cuda_build": True}
         with (
             mock.patch.object(tf.sysconfig, "get_build_info", return_value=build_info),
@@ -148,14 +148,16 @@ class EmulateCommandTest(absltest.TestCase):
                 text=True,
             )
 
-    def test_a_command_gets_the_variables_that_are_printed_without_one(self):
-        run("emulated:2xK80", "trace", "touched", "memory")  # Skips where nothing can be compiled.
+    def test_a_command_gets_the_printed_variables(self):
+        run(
+            "emulated:2xK80", "trace", "touched", "memory"
+        )  # Skips the test if the plugin cannot be compiled.
         printed = self.emulate("2xK80").stdout
         self.assertIn("export TF_PLUGGABLE_DEVICE_LIBRARY_PATH=", printed)
         shown = self.emulate("2xK80", "--", "printenv", "TF_PLACER_EMULATED").stdout.strip()
         self.assertIn(f"export TF_PLACER_EMULATED={shown}\n", printed)
 
-    def test_what_is_no_machine_is_said(self):
+    def test_reports_an_unknown_machine(self):
         refused = self.emulate("2xFOO", "--", "true")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("tf_placer: unknown machine '2xFOO'", refused.stderr)

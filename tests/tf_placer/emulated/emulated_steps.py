@@ -1,4 +1,4 @@
-"""Runs graphs on the GPUs of a process that has emulated ones, and prints JSON about them.
+"""Runs graphs on emulated GPUs, and prints the results as JSON.
 
 Run by `emulated_gpu_test.py` with the environment of an emulated machine.
 """
@@ -26,51 +26,51 @@ VALUES_OF = ("v1_ref_variables", "resource_variables", "small_convnet", "lstm", 
 _PLACEMENTS = 3
 _CONFIG = tf1.ConfigProto(allow_soft_placement=False)
 _CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
-# Constants are computed in the step, not before it.
+# Disable constant folding, which would compute constants before the step.
 _CONFIG.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
 
 
 def compare_values() -> dict[str, list[bool]]:
-    """Runs random placements: whether each computes bit by bit what the CPU does, by graph."""
+    """Runs random placements of each graph, and tells if each computes the bits of the CPU."""
     random = np.random.default_rng(0)
     equal = {}
     for name in VALUES_OF:
         made = graphs.share_graph(name)
-        source = read_workload(made.graph, made.fetches, made.feeds)
-        grouped = group_operations(source.op_graph)
+        workload = read_workload(made.graph, made.fetches, made.feeds)
+        grouped = group_operations(workload.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
-        expected = _steps(source, {})
+        expected = _run_steps(workload, {})
         equal[name] = []
         for _ in range(_PLACEMENTS):
             placement = np.where(legal, random.random(legal.shape), -1.0).argmax(axis=1)
-            computed = _steps(source, grouped.assignment(placement.astype(np.int32), DEVICES))
+            computed = _run_steps(workload, grouped.assignment(placement.astype(np.int32), DEVICES))
             equal[name].append(computed == expected)
     return equal
 
 
 def optimize_convolutions() -> list[list[float]]:
-    """Runs convolutions on a GPU as TensorFlow optimizes them, and on the CPU as they are."""
+    """Runs convolutions on a GPU with TensorFlow's optimizations, and on the CPU without."""
     made = graphs.share_graph("small_convnet")
-    source = read_workload(made.graph, made.fetches, made.feeds)
-    grouped = group_operations(source.op_graph)
+    workload = read_workload(made.graph, made.fetches, made.feeds)
+    grouped = group_operations(workload.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     on_gpu = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    placed = _steps(source, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
+    placed = _run_steps(workload, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
     return [
         np.frombuffer(b"".join(each[0] for each in steps), np.float32).tolist()
-        for steps in (placed, _steps(source, {}))
+        for steps in (placed, _run_steps(workload, {}))
     ]
 
 
-def _steps(
-    source: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
+def _run_steps(
+    workload: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
 ) -> list[list[bytes]]:
-    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
+    graph_def = tf1.GraphDef.FromString(workload.graph_def.SerializeToString())
     for node in graph_def.node:
         node.device = assignment.get(node.name, DEVICES[0] if not assignment else "")
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
-    step = source.step
+    step = workload.step
     with tf1.Session(graph=graph, config=config) as session:
         session.run(list(step.initializers), step.initializer_feeds)
         fetches = [name for name in step.fetches if ":" in name]
@@ -80,11 +80,11 @@ def _steps(
 
 
 def trace_step() -> dict[str, Any]:
-    """Traces a step of a convolutional network: what kernels and copies took, in microseconds."""
+    """Traces a step of a convolutional network, and returns the times in microseconds."""
     made = graphs.share_graph("small_convnet")
-    source = read_workload(made.graph, made.fetches, made.feeds)
-    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
-    grouped = group_operations(source.op_graph)
+    workload = read_workload(made.graph, made.fetches, made.feeds)
+    graph_def = tf1.GraphDef.FromString(workload.graph_def.SerializeToString())
+    grouped = group_operations(workload.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
     assignment = grouped.assignment(placement, DEVICES)
@@ -94,9 +94,9 @@ def trace_step() -> dict[str, Any]:
         tf.import_graph_def(graph_def, name="")
     options, metadata = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), tf1.RunMetadata()
     with tf1.Session(graph=graph, config=_CONFIG) as session:
-        session.run(list(source.step.initializers), source.step.initializer_feeds)
-        session.run(source.step.fetches, source.step.feeds)
-        session.run(source.step.fetches, source.step.feeds, options, metadata)
+        session.run(list(workload.step.initializers), workload.step.initializer_feeds)
+        session.run(workload.step.fetches, workload.step.feeds)
+        session.run(workload.step.fetches, workload.step.feeds, options, metadata)
         limits = [device.memory_limit_bytes for device in session.list_devices()]
     kernels: dict[str, float] = {}
     copies = []
@@ -111,7 +111,7 @@ def trace_step() -> dict[str, Any]:
 
 
 def exhaust_memory() -> str:
-    """Makes a tensor that is larger than a GPU, and says how it failed."""
+    """Allocates a tensor that is larger than a GPU, and returns the error message."""
     with tf.Graph().as_default() as graph, tf.device("/GPU:0"):
         total = tf.reduce_sum(tf.random.normal([3, 1 << 30]))
     with tf1.Session(graph=graph, config=_CONFIG) as session:
@@ -123,17 +123,17 @@ def exhaust_memory() -> str:
 
 
 def touch_large_tensors() -> int:
-    """Makes large tensors and conditions on a GPU: the bytes of the host that it takes."""
+    """Computes large tensors and conditions on a GPU, and returns the memory taken on the host."""
     with tf.Graph().as_default() as graph, tf.device("/GPU:0"):
         values = tf.random.normal([1 << 28])
         total = tf.reduce_sum(tf.where(values > 0.5, values, -values))
     with tf1.Session(graph=graph, config=_CONFIG) as session:
-        before = _resident_bytes()
+        before = _read_resident_bytes()
         session.run(total)
-        return _resident_bytes() - before
+        return _read_resident_bytes() - before
 
 
-def _resident_bytes() -> int:
+def _read_resident_bytes() -> int:
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

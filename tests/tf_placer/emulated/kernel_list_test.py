@@ -1,4 +1,4 @@
-"""Tests of the list of kernels that emulated GPUs have."""
+"""Tests of the list of kernels of emulated GPUs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ kernel { op: "NoOp" device_type: "GPU" }
 
 
 class KernelListTest(absltest.TestCase):
-    def test_kernels_of_gpus_are_listed_with_types_and_host_arguments(self):
+    def test_lists_kernels_of_gpus_with_types_and_host_arguments(self):
         registered = text_format.Parse(KERNELS, kernel_def_pb2.KernelList()).kernel
         self.assertEqual(
             list_kernels(registered),
             ["Neg\tT=DT_FLOAT,DT_HALF\t", "Neg\tT=DT_INT32\tx,y", "NoOp\t\t"],
         )
 
-    def test_the_list_has_only_operations_that_placements_may_put_on_gpus(self):
+    def test_has_only_operations_that_placements_may_put_on_gpus(self):
         file = importlib.resources.files("tf_placer.emulated") / "data" / "cuda_kernels.tsv"
         listed = {line.split("\t")[0] for line in file.read_text().splitlines()}
         self.assertGreater(len(listed), 700)

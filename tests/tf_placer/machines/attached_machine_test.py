@@ -12,7 +12,7 @@ from tf_placer.machines.machine import MachineError
 
 
 class AttachedMachineTest(absltest.TestCase):
-    def test_the_cpu_comes_first_with_the_memory_of_the_computer(self):
+    def test_the_first_device_is_the_cpu_with_the_memory_of_the_computer(self):
         machine = find_machine()
         cpu = machine.devices[0]
         self.assertEqual(cpu.name, "/job:localhost/replica:0/task:0/device:CPU:0")

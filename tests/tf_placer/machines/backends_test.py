@@ -1,4 +1,4 @@
-"""Tests of the facts of kinds of machines."""
+"""Tests of the properties of kinds of machines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tf_placer.machines.machine import Device, Machine
 
 
 class BackendsTest(absltest.TestCase):
-    def test_every_kind_has_one_that_finds_its_machines(self):
+    def test_every_kind_has_a_backend_with_a_find_function(self):
         self.assertEqual((*BACKENDS,), get_args(Kind))
         for kind, backend in BACKENDS.items():
             self.assertIs(Machine("m", kind, (Device("d", "CPU"),)).backend, backend)
-            self.assertIsNone(importlib.import_module(backend.module).find("a machine of no kind"))
+            self.assertIsNone(importlib.import_module(backend.module).find("unknown"))
 
-    def test_facts_agree(self):
+    def test_properties_are_consistent(self):
         for kind, backend in BACKENDS.items():
             with self.subTest(kind):
                 places = backend.in_one_process, backend.starts_servers, backend.is_remote

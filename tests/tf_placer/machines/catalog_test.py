@@ -1,4 +1,4 @@
-"""Tests of the machines that have names."""
+"""Tests of the machines of the catalog."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _LARGEST = {
 }
 
 
-def _link(machine: Machine, source: str, destination: str) -> Link:
-    """The link between two devices given as "CPU:0" and "GPU:1"."""
+def _find_link(machine: Machine, source: str, destination: str) -> Link:
+    """Finds the link between two devices, such as "CPU:0" and "GPU:1"."""
     ends = (_PREFIX + source, _PREFIX + destination)
     return next(link for link in machine.links if (link.source, link.destination) == ends)
 
 
 class CatalogTest(parameterized.TestCase):
-    def test_the_names_are_those_that_are_documented(self):
+    def test_lists_the_documented_names(self):
         self.assertEqual(list_catalog_names(), ", ".join(_LARGEST))
 
     @parameterized.parameters(*_LARGEST.items())
-    def test_every_number_of_gpus_up_to_the_largest_makes_a_machine(self, name, largest):
+    def test_every_number_of_gpus_up_to_the_maximum_makes_a_machine(self, name, largest):
         for gpus in range(1, largest + 1):
             spec = name.replace("N", str(gpus), 1)
             machine = make_described_machine(spec)
@@ -49,25 +49,25 @@ class CatalogTest(parameterized.TestCase):
                 self.assertGreater(link.latency_secs, 0)
                 self.assertBetween(link.bandwidth_bytes_per_sec, 5e9, 1e12)
             for device in machine.devices:
-                known = machine.find_class(device)
-                self.assertEqual(known.type, device.type)
-                self.assertLessEqual(known.launch_secs, 1e-4)
-                self.assertNotEmpty(known.source)
+                device_class = machine.find_class(device)
+                self.assertEqual(device_class.type, device.type)
+                self.assertLessEqual(device_class.launch_secs, 1e-4)
+                self.assertNotEmpty(device_class.source)
                 self.assertGreater(device.memory_bytes, 10e9)
         for gpus in (0, largest + 1):
             with self.assertRaisesRegex(MachineError, f"from 1 to {largest} GPUs, not {gpus}"):
                 make_described_machine(name.replace("N", str(gpus), 1))
 
     @parameterized.parameters(*_LARGEST)
-    def test_json_brings_the_machine_back(self, name):
+    def test_json_round_trip_preserves_the_machine(self, name):
         machine = make_described_machine(name.replace("N", "3", 1))
         self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
 
-    def test_an_unknown_name_lists_what_there_is(self):
+    def test_an_unknown_name_is_an_error_with_the_known_names(self):
         with self.assertRaisesRegex(MachineError, "'4xK81': expected NxK80, post-NxK80, "):
             make_described_machine("4xK81")
 
-    def test_the_machines_of_the_papers_have_their_memory(self):
+    def test_machines_of_the_papers_have_the_published_memory(self):
         self.assertEqual(make_described_machine("4xK80").devices[0].memory_bytes, 50_000_000_000)
         post = make_described_machine("post-2xK80").devices
         self.assertEqual([d.memory_bytes for d in post], [26_000_000_000, *[11 * 2**30] * 2])
@@ -81,20 +81,23 @@ class CatalogTest(parameterized.TestCase):
 
 
 class TopologyTest(absltest.TestCase):
-    def test_the_gpus_of_a_k80_board_share_one_way_to_the_cpu_in_each_direction(self):
+    def test_gpus_of_a_k80_board_share_a_channel_to_the_cpu_in_each_direction(self):
         machine = make_described_machine("4xK80")
-        up = [_link(machine, f"GPU:{i}", "CPU:0").channel for i in range(4)]
-        down = [_link(machine, "CPU:0", f"GPU:{i}").channel for i in range(4)]
+        up = [_find_link(machine, f"GPU:{i}", "CPU:0").channel for i in range(4)]
+        down = [_find_link(machine, "CPU:0", f"GPU:{i}").channel for i in range(4)]
         self.assertEqual(up[0], up[1])
         self.assertEqual(up[2], up[3])
         self.assertEqual(down[0], down[1])
         self.assertLen({*up, *down}, 4)
 
-    def test_copies_within_a_board_disturb_nothing_and_others_leave_through_its_slot(self):
+    def test_copies_between_k80_boards_use_the_channel_to_the_cpu(self):
         machine = make_described_machine("4xK80")
-        within, across = _link(machine, "GPU:0", "GPU:1"), _link(machine, "GPU:1", "GPU:2")
+        within, across = (
+            _find_link(machine, "GPU:0", "GPU:1"),
+            _find_link(machine, "GPU:1", "GPU:2"),
+        )
         self.assertIsNone(within.channel)
-        self.assertEqual(across.channel, _link(machine, "GPU:0", "CPU:0").channel)
+        self.assertEqual(across.channel, _find_link(machine, "GPU:0", "CPU:0").channel)
         self.assertGreater(within.bandwidth_bytes_per_sec, across.bandwidth_bytes_per_sec)
 
     def test_every_gpu_of_a_cube_mesh_has_six_links(self):
@@ -104,24 +107,24 @@ class TopologyTest(absltest.TestCase):
                 link
                 for j in range(8)
                 if j != i
-                and (link := _link(machine, f"GPU:{i}", f"GPU:{j}")).channel is None
+                and (link := _find_link(machine, f"GPU:{i}", f"GPU:{j}")).channel is None
                 and link.bandwidth_bytes_per_sec > 20e9
             ]
             self.assertEqual(sum(link.bandwidth_bytes_per_sec for link in direct), 6 * 24e9)
             self.assertLen(direct, 4)
 
-    def test_the_links_of_a_cube_mesh_are_the_same_both_ways(self):
+    def test_links_of_a_cube_mesh_are_symmetric(self):
         machine = make_described_machine("8xV100")
         for i, j in itertools.combinations(range(8), 2):
-            there, back = (_link(machine, f"GPU:{a}", f"GPU:{b}") for a, b in ((i, j), (j, i)))
+            there, back = (_find_link(machine, f"GPU:{a}", f"GPU:{b}") for a, b in ((i, j), (j, i)))
             self.assertEqual(there.bandwidth_bytes_per_sec, back.bandwidth_bytes_per_sec)
 
-    def test_a_gpu_behind_an_nvswitch_sends_one_thing_at_a_time_to_its_peers(self):
+    def test_links_from_a_gpu_to_an_nvswitch_share_a_channel(self):
         machine = make_described_machine("4xH100")
-        channels = [_link(machine, "GPU:1", f"GPU:{j}").channel for j in (0, 2, 3)]
+        channels = [_find_link(machine, "GPU:1", f"GPU:{j}").channel for j in (0, 2, 3)]
         self.assertLen(set(channels), 1)
-        self.assertNotEqual(channels[0], _link(machine, "GPU:1", "CPU:0").channel)
-        self.assertNotEqual(channels[0], _link(machine, "GPU:0", "GPU:1").channel)
+        self.assertNotEqual(channels[0], _find_link(machine, "GPU:1", "CPU:0").channel)
+        self.assertNotEqual(channels[0], _find_link(machine, "GPU:0", "GPU:1").channel)
 
 
 if __name__ == "__main__":

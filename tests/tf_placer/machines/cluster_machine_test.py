@@ -1,4 +1,4 @@
-"""Tests of finding clusters that somebody else runs."""
+"""Tests of finding running clusters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class ClusterMachineTest(parameterized.TestCase):
         ("grpc://localhost", "is not an address like 'grpc://HOST:PORT'"),
         ("grpc://localhost:99999", "is not an address"),
     )
-    def test_a_bad_address_is_one_clear_sentence(self, spec, message):
+    def test_rejects_malformed_addresses(self, spec, message):
         with self.assertRaisesRegex(MachineError, message):
             find_machine(spec)
 
-    def test_an_unreachable_cluster_is_named(self):
+    def test_an_unreachable_cluster_is_an_error_with_its_address(self):
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]

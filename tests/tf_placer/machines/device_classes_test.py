@@ -10,16 +10,16 @@ from tf_placer.machines.device_classes import read_device_classes
 
 
 class DeviceClassesTest(absltest.TestCase):
-    def test_the_devices_of_the_papers_and_current_ones_are_there(self):
+    def test_has_the_devices_of_the_papers_and_current_ones(self):
         self.assertContainsSubset(
             ["Haswell-18", "Broadwell-8", "2xE5-2650v4", "K80", "P100", "V100", "A100", "H200"],
             read_device_classes(),
         )
 
     def test_every_number_has_a_source(self):
-        for name, known in read_device_classes().items():
-            self.assertEqual(known.name, name)
-            self.assertGreater(len(known.source), 50, name)
+        for name, device_class in read_device_classes().items():
+            self.assertEqual(device_class.name, name)
+            self.assertGreater(len(device_class.source), 50, name)
 
     def test_a_k80_is_half_a_board(self):
         k80 = read_device_classes()["K80"]

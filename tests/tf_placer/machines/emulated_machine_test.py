@@ -16,7 +16,7 @@ from tf_placer.machines.machine import MachineError
 
 
 class EmulatedMachineTest(parameterized.TestCase):
-    def test_it_has_the_devices_and_links_of_the_described_machine(self):
+    def test_has_the_devices_and_links_of_the_described_machine(self):
         machine, described = find_machine("emulated:4xK80"), find_machine("4xK80")
         self.assertEqual((machine.spec, machine.kind), ("emulated:4xK80", "emulated"))
         self.assertEqual(
@@ -26,7 +26,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         self.assertEqual(machine.links, described.links)
         self.assertTrue(machine.backend.in_one_process)
 
-    def test_tensorflow_keeps_a_part_of_the_memory_for_itself(self):
+    def test_gpus_have_the_memory_that_tensorflow_can_use(self):
         # The memory that a session of TensorFlow 2.14 and of 2.21 lists of a K80.
         self.assertEqual(compute_usable_bytes(11_996_758_016), 11_276_952_576)
         self.assertEqual(compute_usable_bytes(1 << 30), (1 << 30) - (255 << 20))
@@ -37,7 +37,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         cpu = find_machine("emulated:2xK80").devices[0]
         self.assertEqual(cpu.memory_bytes, read_computer_memory_bytes())
 
-    def test_gpus_whose_tables_do_not_fit_into_this_computer_are_refused(self):
+    def test_rejects_gpus_whose_allocator_tables_exceed_the_memory_of_the_host(self):
         with mock.patch.object(computer_memory, "read_computer_memory_bytes", return_value=2**34):
             self.assertEqual(find_machine("emulated:4xK80").devices[0].memory_bytes, 2**34)
             with self.assertRaisesRegex(
@@ -48,7 +48,7 @@ class EmulatedMachineTest(parameterized.TestCase):
             config.gpu_options.per_process_gpu_memory_fraction = 0.1
             find_machine("emulated:8xH200", config)
 
-    def test_options_follow_the_name(self):
+    def test_parses_options(self):
         options = parse_emulation_options("emulated:2xP100,values,slowdown=2.5")
         self.assertEqual((options.machine, options.slowdown), ("2xP100", 2.5))
         self.assertTrue(options.computes_values)
@@ -60,7 +60,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         ("emulated:2xK80,slowdown=0.5", "unknown option 'slowdown=0.5'"),
         ("emulated:nothing", "unknown machine 'nothing'"),
     )
-    def test_what_is_none_is_refused(self, spec, message):
+    def test_rejects_unknown_machines_and_options(self, spec, message):
         with self.assertRaisesRegex(MachineError, message):
             find_machine(spec)
 
@@ -77,19 +77,19 @@ class SessionConfigTest(absltest.TestCase):
     def names(self) -> list[str]:
         return [device.name.rpartition(":device:")[2][-5:] for device in self.find().devices]
 
-    def test_a_configuration_that_says_nothing_of_gpus_changes_nothing(self):
+    def test_ignores_options_that_do_not_concern_gpus(self):
         self.config.gpu_options.allow_growth = True
         self.config.device_count["CPU"] = 1
         self.assertEqual(self.find(), self.whole)
 
-    def test_sessions_may_see_fewer_gpus(self):
+    def test_device_count_limits_the_gpus(self):
         self.config.device_count["GPU"] = 2
         self.assertEqual(self.names(), ["CPU:0", "GPU:0", "GPU:1"])
         self.assertLen(self.find().links, 3 * 2)
         self.config.device_count["GPU"] = 0
         self.assertEqual(self.names(), ["CPU:0"])
 
-    def test_visible_gpus_are_counted_from_zero_and_keep_their_links(self):
+    def test_visible_gpus_are_numbered_from_zero_and_keep_their_links(self):
         self.config.gpu_options.visible_device_list = "3, 1"
         machine = self.find()
         self.assertEqual(self.names(), ["CPU:0", "GPU:0", "GPU:1"])
@@ -106,13 +106,13 @@ class SessionConfigTest(absltest.TestCase):
         self.assertEqual(link(machine, 1, 2), link(self.whole, 4, 2))
         self.assertEqual(link(machine, 0, 1), link(self.whole, 0, 4))
 
-    def test_a_fraction_is_one_of_all_memory(self):
+    def test_the_memory_fraction_applies_to_the_whole_memory(self):
         self.config.gpu_options.per_process_gpu_memory_fraction = 0.25
         described = find_machine("4xK80").devices[1]
         self.assertEqual(self.find().devices[1].memory_bytes, described.memory_bytes // 4)
         self.assertEqual(self.find().devices[0], self.whole.devices[0])
 
-    def test_a_gpu_that_is_not_there_is_refused(self):
+    def test_rejects_missing_visible_gpus(self):
         self.config.gpu_options.visible_device_list = "0,7"
         with self.assertRaisesRegex(MachineError, "visible_device_list '0,7' .* has no GPU '7'"):
             self.find()

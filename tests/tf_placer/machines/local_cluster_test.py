@@ -22,7 +22,7 @@ _MACHINE = find_machine("local:2")
 
 
 def setUpModule():
-    """Starts what all servers are made of: each would import TensorFlow otherwise."""
+    """Starts a fork server, so that not every server has to import TensorFlow."""
     global template
     with tempfile.NamedTemporaryFile() as log:
         template = ForkServer(["tensorflow"], log.name)
@@ -39,7 +39,7 @@ class LocalClusterTest(absltest.TestCase):
         super().setUpClass()
         cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE, template=template))
 
-    def test_a_graph_runs_on_the_devices_that_it_names(self):
+    def test_operations_run_on_their_devices(self):
         with tf.Graph().as_default() as graph:
             with tf.device(_MACHINE.devices[0].name):
                 a = tf.random.uniform([4], name="a")
@@ -60,12 +60,12 @@ class LocalClusterTest(absltest.TestCase):
         for device, server in zip(_MACHINE.devices, self.cluster.servers, strict=True):
             cores = []
             for name in os.listdir(f"/proc/{server.pid}/task"):
-                with contextlib.suppress(ProcessLookupError):  # The thread has ended since.
+                with contextlib.suppress(ProcessLookupError):  # The thread has ended meanwhile.
                     cores.append(os.sched_getaffinity(int(name)))
             self.assertGreater(len(cores), 1)
             self.assertEqual(cores, [set(device.cores)] * len(cores))
 
-    def test_the_cluster_is_found_through_an_address_and_begins_with_that_server(self):
+    def test_find_machine_lists_the_devices_of_the_given_server_first(self):
         machine = find_machine(self.cluster.targets[1])
         self.assertEqual(machine.kind, "cluster")
         self.assertEqual(
@@ -73,12 +73,12 @@ class LocalClusterTest(absltest.TestCase):
             [(d.name, "CPU", None) for d in reversed(_MACHINE.devices)],
         )
 
-    def test_waiting_ends_after_the_timeout_as_long_as_all_live(self):
+    def test_wait_returns_after_the_timeout_if_all_servers_live(self):
         self.cluster.wait(timeout_secs=0.01)
 
 
 class LocalClusterLifeTest(absltest.TestCase):
-    def test_a_fixed_port_a_death_and_the_end(self):
+    def test_uses_a_fixed_port_reports_a_death_and_stops_its_servers(self):
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
@@ -91,7 +91,7 @@ class LocalClusterLifeTest(absltest.TestCase):
                 cluster.wait()
         self.assertFalse(_is_running(cluster.servers[0].pid))
 
-    def test_a_server_that_cannot_start_says_why(self):
+    def test_reports_why_a_server_cannot_start(self):
         machine = find_machine("local:1")
         impossible = Machine.from_json(
             {**machine.to_json(), "devices": [{**machine.to_json()["devices"][0], "cores": [9999]}]}
@@ -101,7 +101,7 @@ class LocalClusterLifeTest(absltest.TestCase):
         ):
             LocalCluster(impossible).__enter__()
 
-    def test_only_local_machines_have_servers_to_start(self):
+    def test_rejects_other_machines(self):
         machine = Machine("attached", "attached", _MACHINE.devices, ())
         with self.assertRaisesRegex(ValueError, "'local:N', not 'attached'"):
             LocalCluster(machine)
@@ -109,7 +109,7 @@ class LocalClusterLifeTest(absltest.TestCase):
             with self.assertRaisesRegex(ValueError, f"needs a Machine, .* not {other!r}"):
                 LocalCluster(other)
 
-    def test_only_a_port_is_listened_on(self):
+    def test_rejects_invalid_ports(self):
         for port in (0, -1, 65536, "2222", 1.5, True):
             with self.assertRaisesRegex(ValueError, f"from 1 to 65535, not {port!r}"):
                 LocalCluster(_MACHINE, port)

@@ -1,4 +1,4 @@
-"""Tests of finding machines of processes on this computer."""
+"""Tests of machines of processes on this computer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, MachineError
 
 
-def _with_cores(*cores: int):
+def _patch_cores(*cores: int):
     return mock.patch.object(os, "sched_getaffinity", lambda pid: set(cores))
 
 
 class LocalMachineTest(parameterized.TestCase):
-    def test_the_cores_are_shared_out_without_overlap(self):
-        with _with_cores(0, 1, 2, 5, 7):
+    def test_processes_have_disjoint_cores(self):
+        with _patch_cores(0, 1, 2, 5, 7):
             machine = find_machine("local:2")
         self.assertEqual(
             machine.devices,
@@ -29,12 +29,12 @@ class LocalMachineTest(parameterized.TestCase):
         self.assertEqual(machine.kind, "local")
         self.assertEqual(machine.spec, "local:2")
 
-    def test_links_of_a_machine_that_is_there_are_still_to_be_measured(self):
-        with _with_cores(0, 1, 2):
+    def test_links_are_not_measured_yet(self):
+        with _patch_cores(0, 1, 2):
             self.assertEqual(find_machine("local:3").links, ())
 
-    def test_more_processes_than_cores_go_round_with_a_warning(self):
-        with _with_cores(3, 4), self.assertLogs(level="WARNING") as logs:
+    def test_warns_if_processes_share_cores(self):
+        with _patch_cores(3, 4), self.assertLogs(level="WARNING") as logs:
             machine = find_machine("local:5")
         self.assertEqual([d.cores for d in machine.devices], [(3,), (4,), (3,), (4,), (3,)])
         self.assertIn("5 processes share 2 cores", logs.output[0])
@@ -57,7 +57,7 @@ class LocalMachineTest(parameterized.TestCase):
         (f"local:{'9' * 50}", "from 1 to 256"),
         ("local:2,memory_mb", "memory_mb must be"),
     )
-    def test_a_bad_description_is_one_clear_sentence(self, spec, message):
+    def test_rejects_invalid_numbers_and_options(self, spec, message):
         with self.assertRaisesRegex(MachineError, message):
             find_machine(spec)
 

@@ -14,11 +14,11 @@ class FindMachineTest(parameterized.TestCase):
         ("4xK81", "unknown machine '4xK81': .* or a name with a number of GPUs for N, of NxK80, "),
         ("", "unknown machine ''"),
     )
-    def test_an_unknown_machine_is_one_clear_sentence(self, spec, message):
+    def test_an_unknown_machine_is_an_error(self, spec, message):
         with self.assertRaisesRegex(MachineError, message):
             find_machine(spec)
 
-    def test_no_message_is_long(self):
+    def test_messages_are_short(self):
         for spec in ("x" * 10**6, f"local:{'9' * 10**6}", f"local:2,{'x' * 10**6}=1"):
             with self.assertRaises(MachineError) as caught:
                 find_machine(spec)
@@ -26,12 +26,12 @@ class FindMachineTest(parameterized.TestCase):
 
 
 class DescribedMachineTest(absltest.TestCase):
-    def test_a_name_of_the_catalog_is_a_machine(self):
+    def test_finds_a_machine_of_the_catalog(self):
         machine = find_machine("2xK80")
         self.assertEqual((machine.spec, machine.kind), ("2xK80", "described"))
         self.assertEqual([device.type for device in machine.devices], ["CPU", "GPU", "GPU"])
 
-    def test_a_path_is_that_of_a_machine_file(self):
+    def test_reads_a_machine_file(self):
         path = self.create_tempfile("box.json", "{}").full_path
         with self.assertRaisesRegex(
             MachineError, f'machine file {path}: the machine has no entry "format"'

@@ -1,4 +1,4 @@
-"""Tests of machines that somebody described in a file."""
+"""Tests of machine files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLASS = {
 }
 
 
-def _value() -> dict[str, Any]:
+def _build_value() -> dict[str, Any]:
     speed = {"latency_secs": 0, "bandwidth_bytes_per_sec": 1e9}
     return {
         "format": 1,
@@ -45,8 +45,8 @@ def _value() -> dict[str, Any]:
 
 
 class MachineFileTest(parameterized.TestCase):
-    def test_a_file_makes_a_machine(self):
-        path = self.create_tempfile("box.json", json.dumps(_value())).full_path
+    def test_reads_a_machine(self):
+        path = self.create_tempfile("box.json", json.dumps(_build_value())).full_path
         machine = read_machine_file(path)
         self.assertEqual((machine.spec, machine.kind), ("my-box", "described"))
         self.assertEqual(
@@ -65,7 +65,7 @@ class MachineFileTest(parameterized.TestCase):
         )
         self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
 
-    def test_the_example_of_the_documentation_is_one(self):
+    def test_the_example_of_the_docstring_is_valid(self):
         text = (machine_file.__doc__ or "").partition("with the package:\n")[2]
         example = "\n".join(
             line for line in text.split("\n\n`devices`")[0].splitlines() if line.startswith("    ")
@@ -73,8 +73,8 @@ class MachineFileTest(parameterized.TestCase):
         machine = parse_machine(json.loads(example), "example:")
         self.assertEqual([device.model for device in machine.devices], ["CPU", "V100"])
 
-    def test_a_class_of_the_file_can_be_named_further_down(self):
-        value = _value()
+    def test_later_devices_may_use_a_class_of_the_file(self):
+        value = _build_value()
         value["devices"].append({"name": _GPU.replace("GPU:0", "GPU:1"), "class": "Mine"})
         names = [device["name"] for device in value["devices"]]
         speed = {"latency_secs": 0, "bandwidth_bytes_per_sec": 1e9}
@@ -85,7 +85,7 @@ class MachineFileTest(parameterized.TestCase):
         self.assertEqual([known.name for known in machine.classes], ["CPU", "Mine"])
 
     def test_one_device_needs_no_links(self):
-        value = _value() | {"links": []}
+        value = _build_value() | {"links": []}
         del value["devices"][1]
         self.assertEqual(parse_machine(value, "box.json:").links, ())
 
@@ -100,7 +100,11 @@ class MachineFileTest(parameterized.TestCase):
         ("devices.1.class", "K81", 'devices[1].class is not a known class: "K81"; there are CPU,'),
         ("devices.1.class", "CPU", "devices[1].class is a CPU, but the name of the device says"),
         ("devices.1.class", None, "devices[1].class is null: it must be an object"),
-        ("devices.1.class.name", "K80", 'devices[1].class.name is that of another class: "K80"'),
+        (
+            "devices.1.class.name",
+            "K80",
+            'devices[1].class.name is the name of another class: "K80"',
+        ),
         ("devices.1.class.type", "TPU", 'class.type is "TPU": it must be "CPU" or "GPU"'),
         ("devices.1.class.peak_flops", 0, "class.peak_flops is 0: it must be greater than 0"),
         ("devices.1.class.slots", 0, "class.slots is 0: it must be greater than 0"),
@@ -114,8 +118,8 @@ class MachineFileTest(parameterized.TestCase):
         ("links.1.bandwidth_bytes_per_sec", 0, "bandwidth_bytes_per_sec is 0: it must be greater"),
         ("links", [], f"links has no link from {_CPU} to {_GPU}"),
     )
-    def test_what_is_wrong_is_said_in_one_sentence_that_names_the_entry(self, at, new, message):
-        value: Any = _value()
+    def test_an_invalid_entry_is_an_error_with_its_name(self, at, new, message):
+        value: Any = _build_value()
         *path, last = at.split(".")
         target = value
         for step in path:
@@ -131,8 +135,8 @@ class MachineFileTest(parameterized.TestCase):
         ("links.1.latency_secs", 'links[1] has no entry "latency_secs"'),
         ("devices", 'the machine has no entry "devices"'),
     )
-    def test_what_is_missing_is_named(self, at, message):
-        value: Any = _value()
+    def test_a_missing_entry_is_an_error_with_its_name(self, at, message):
+        value: Any = _build_value()
         *path, last = at.split(".")
         target = value
         for step in path:
@@ -141,13 +145,13 @@ class MachineFileTest(parameterized.TestCase):
         with self.assertRaisesRegex(MachineError, "^" + re.escape(f"box.json: {message}") + "$"):
             parse_machine(value, "box.json:")
 
-    def test_a_link_that_is_there_twice_is_refused(self):
-        value = _value()
+    def test_rejects_duplicate_links(self):
+        value = _build_value()
         value["links"].append(value["links"][0])
         with self.assertRaisesRegex(MachineError, r"links\[2\] is the second link from .*GPU:0"):
             parse_machine(value, "box.json:")
 
-    def test_what_cannot_be_read_is_refused(self):
+    def test_rejects_unreadable_files(self):
         path = self.create_tempfile("box.json", '{"format": ').full_path
         with self.assertRaisesRegex(MachineError, f"machine file {path} is not JSON: "):
             make_described_machine(path)
