@@ -100,8 +100,8 @@ class SavedSignatureTest(tf.test.TestCase):
 
     def test_arguments_go_by_their_names(self):
         signature = read_signature(self.functions)
-        self.assertEqual(signature.bind_example(7), {"x": 7})
-        self.assertEqual(signature.bind_example({"x": 7}), {"x": 7})
+        self.assertEqual(signature.bind_example_inputs(7), {"x": 7})
+        self.assertEqual(signature.bind_example_inputs({"x": 7}), {"x": 7})
         with self.assertRaisesRegex(GraphError, "no argument 'y': its arguments are x"):
             signature.build_feeds({"x": REQUEST, "y": 1})
         with self.assertRaisesRegex(
@@ -150,7 +150,7 @@ class SavedSignatureTest(tf.test.TestCase):
         tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
         self.assertLen(read_workload(path).step.feeds, 2)
         with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
-            read_signature(path).bind_example(np.ones(2))
+            read_signature(path).bind_example_inputs(np.ones(2))
 
     def test_reports_missing_variables(self):
         path = os.path.join(self.create_tempdir().full_path, "without")
