@@ -137,7 +137,7 @@ class ChooseWinnerTest(absltest.TestCase):
             confirmation({"random": 1.5}), lambda _: {"loss:0@1": random.normal(size=3)}
         )
         self.assertEqual((outcome, label), (Outcome.FASTER, "random"))
-        self.assertIn("two runs of the graph as it came", note)
+        self.assertIn("two runs of the original", note)
 
     def test_a_few_variables_may_differ_where_devices_round_differently(self):
         def values(assignment):

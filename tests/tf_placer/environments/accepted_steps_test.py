@@ -459,7 +459,7 @@ class RestoringTest(AcceptedStepsTest):
             (other, "/no/such/model", "there is no checkpoint '/no/such/model'"),
             (other, torn, "cannot read the checkpoint '.*torn': "),
             (other, empty, "the directory '.*' holds no checkpoint"),
-            (other, 3, "is a checkpoint, the directory of one or a session, not int"),
+            (other, 3, "a checkpoint is the prefix of its files, .* or a session, not int"),
         ):
             with self.assertRaisesRegex(GraphError, message) as raised:
                 read_workload(graph, "y:0", checkpoint=checkpoint)

@@ -324,7 +324,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
                 self.optimize(graph_def, "result", **settings)
         (self.log_dir / "result.json").write_text("{")
         with self.assertRaisesRegex(
-            ValueError, "result.json.*; without the file the search goes on"
+            ValueError, "result.json.*; without the file the search resumes"
         ):
             self.optimize(graph_def, "result")
 

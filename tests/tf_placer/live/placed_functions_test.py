@@ -188,7 +188,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.assertWarnsRegex(DeprecationWarning, "no example=: write optimize_saved_model"),
             self.assertRaisesRegex(ValueError, "example_inputs or feed_dict, not both"),
         ):
-            optimize(path, example=REQUEST, feeds={"x": REQUEST})
+            optimize(path, example=REQUEST, feed_dict={"x": REQUEST})
         with self.assertWarnsRegex(
             DeprecationWarning, "write optimize_function.function, example_inputs"
         ):

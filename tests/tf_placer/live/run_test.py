@@ -306,7 +306,7 @@ class RunTest(tf.test.TestCase):
             r"40 s are little: about .* are needed for this graph, .*confirming 17 min 20 s",
         )
         self.assertRegex(
-            "\n".join(self.lines), "40 s are too short to confirm anything: .* goes on"
+            "\n".join(self.lines), "40 s are too short to confirm anything: .* resumes"
         )
         # The best placement is written, though unconfirmed.
         best = read_placement(self.directory.best)
@@ -431,7 +431,7 @@ class RunTest(tf.test.TestCase):
     def test_a_budget_of_one_trial_measures_the_original_only(self):
         self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)
         self.assertIn(
-            "only the graph as it came was measured within 1 trial",
+            "only the original was measured within 1 trial",
             self.directory.read_result().note,
         )
         self.assertLen(read_log(self.directory.trials)[1], 1)

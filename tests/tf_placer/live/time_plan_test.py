@@ -84,7 +84,7 @@ class TimePlanTest(absltest.TestCase):
         self.assertEqual(plan(1.0).estimate_needed_secs(slow, self.finalists), 2 * usual_secs)
         self.assertEqual(plan(1.0).profile_secs(slow, links_known=True), 2 * (3.0 + 25 * 1))
         # One selection round, seven rounds of two labels, and the work after them. Of the latter,
-        # 10 s are independent of the speed of the machine.
+        # 10 s are the search of the explanation, which does not depend on the machine.
         left = plan(1000.0).compute_search_secs_left(slow, self.finalists)
         self.assertAlmostEqual(left, 1000 - 2 * (33.7 + 7 * 17.5 + 2) - 10, delta=1.0)
         # A fast phase does not reduce the reserve.
