@@ -92,11 +92,11 @@ def run_result(
 
 
 def request_directory(
-    path: str, source: Workload, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
+    path: str, workload: Workload, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
 ) -> RunDirectory:
     """Writes a request for a short search on "local:2" with changes of its configuration."""
     directory = RunDirectory(path)
-    directory.write_request(source, search_config(session_config=config, **changes))
+    directory.write_request(workload, search_config(session_config=config, **changes))
     return directory
 
 

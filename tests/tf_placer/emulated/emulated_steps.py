@@ -36,14 +36,14 @@ def compare_values() -> dict[str, list[bool]]:
     equal = {}
     for name in VALUES_OF:
         made = graphs.share_graph(name)
-        source = read_workload(made.graph, made.fetches, made.feeds)
-        grouped = group_operations(source.op_graph)
+        workload = read_workload(made.graph, made.fetches, made.feeds)
+        grouped = group_operations(workload.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
-        expected = _steps(source, {})
+        expected = _steps(workload, {})
         equal[name] = []
         for _ in range(_PLACEMENTS):
             placement = np.where(legal, random.random(legal.shape), -1.0).argmax(axis=1)
-            computed = _steps(source, grouped.assignment(placement.astype(np.int32), DEVICES))
+            computed = _steps(workload, grouped.assignment(placement.astype(np.int32), DEVICES))
             equal[name].append(computed == expected)
     return equal
 
@@ -51,26 +51,26 @@ def compare_values() -> dict[str, list[bool]]:
 def optimize_convolutions() -> list[list[float]]:
     """Runs convolutions on a GPU as TensorFlow optimizes them, and on the CPU as they are."""
     made = graphs.share_graph("small_convnet")
-    source = read_workload(made.graph, made.fetches, made.feeds)
-    grouped = group_operations(source.op_graph)
+    workload = read_workload(made.graph, made.fetches, made.feeds)
+    grouped = group_operations(workload.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     on_gpu = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    placed = _steps(source, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
+    placed = _steps(workload, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
     return [
         np.frombuffer(b"".join(each[0] for each in steps), np.float32).tolist()
-        for steps in (placed, _steps(source, {}))
+        for steps in (placed, _steps(workload, {}))
     ]
 
 
 def _steps(
-    source: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
+    workload: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
 ) -> list[list[bytes]]:
-    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
+    graph_def = tf1.GraphDef.FromString(workload.graph_def.SerializeToString())
     for node in graph_def.node:
         node.device = assignment.get(node.name, DEVICES[0] if not assignment else "")
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
-    step = source.step
+    step = workload.step
     with tf1.Session(graph=graph, config=config) as session:
         session.run(list(step.initializers), step.initializer_feeds)
         fetches = [name for name in step.fetches if ":" in name]
@@ -82,9 +82,9 @@ def _steps(
 def trace_step() -> dict[str, Any]:
     """Traces a step of a convolutional network: what kernels and copies took, in microseconds."""
     made = graphs.share_graph("small_convnet")
-    source = read_workload(made.graph, made.fetches, made.feeds)
-    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
-    grouped = group_operations(source.op_graph)
+    workload = read_workload(made.graph, made.fetches, made.feeds)
+    graph_def = tf1.GraphDef.FromString(workload.graph_def.SerializeToString())
+    grouped = group_operations(workload.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
     assignment = grouped.assignment(placement, DEVICES)
@@ -94,9 +94,9 @@ def trace_step() -> dict[str, Any]:
         tf.import_graph_def(graph_def, name="")
     options, metadata = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), tf1.RunMetadata()
     with tf1.Session(graph=graph, config=_CONFIG) as session:
-        session.run(list(source.step.initializers), source.step.initializer_feeds)
-        session.run(source.step.fetches, source.step.feeds)
-        session.run(source.step.fetches, source.step.feeds, options, metadata)
+        session.run(list(workload.step.initializers), workload.step.initializer_feeds)
+        session.run(workload.step.fetches, workload.step.feeds)
+        session.run(workload.step.fetches, workload.step.feeds, options, metadata)
         limits = [device.memory_limit_bytes for device in session.list_devices()]
     kernels: dict[str, float] = {}
     copies = []

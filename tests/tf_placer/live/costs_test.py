@@ -74,7 +74,7 @@ class Profiler:
 
     def __call__(
         self,
-        source: Workload,
+        workload: Workload,
         machine: Machine,
         *,
         steps,
@@ -93,7 +93,7 @@ class Profiler:
         self.work_dirs.append(os.listdir(work_dir))
         if self.error is not None:
             raise self.error
-        graph = source.op_graph
+        graph = workload.op_graph
         secs = np.ones((graph.num_operations, len(machine.devices)))
         secs[::2, 0] = 1 + len(self.settings)
         costs = OperationCosts(
@@ -128,9 +128,9 @@ class LiveCostsTest(tf.test.TestCase):
             self.addCleanup(patch.stop)
 
     def run_search(self, graph: tf.Graph | None = None, **changes) -> Outcome:
-        source = read_workload(graph or graphs.two_branches().graph, ["result:0"])
+        workload = read_workload(graph or graphs.two_branches().graph, ["result:0"])
         changes = {"placer": "cheapest", **changes}
-        asked = request_directory(self.create_tempdir().full_path, source, **changes)
+        asked = request_directory(self.create_tempdir().full_path, workload, **changes)
         self.lines.clear()
         return live_run.run(
             asked, self.directory, ProgressPrinter(self.lines.append), self.script.environment

@@ -54,10 +54,10 @@ class InterruptedSearchTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = graphs.two_branches()
-        source = read_workload(given.graph, given.fetches)
+        workload = read_workload(given.graph, given.fetches)
         values = {"max_trials": 20, "max_secs": 600.0, **changes}
         return live_run.run(
-            request_directory(self.create_tempdir().full_path, source, **values),
+            request_directory(self.create_tempdir().full_path, workload, **values),
             self.directory,
             callback or Callback(),
             self.script.environment,

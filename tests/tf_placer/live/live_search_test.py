@@ -211,9 +211,9 @@ class LiveSearchTest(tf.test.TestCase):
 
     def write_request(self, graph: tf.Graph | str, **changes) -> RunDirectory:
         """Writes the request of a search into a new directory."""
-        source = read_workload(graph, seed=_SETTINGS["seed"])
+        workload = read_workload(graph, seed=_SETTINGS["seed"])
         values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
-        return request_directory(self.create_tempdir().full_path, source, **values)
+        return request_directory(self.create_tempdir().full_path, workload, **values)
 
     def find_expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """Returns the proposals of an uninterrupted search, which depend on the seed alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -73,9 +74,9 @@ class RunTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = given or graphs.two_branches()
-        source = read_workload(graph_def or given.graph, given.fetches)
+        workload = read_workload(graph_def or given.graph, given.fetches)
         return live_run.run(
-            request_directory(self.create_tempdir().full_path, source, config=config, **changes),
+            request_directory(self.create_tempdir().full_path, workload, config=config, **changes),
             self.directory,
             ProgressPrinter(self.lines.append),
             script.environment,
@@ -266,8 +267,9 @@ class RunTest(tf.test.TestCase):
 
     def test_profiles_a_graph_if_only_measuring_links_would_take_too_long(self):
         profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
+        long_links = dataclasses.replace(time_plan._TIMES, links_secs=1000.0)
         with (
-            mock.patch.object(time_plan, "_LINKS_SECS", 1000.0),
+            mock.patch.object(time_plan, "_TIMES", long_links),
             mock.patch.object(job_search, "find_links", return_value=None),
             mock.patch.object(job_search, "profile_costs", profile),
         ):

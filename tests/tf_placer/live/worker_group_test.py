@@ -100,16 +100,16 @@ class WorkerGroupTest(tf.test.TestCase):
         self.enter_context(mock.patch.object(workers, "require_ray"))
 
     def run_search(self, backend: FakeBackend, **changes) -> Outcome:
-        source = read_workload(self.graph_def, graphs.two_branches().fetches)
+        workload = read_workload(self.graph_def, graphs.two_branches().fetches)
         changes = {"workers": "ray", **changes}
         if changes["workers"] is not None:
             changes["num_workers"] = backend.size
-        asked = request_directory(self.create_tempdir().full_path, source, **changes)
+        asked = request_directory(self.create_tempdir().full_path, workload, **changes)
 
         @contextlib.contextmanager
         def make_backend(workers, setup):
             self.assertEqual(setup.graph, asked.graph.read_bytes())
-            self.assertEqual(setup.step.fetches, source.step.fetches)
+            self.assertEqual(setup.step.fetches, workload.step.fetches)
             yield backend
 
         return live_run.run(

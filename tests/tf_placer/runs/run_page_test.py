@@ -86,8 +86,8 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
 def build_problem(name: str) -> PlacementProblem:
     """Builds the problem of a small catalog model on four described K80."""
     model = build_model(name, small=True)
-    source = read_workload(model.graph, [model.train_op, model.loss])
-    return cost_graph(source, find_machine("4xK80"), steps=1).problem()
+    workload = read_workload(model.graph, [model.train_op, model.loss])
+    return cost_graph(workload, find_machine("4xK80"), steps=1).problem()
 
 
 def setUpModule():
