@@ -109,14 +109,14 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
     model = build_model(name, small=small)
     with model.graph.as_default():
         variables = tf.compat.v1.trainable_variables()
-    workload = read_workload(model.graph, [model.train_op, model.loss])
-    costed = cost_graph(workload, machine, steps=1)
+    source = read_workload(model.graph, [model.train_op, model.loss])
+    costed = cost_graph(source, machine, steps=1)
     problem, placement = costed.placed(None)
     step = Simulator(problem).trace(placement)
     gpu = next(i for i, device in enumerate(machine.devices) if device.type == "GPU")
     return ModelCounts(
         name=name,
-        operations=workload.op_graph.num_operations,
+        operations=source.op_graph.num_operations,
         step_operations=problem.num_operations,
         colocation_groups=len(np.unique(problem.groups)),
         groups=costed.grouped.num_decisions,

@@ -35,10 +35,10 @@ _PAIR = Machine(
 class EmulatedTest(tf.test.TestCase):
     def test_where_only_shapes_are_computed_the_costs_are_those_of_the_description(self):
         made = graphs.share_graph("matmul_chain")
-        workload = read_workload(made.graph, made.fetches, made.feeds)
+        source = read_workload(made.graph, made.fetches, made.feeds)
         described = find_machine("2xK80")
-        expected = analytic_costs(workload.op_graph, described)
-        costed = cost_graph(workload, find_machine("emulated:2xK80,slowdown=2"), steps=3)
+        expected = analytic_costs(source.op_graph, described)
+        costed = cost_graph(source, find_machine("emulated:2xK80,slowdown=2"), steps=3)
         self.assertEqual(costed.costs.source, "analytic")
         self.assertAllClose(costed.costs.compute_secs, 2 * expected.compute_secs)
         link, slowed = described.links[0], costed.machine.links[0]
@@ -51,7 +51,7 @@ class LinksTest(tf.test.TestCase):
 
     def cost(self, calibrate_links, machine=_PAIR, **settings) -> Machine:
         graph = graphs.two_branches()
-        workload = read_workload(graph.graph, graph.fetches)
+        source = read_workload(graph.graph, graph.fetches)
         self.lines: list[str] = []
         with (
             mock.patch.object(costed_graph, "profile_graph", mock.Mock()),
@@ -60,7 +60,7 @@ class LinksTest(tf.test.TestCase):
             mock.patch.object(costed_graph, "calibrate_links", calibrate_links),
         ):
             costed = cost_graph(
-                workload,
+                source,
                 machine,
                 steps=1,
                 environment=mock.Mock(),
@@ -131,10 +131,10 @@ class CostedGraphTest(tf.test.TestCase):
     def cost_graph_of(
         self, graph: tf.Graph, fetches, machine: Machine | None = None, *, soft: bool = False
     ) -> CostedGraph:
-        workload = read_workload(graph, fetches)
+        source = read_workload(graph, fetches)
         config = tf.compat.v1.ConfigProto(allow_soft_placement=soft)
         machine = machine or find_machine(_MACHINE)
-        return cost_graph(workload, machine, steps=1, session_config=config)
+        return cost_graph(source, machine, steps=1, session_config=config)
 
     def devices(self, problem: PlacementProblem, placement: np.ndarray) -> dict[str, int]:
         """Finds the device of each operation."""
@@ -152,8 +152,8 @@ class CostedGraphTest(tf.test.TestCase):
                     name=f"until_{limit}",
                 )
                 tf.identity(graph.get_tensor_by_name(f"until_{limit}/Exit:0"), name="y")
-            workload = read_workload(graph, ["y"])
-            cost_graph(workload, find_machine(_MACHINE), steps=1, report=said.append)
+            source = read_workload(graph, ["y"])
+            cost_graph(source, find_machine(_MACHINE), steps=1, report=said.append)
         [note] = [line for line in said if "loops run" in line]
         self.assertStartsWith(note, "constants and shapes do not tell how often these loops")
         self.assertIn(": 'until_None'; of each", note)
@@ -196,16 +196,16 @@ class CostedGraphTest(tf.test.TestCase):
 
     def test_colocation_groups_of_a_step_can_be_the_groups(self):
         graph = graphs.lstm()
-        workload = read_workload(graph.graph, graph.fetches)
+        source = read_workload(graph.graph, graph.fetches)
         machine = find_machine(_MACHINE)
-        costed = cost_graph(workload, machine, steps=1, granularity="fine")
+        costed = cost_graph(source, machine, steps=1, granularity="fine")
         problem, (wanted, _) = costed.problem(), costed.placed(None)
         # Those that no step needs have numbers there, but no operations.
         self.assertLen(set(wanted.groups.tolist()), problem.num_groups)
         pairs = set(zip(problem.groups.tolist(), wanted.groups.tolist(), strict=True))
         self.assertLen(pairs, problem.num_groups)
         with self.assertRaisesRegex(ValueError, "unknown granularity 'none'"):
-            cost_graph(workload, machine, steps=1, granularity="none")
+            cost_graph(source, machine, steps=1, granularity="none")
 
     def test_a_placement_of_operations_gives_each_group_the_device_of_most_of_it(self):
         graph = graphs.lstm()

@@ -108,7 +108,9 @@ class FeedsTest(AcceptedStepsTest):
             [workload.step.initializer_feeds["start:0"]], self.run_steps(workload)[0]
         )
         self.assertEmpty(workload.step.feeds)
-        with self.assertRaisesRegex(GraphError, "'unknown:0' has the shape .*pass one in feeds"):
+        with self.assertRaisesRegex(
+            GraphError, "'unknown:0' has the shape .*pass one in feed_dict"
+        ):
             read_workload(graph, results[1])
         with self.assertRaisesRegex(GraphError, "need the placeholder 'file', and its strings"):
             read_workload(graph, results[2])
