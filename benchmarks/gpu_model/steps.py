@@ -59,34 +59,32 @@ def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     v1 = tf.compat.v1
     built = build_model(name)
     feeds = next(built.feeds())
-    source = read_workload(built.graph, [built.train_op], feeds, built.initializer)
+    workload = read_workload(built.graph, [built.train_op], feeds, built.initializer)
     machine = make_described_machine(machine_name)
-    grouped = group_operations(source.op_graph)
+    grouped = group_operations(workload.op_graph)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    problem = CostedGraph(
-        grouped, machine, compute_analytic_costs(source.op_graph, machine)
-    ).problem()
+    problem = CostedGraph(grouped, machine, analytic_costs(workload.op_graph, machine)).problem()
 
     assignment = grouped.assignment(placement, devices)
-    for node in source.graph_def.node:
+    for node in workload.graph_def.node:
         node.device = assignment.get(node.name, "")
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     traced = v1.RunMetadata()
     with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
-        tf.import_graph_def(source.graph_def, name="")
-        session.run([graph.as_graph_element(each) for each in source.step.initializers])
-        fetches = [graph.as_graph_element(each) for each in source.step.fetches]
+        tf.import_graph_def(workload.graph_def, name="")
+        session.run([graph.as_graph_element(each) for each in workload.step.initializers])
+        fetches = [graph.as_graph_element(each) for each in workload.step.fetches]
         secs = []
         for _ in range(_STEPS):
             begin = time.perf_counter()
-            session.run(fetches, source.step.feeds)
+            session.run(fetches, workload.step.feeds)
             secs.append(time.perf_counter() - begin)
         peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        session.run(fetches, source.step.feeds, options=options, run_metadata=traced)
+        session.run(fetches, workload.step.feeds, options=options, run_metadata=traced)
     kernels = [
         node.all_end_rel_micros
         for device in traced.step_stats.dev_stats

@@ -36,8 +36,8 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
     built = build_model(model, small=args.small)
     feeds = next(built.feeds())
     # The graph gets the devices that are found.
-    source = read_workload(built.graph, [built.train_op], feeds, built.initializer)
-    costed = cost_graph(source, find_machine(args.machine), steps=0)
+    workload = read_workload(built.graph, [built.train_op], feeds, built.initializer)
+    costed = cost_graph(workload, find_machine(args.machine), steps=0)
     result = tf_placer.optimize(
         built.graph,
         [built.train_op],

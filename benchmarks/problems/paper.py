@@ -237,15 +237,15 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     from tf_placer.inputs.workload import read_workload
 
     model = build_model(keys[0].model, small=keys[0].small)
-    source = read_workload(model.graph, [model.train_op, model.loss])
-    num_graph_operations = len(source.op_graph.names)
+    workload = read_workload(model.graph, [model.train_op, model.loss])
+    num_graph_operations = len(workload.op_graph.names)
     del model
     costs = {
-        key.machine: compute_analytic_costs(source.op_graph, make_described_machine(key.machine))
+        key.machine: analytic_costs(workload.op_graph, make_described_machine(key.machine))
         for key in keys
     }
     for granularity in sorted({key.granularity for key in keys}):
-        grouped = group_operations(source.op_graph, granularity)
+        grouped = group_operations(workload.op_graph, granularity)
         for key in keys:
             if key.granularity != granularity:
                 continue

@@ -178,15 +178,15 @@ def _environment() -> dict[str, str]:
 
 
 def _write_request(
-    source: Workload,
+    workload: Workload,
     grouped: GroupedGraph,
     devices: Sequence[str],
     rows: Sequence[np.ndarray],
     folder: pathlib.Path,
 ) -> None:
     """Writes what the process with the emulated GPUs reads."""
-    (folder / "graph.pb").write_bytes(source.graph_def.SerializeToString())
-    feeds = source.step.feeds
+    (folder / "graph.pb").write_bytes(workload.graph_def.SerializeToString())
+    feeds = workload.step.feeds
     np.savez(folder / "feeds.npz", *feeds.values())
     numbers = {name: number for number, name in enumerate(devices)}
     assignments = [grouped.assignment(row, tuple(devices)) for row in rows]
@@ -196,8 +196,8 @@ def _write_request(
         {
             "devices": list(devices),
             "step": {
-                "fetches": list(source.step.fetches),
-                "initializers": list(source.step.initializers),
+                "fetches": list(workload.step.fetches),
+                "initializers": list(workload.step.initializers),
             },
             "feeds": list(feeds),
             "operations": operations,
@@ -214,18 +214,16 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     folder = pathlib.Path(args.log_dir, f"{model}-{machine_name}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     built = build_model(model)
-    source = read_workload(built.graph, [built.train_op], next(built.feeds()), built.initializer)
-    grouped = group_operations(source.op_graph)
-    problem = CostedGraph(
-        grouped, machine, compute_analytic_costs(source.op_graph, machine)
-    ).problem()
+    workload = read_workload(built.graph, [built.train_op], next(built.feeds()), built.initializer)
+    grouped = group_operations(workload.op_graph)
+    problem = CostedGraph(grouped, machine, analytic_costs(workload.op_graph, machine)).problem()
     rows = read_or_make_placements(
         folder / "placements.json",
         args.placements,
         lambda: _placements(model, grouped, problem, folder, args.placements),
     )
     devices = [device.name for device in machine.devices]
-    _write_request(source, grouped, devices, [row for _, row in rows], folder)
+    _write_request(workload, grouped, devices, [row for _, row in rows], folder)
     command = [sys.executable, "-m", "benchmarks.simulator.emulated_steps", str(folder)]
     command += ["--steps", str(args.steps)]
     subprocess.run(

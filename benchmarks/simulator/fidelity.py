@@ -273,15 +273,15 @@ def _measure_pair(label: str, paired: PairedEnvironment, row: np.ndarray) -> tup
 
 def _compare(name: str, args: argparse.Namespace) -> Comparison:
     model = _MODELS[name]()
-    source = read_workload(model.graph, [model.train_op], next(model.feeds()))
+    workload = read_workload(model.graph, [model.train_op], next(model.feeds()))
     directory = pathlib.Path(args.log_dir, name)
     directory.mkdir(parents=True, exist_ok=True)
     machine = find_machine(_MACHINE)
     problem_file = directory / "problem.json"
     if not problem_file.exists():
-        write_problem(cost_graph(source, machine, steps=10).problem(), problem_file)
+        write_problem(cost_graph(workload, machine, steps=10).problem(), problem_file)
     problem = read_problem(problem_file)
-    grouped = group_operations(source.op_graph)
+    grouped = group_operations(workload.op_graph)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     placements = read_or_make_placements(
@@ -295,9 +295,9 @@ def _compare(name: str, args: argparse.Namespace) -> Comparison:
 
     with tempfile.TemporaryDirectory() as work_dir:
         graph_path = pathlib.Path(work_dir) / "graph.pb"
-        graph_path.write_bytes(source.graph_def.SerializeToString())
+        graph_path.write_bytes(workload.graph_def.SerializeToString())
         with SessionEnvironment(
-            graph_path, source.step, machine, assign, protocol=_SESSION_PROTOCOL
+            graph_path, workload.step, machine, assign, protocol=_SESSION_PROTOCOL
         ) as sessions:
             log = directory / "paired.jsonl"
             live = measure_live(name, sessions, assign, placements, log, args.rounds)

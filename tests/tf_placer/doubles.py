@@ -1,4 +1,4 @@
-"""Deterministic stand-ins for placers and environments, and a small search to run in a child.
+"""Deterministic placers and environments, and a small search for a child process.
 
 `python doubles.py LOG MEASURED MAX_TRIALS` runs `run_search`.
 """
@@ -47,7 +47,7 @@ def group_graph() -> GroupGraph:
 
 
 def measurement_of(assignment: Sequence[int]) -> Measurement:
-    """A time, or now and then a failure, that depends on the assignment alone."""
+    """Makes a measurement that depends on the assignment alone; some are failures."""
     digest = hashlib.sha256(json.dumps([int(device) for device in assignment]).encode()).digest()
     if digest[0] < 40:
         kind = list(FailureKind)[digest[1] % len(FailureKind)]
@@ -94,7 +94,7 @@ class AdaptivePlacer(RecordingPlacer):
 
 
 class LearningPlacer(Placer):
-    """Proposes at random and pretends to learn; as its policy it saves how often it has."""
+    """Proposes at random and pretends to learn; its policy is the number of updates."""
 
     batch_size = 3
 
@@ -136,7 +136,7 @@ class LearningPlacer(Placer):
 
 
 def update_record(update: int, **changes: object) -> UpdateRecord:
-    """An update whose numbers follow from its own."""
+    """Makes an update whose values follow from its number."""
     values: dict[str, object] = {
         "update": update,
         "samples": 10 * (update + 1),
@@ -174,9 +174,9 @@ class FakeEnvironment:
 
 
 class DriftingEnvironment:
-    """Time by the assignment's "speed", times a drift per round, times noise per session.
+    """An environment whose step times follow a "speed", a drift per round and noise per session.
 
-    An assignment names how fast it is and in which rounds (counted from 1) it fails:
+    An assignment has its speed and the rounds (counted from 1) in which it fails:
     {"speed": "1.15", "fails": "2,3", "kind": "timeout"}. A round ends with a restart.
     """
 
@@ -184,7 +184,7 @@ class DriftingEnvironment:
         self._rng = np.random.default_rng(seed)
         self._noise = noise
         self._sessions_that_fit = sessions_that_fit
-        self._drift = math.nan  # running steps before the first restart shows
+        self._drift = math.nan  # NaN exposes steps that run before the first restart.
         self._secs: dict[str, float] = {}
         self.round = 0
         self.now_secs = 0.0
@@ -238,7 +238,7 @@ def drive_placers(
 
 
 def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial]:
-    """Two short stages and one that goes on, each trial taking a few milliseconds."""
+    """Runs two short stages and an endless one; each trial takes a few milliseconds."""
     placers = [
         ScriptedPlacer("first", [[[0] * NUM_GROUPS], [[1] * NUM_GROUPS], [[2] * NUM_GROUPS]]),
         ScriptedPlacer("second", [[[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1] * NUM_GROUPS]]),

@@ -14,7 +14,7 @@ Process = tuple[int, str]
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; None for a process that is gone or dead."""
+    """Reads /proc/PID/stat from the state on; None if the process is gone or dead."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -28,7 +28,7 @@ def is_running(pid: int) -> bool:
 
 
 def descendants(pid: int) -> dict[Process, str]:
-    """All processes below one, with their command lines."""
+    """Finds all processes below one, with their command lines."""
     parents: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))):

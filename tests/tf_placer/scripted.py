@@ -24,7 +24,7 @@ ORIGINAL_SECS = 0.1
 
 
 def measurement(secs: float | None) -> Measurement:
-    """Two steps of this time, or a failure."""
+    """Makes a measurement of two steps of this time; None makes a failure."""
     if secs is None:
         return Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "it is too large"))
     return Measurement((secs, secs))
@@ -55,13 +55,13 @@ def confirmation(
     original: float | None = 1.0,
     max_secs: float = math.inf,
 ) -> Confirmation:
-    """A confirmation of candidates with these speed-ups; None for one that fails.
+    """Simulates a confirmation of candidates with given speed-ups.
 
     Args:
-        speedups: by label.
+        speedups: speed-ups by label; None for a candidate that fails.
         noise: relative spread of a candidate's times.
-        original: speed of the graph as it came; None if it fails.
-        max_secs: seconds that it may take.
+        original: the speed of the original; None if it fails.
+        max_secs: time limit in seconds.
     """
     speeds = {ORIGINAL: original, **speedups}
     candidates = {label: {"": str(speed)} for label, speed in speeds.items()}
@@ -76,7 +76,7 @@ def run_result(
     note: str | None = None,
     num_trials: int = 2,
 ) -> RunResult:
-    """The result of a search whose finalists are its first trials."""
+    """Makes the result of a search whose finalists are its first trials."""
     labels = [ORIGINAL] if confirmed is None else [ORIGINAL, *confirmed.comparisons]
     return RunResult(
         outcome=outcome,
@@ -92,18 +92,18 @@ def run_result(
 
 
 def request_directory(
-    path: str, source: Workload, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
+    path: str, workload: Workload, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
 ) -> RunDirectory:
-    """Writes a request for a short search on "local:2", where entries of it may be others."""
+    """Writes a request for a short search on "local:2" with changes of its configuration."""
     directory = RunDirectory(path)
-    directory.write_request(source, search_config(session_config=config, **changes))
+    directory.write_request(workload, search_config(session_config=config, **changes))
     return directory
 
 
 def search_config(
     *, session_config: tf.compat.v1.ConfigProto | None = None, **changes: Any
 ) -> SearchConfig:
-    """Configures a short search on "local:2", as it is when its machine was looked up."""
+    """Makes the configuration of a short search on "local:2" whose machine was looked up."""
     values = {
         "machine": find_machine("local:2"),
         "placer": "random",
@@ -145,8 +145,8 @@ class Script:
     Attributes:
         secs: step time of an assignment by operation; None fails. {} is the original.
         values: the values that an assignment computes.
-        measured: every assignment that a session was opened for in the search.
-        confirmed: the same in the confirmation.
+        measured: the assignment of each session that the search opened.
+        confirmed: the assignment of each session that the confirmation opened.
         made: the arguments of every environment.
         timeouts: the time limit when each session of the search was opened, in seconds.
     """

@@ -30,7 +30,7 @@ LOWER_BOUND_SECS = 3.0
 
 
 def small_problem(cpu_bytes: int = 100, gpu_bytes: int = 50) -> PlacementProblem:
-    """The problem; its devices can hold this much."""
+    """Builds the problem with devices of these memory sizes."""
     devices = (ProblemDevice("cpu", "CPU", cpu_bytes), ProblemDevice("gpu", "GPU", gpu_bytes))
     return PlacementProblem(
         devices=devices,
@@ -49,7 +49,7 @@ def small_problem(cpu_bytes: int = 100, gpu_bytes: int = 50) -> PlacementProblem
 
 
 def build_layered_problem(num_groups: int, num_devices: int, seed: int = 0) -> PlacementProblem:
-    """A random chain of operations, two to a group, with shortcuts; every device may run all."""
+    """Builds a random chain of operations with shortcuts, two per group, legal everywhere."""
     rng = np.random.default_rng(seed)
     count = 2 * num_groups
     devices = tuple(ProblemDevice(f"device {i}", "CPU", 10**9) for i in range(num_devices))
@@ -72,6 +72,6 @@ def build_layered_problem(num_groups: int, num_devices: int, seed: int = 0) -> P
 
 
 def without_memory(problem: PlacementProblem) -> PlacementProblem:
-    """The problem on devices that can hold nothing."""
+    """Builds the problem with devices without memory."""
     devices = tuple(dataclasses.replace(device, memory_bytes=0) for device in problem.devices)
     return dataclasses.replace(problem, devices=devices)

@@ -1,4 +1,4 @@
-"""Problems of two chains of operations that have nothing to do with each other."""
+"""Problems of two independent chains of operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["two_chain_problem"]
 
 
 def two_chain_problem(length: int, num_devices: int = 2) -> PlacementProblem:
-    """Two chains of operations of 1 ms each on devices that are alike.
+    """Builds two independent chains of operations of 1 ms each, on equal devices.
 
     A tensor of a chain takes 1 ms to another device, so the best step takes `length` ms, one chain
     to a device, and anything else more.

@@ -91,13 +91,13 @@ def cost_graph_file(
         graph = read_graph(input_graph, signature_key)
         if clear_devices:
             graph = remove_devices(graph)
-        source = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
-        for note in source.notes:
+        workload = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
+        for note in workload.notes:
             stages.say(note)
         if processes is not None:
-            check_no_python_functions(source.op_graph, source.step)
+            check_no_python_functions(workload.op_graph, workload.step)
         return cost_graph(
-            source,
+            workload,
             machine,
             steps=steps,
             granularity=granularity,

@@ -123,7 +123,7 @@ class CostedGraph:
 
 
 def cost_graph(
-    source: Workload,
+    workload: Workload,
     machine: Machine,
     *,
     steps: int,
@@ -148,7 +148,7 @@ def cost_graph(
     description or are the default of its kind; a message says so, and the cache is unchanged.
 
     Args:
-        source: the graph and its step.
+        workload: the graph and its step.
         machine: the machine.
         steps: number of steps to trace on each kind of device.
         granularity: the granularity of the groups, as `group_operations` takes it.
@@ -172,16 +172,16 @@ def cost_graph(
     """
     end_secs = time.monotonic() + max_secs
     report("grouping the operations")
-    grouped = group_operations(source.op_graph, granularity)
+    grouped = group_operations(workload.op_graph, granularity)
     soft = session_config is not None and session_config.allow_soft_placement
-    check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
+    check_given_devices(workload.op_graph, machine, workload.step.initializers, soft=soft)
     if machine.backend.is_described and not machine.computes_values:
         if measure_links:
             raise ValueError(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "
                 "leave out measure_links"
             )
-        costs = compute_analytic_costs(source.op_graph, machine)
+        costs = analytic_costs(workload.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
             report(
@@ -208,11 +208,11 @@ def cost_graph(
         directory = stack.enter_context(temporary_directory(work_dir))
         if environment is None:
             path = pathlib.Path(directory, "graph.pb")
-            path.write_bytes(source.graph_def.SerializeToString())
+            path.write_bytes(workload.graph_def.SerializeToString())
             environment = stack.enter_context(
                 SessionEnvironment(
                     path,
-                    source.step,
+                    workload.step,
                     machine,
                     lambda _: {},
                     timeout_secs=timeout_secs,

@@ -174,7 +174,7 @@ def _choose_initializer_feeds(
         if tf.dtypes.as_dtype(int(needing.tensor_dtypes[needing.output_start[i]])) == tf.string:
             raise GraphError(
                 f"the initializers need the placeholder {graph.names[i]!r}, and its strings may "
-                "be names of files: pass its value in feeds"
+                "be names of files: pass its value in feed_dict (--feeds)"
             )
     return complete_feeds(needing, given, seed=seed)
 

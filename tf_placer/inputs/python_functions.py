@@ -38,11 +38,11 @@ def check_no_python_functions(graph: OpGraph, step: Step) -> None:
         raise GraphError(f"{name!r} {_REASON}, and steps run in processes of their own: {_REMEDY}")
 
 
-def check_python_functions_are_here(source: Workload, machine: Machine) -> str | None:
+def check_python_functions_are_here(workload: Workload, machine: Machine) -> str | None:
     """Checks that steps run in this process if they call Python functions.
 
     Args:
-        source: the graph and its step.
+        workload: the graph and its step.
         machine: the machine that is to run the steps.
 
     Returns:
@@ -52,7 +52,7 @@ def check_python_functions_are_here(source: Workload, machine: Machine) -> str |
         GraphError: an operation calls a Python function, and steps cannot run in this process; the
             message names the operation.
     """
-    calls = list(_find_python_calls(source.op_graph, source.step))
+    calls = list(_find_python_calls(workload.op_graph, workload.step))
     if not calls:
         return None
     name = calls[0][0]
@@ -61,7 +61,7 @@ def check_python_functions_are_here(source: Workload, machine: Machine) -> str |
             f"{name!r} {_REASON}, and steps on {machine.spec!r} run in other processes: pass "
             f"machine='attached', {_REMEDY}"
         )
-    if source.live is None:
+    if workload.live is None:
         raise GraphError(
             f"{name!r} {_REASON}; a file or a GraphDef does not have it: pass the tf.Graph "
             f"itself to tf_placer.optimize, {_REMEDY}"

@@ -124,13 +124,14 @@ def _synthesize_value(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     if shape is None or -1 in shape:
         raise GraphError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made "
-            "up for it: pass one in feeds"
+            "up for it: pass one in feed_dict (--feeds)"
         )
     needed_bytes = math.prod(shape) * dtype.itemsize
     if needed_bytes > _MAX_SYNTHETIC_BYTES:
         raise GraphError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, which takes "
-            f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feeds"
+            f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feed_dict "
+            "(--feeds)"
         )
     if dtype == np.object_:
         return np.full(shape, b"", np.object_)

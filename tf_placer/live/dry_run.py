@@ -126,11 +126,11 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         LogError: the directory has the log of another search, or one that is damaged.
         OSError: the log cannot be read.
     """
-    source, config = given.workload, prepare(given, config)
+    workload, config = given.workload, prepare(given, config)
     machine, log_dir = config.found_machine, config.log_dir
     devices = tuple(device.name for device in machine.devices)
     granularity = granularity_of(config.placer, config.placer_options)
-    grouped = group_operations(source.op_graph, granularity)
+    grouped = group_operations(workload.op_graph, granularity)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     # Count the coarse groups, even for placers of finer groups: users know only these.
     coarse = grouped.coarse or grouped
@@ -139,21 +139,21 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     trials_there = 0
     if log_dir is not None and os.path.exists(os.path.join(log_dir, TRIALS)):
         state = read_search_state(log_dir)
-        header = live_header(config, source.step, grouped, legal)
+        header = live_header(config, workload.step, grouped, legal)
         if needs_costs or "costs" in state.header:
             header = mark_costs_known(header)
         # Logs are JSON, which has lists instead of tuples.
         header = json.loads(json.dumps({"format": state.header["format"], **header}))
         check_header(os.path.join(log_dir, TRIALS), state.header, header)
         trials_there = len(state.trials)
-    caller = check_python_functions_are_here(source, machine)
+    caller = check_python_functions_are_here(workload, machine)
     missing = explain_no_choice(machine, calls_python=caller is not None)
     if missing is None and grouped.num_decisions == 0:
-        missing = verdict(None, describe_given_devices(source.op_graph))
-    needed = source.op_graph.needed
+        missing = verdict(None, describe_given_devices(workload.op_graph))
+    needed = workload.op_graph.needed
     links_known = find_links(machine, config.found_session_config) is not None
     return SearchPlan(
-        operations=source.op_graph.num_operations,
+        operations=workload.op_graph.num_operations,
         operations_in_step=int(needed.sum()),
         colocation_groups=len(np.unique(grouped.colocation.group[needed])),
         groups=coarse.grouping.num_groups,
@@ -170,8 +170,8 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         trials_there=trials_there,
         feeds={
             name: f"{value.dtype.name}{list(value.shape)}"
-            for name, value in source.step.feeds.items()
+            for name, value in workload.step.feeds.items()
         },
-        fetches=source.step.fetches,
+        fetches=workload.step.fetches,
         missing=missing,
     )

@@ -58,19 +58,19 @@ def place(
         callback: receives the events of the search.
         start_secs: start of the time of the search, by `time.monotonic`.
     """
-    source, say = given.workload, callback.on_note
-    for line in source.notes:
+    workload, say = given.workload, callback.on_note
+    for line in workload.notes:
         say(line)
     config = prepare(given, config)
     machine = config.found_machine
-    step, caller = given.on(machine), check_python_functions_are_here(source, machine)
+    step, caller = given.on(machine), check_python_functions_are_here(workload, machine)
     if note := note_on_gpus(given, machine, calls_python=caller is not None):
         say(note)
     if missing := explain_no_choice(machine, calls_python=caller is not None):
-        return make_result(step, graph_def=source.graph_def, changed=False, reason=missing)
-    if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), source, config):
+        return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
+    if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), workload, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
-        return _read_and_show(RunDirectory(config.log_dir), source, step, config, say)
+        return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
         say(describe_open_servers(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
@@ -84,14 +84,14 @@ def place(
             )
             host = stack.enter_context(WorkerHost())
         # Write the request elsewhere: the search copies it after locking its own directory.
-        RunDirectory(asked).write_request(source, config)
+        RunDirectory(asked).write_request(workload, config)
         search_secs = time.monotonic()
         outcome = run_search(directory, asked, callback, start_secs, host)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
-        reason = verdict(None, describe_given_devices(source.op_graph))
-        return make_result(step, graph_def=source.graph_def, changed=False, reason=reason)
-    result = _read_and_show(directory, source, step, config, say)
+        reason = verdict(None, describe_given_devices(workload.op_graph))
+        return make_result(step, graph_def=workload.graph_def, changed=False, reason=reason)
+    result = _read_and_show(directory, workload, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
     if used_secs > config.max_secs + _MAX_UNREPORTED_EXCESS_SECS:
@@ -130,7 +130,7 @@ def check_outputs(config: SearchConfig, graph: Any) -> None:
         check_writable(config.tensorboard)
 
 
-def _is_answered(directory: RunDirectory, source: Workload, config: SearchConfig) -> bool:
+def _is_answered(directory: RunDirectory, workload: Workload, config: SearchConfig) -> bool:
     """Returns whether the directory already has the result of the same search."""
     try:
         result = directory.read_result()
@@ -140,7 +140,7 @@ def _is_answered(directory: RunDirectory, source: Workload, config: SearchConfig
     except (OSError, ValueError):
         return False  # The search reads the files again, and reports errors.
     is_enough = result.answers(config.max_trials, config.max_secs, len(trials))
-    return is_enough and result.request_digest == request_digest(config, source)
+    return is_enough and result.request_digest == request_digest(config, workload)
 
 
 @contextlib.contextmanager
@@ -168,19 +168,19 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
 
 def _read_and_show(
     directory: RunDirectory,
-    source: Workload,
+    workload: Workload,
     step: PlacedStep | PlacedSignature | None,
     config: SearchConfig,
     say: Callable[[str], None],
 ) -> OptimizeResult:
     """Reads the result, puts the placement on the graph, and writes the requested reports."""
-    result = _read_result(directory, source, step)
-    _show(result, source.graph_def, config, say)
+    result = _read_result(directory, workload, step)
+    _show(result, workload.graph_def, config, say)
     return result
 
 
 def _read_result(
-    directory: RunDirectory, source: Workload, step: PlacedStep | PlacedSignature | None
+    directory: RunDirectory, workload: Workload, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
     """Reads the result and puts the placement on the graph."""
     result = directory.read_result()
@@ -189,7 +189,7 @@ def _read_result(
     _, trials = read_log(directory.trials)
     unchanged = make_result(
         step,
-        graph_def=source.graph_def,
+        graph_def=workload.graph_def,
         changed=False,
         reason=verdict(result),
         confirmation=result.confirmation,
@@ -214,7 +214,7 @@ def _read_result(
     return dataclasses.replace(
         unchanged,
         **with_step,
-        graph_def=_annotate(source, placement),
+        graph_def=_annotate(workload, placement),
         changed=True,
         placement=placement,
         winner=winner,
@@ -254,8 +254,8 @@ def _show(
             say(str(error))
 
 
-def _annotate(source: Workload, placement: Placement) -> tf.compat.v1.GraphDef:
-    if source.live is not None:
+def _annotate(workload: Workload, placement: Placement) -> tf.compat.v1.GraphDef:
+    if workload.live is not None:
         for name, device in placement.assignment.items():
-            source.live.get_operation_by_name(name)._set_device(device)
-    return Annotate(placement.assignment).run(source.graph_def)
+            workload.live.get_operation_by_name(name)._set_device(device)
+    return Annotate(placement.assignment).run(workload.graph_def)

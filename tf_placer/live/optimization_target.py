@@ -76,7 +76,7 @@ def read_target(
         if feed_dict is not None:
             raise ValueError("a SavedModel takes example_inputs or feed_dict, not both")
         feed_dict = saved.bind_example_inputs(example_inputs)
-    source = read_workload(
+    workload = read_workload(
         given, fetches, feed_dict, initializers, checkpoint=checkpoint, seed=seed
     )
-    return OptimizationTarget(source, saved)
+    return OptimizationTarget(workload, saved)

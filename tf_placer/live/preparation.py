@@ -47,7 +47,7 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
             variable, which would be lost with it.
         SearchError: workers cannot measure the step there.
     """
-    source, machine, workers = given.workload, config.machine, config.wanted_workers
+    workload, machine, workers = given.workload, config.machine, config.wanted_workers
     session_config = config.session_config or _default_config(machine)
     found = machine if isinstance(machine, Machine) else find_machine(machine, session_config)
     if not found.backend.is_timed:
@@ -55,7 +55,7 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
             "`profile` computes a problem for it, which `search` places"
         )
-    caller = check_python_functions_are_here(source, found)
+    caller = check_python_functions_are_here(workload, found)
     if workers is not None:
         check_is_for_workers(workers, found.kind, found.spec, calls_python=caller is not None)
     if len(found.devices) > 1:
@@ -63,7 +63,7 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
         if isinstance(step, PlacedStep):
             step.check()
         soft = session_config.allow_soft_placement
-        check_given_devices(source.op_graph, found, source.step.initializers, soft=soft)
+        check_given_devices(workload.op_graph, found, workload.step.initializers, soft=soft)
     options = starting_options(config.placer, config.placer_options, is_simulated=False)
     _check_start(config.placer, options, found)
     return dataclasses.replace(

@@ -90,7 +90,7 @@ def search_for_step(
     refusal.unlink(missing_ok=True)
     allowed_secs = search_secs or 0.0
     try:
-        source, config = read_cached_workload(directory)
+        workload, config = read_cached_workload(directory)
         allowed_secs = search_secs or config.max_secs
         asked = SearchConfig(
             # Looked up again, because the sessions of the script may see fewer devices.
@@ -100,7 +100,7 @@ def search_for_step(
             log_dir=directory.path,
             session_config=config.session_config,
         )
-        result = optimize(source, config=asked)
+        result = optimize(workload, config=asked)
     except Exception as error:
         reason = describe_error(error)
         if not isinstance(error, ImportError | OSError | RuntimeError | ValueError):

@@ -86,13 +86,13 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
 
 
 def write_cached_step(
-    directory: RunDirectory, source: Workload, config: SearchConfig, trained_by: Sequence[str]
+    directory: RunDirectory, workload: Workload, config: SearchConfig, trained_by: Sequence[str]
 ) -> None:
     """Writes a step into the directory of its search.
 
     Args:
         directory: the directory of the search.
-        source: the graph and its step.
+        workload: the graph and its step.
         config: the configuration of the search, with the session configuration of the script.
         trained_by: the fetches that train, as opposed to metrics, for example.
 
@@ -103,7 +103,7 @@ def write_cached_step(
     # Written first, because it marks the directory as one of a script if the process is killed
     # before it has written the other files.
     write_json(directory.path / TRAINED_BY, [*trained_by])
-    directory.write_request(source, config)
+    directory.write_request(workload, config)
 
 
 def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:

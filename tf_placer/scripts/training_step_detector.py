@@ -122,9 +122,11 @@ class TrainingStepDetector:
             # Feeds of earlier runs may be needed by initializers, but must not be fed to this step.
             needed = find_needed_operations(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
-            source = read_workload(graph, names, {**given, **fed}, checkpoint=session)
-            feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
-            return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
+            workload = read_workload(graph, names, {**given, **fed}, checkpoint=session)
+            feeds = {n: v for n, v in workload.step.feeds.items() if n in fed or n not in given}
+            return dataclasses.replace(
+                workload, step=dataclasses.replace(workload.step, feeds=feeds)
+            )
 
         self._cache_step(
             f"the session that runs {_summarize_names(names)}", read, config, trained_by
@@ -205,17 +207,17 @@ class TrainingStepDetector:
         config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True
         try:
-            source = read()
-            whole = source.graph_def if source.live is None else source.live.as_graph_def()
+            workload = read()
+            whole = workload.graph_def if workload.live is None else workload.live.as_graph_def()
             check_runs_elsewhere(whole, self._machine)
             check_given_devices(
-                source.op_graph,
+                workload.op_graph,
                 self._machine,
-                source.step.initializers,
+                workload.step.initializers,
                 soft=config.allow_soft_placement,
                 advice="a step on devices that the script chose for it stays there",
             )
-            caller = check_python_functions_are_here(source, self._machine)
+            caller = check_python_functions_are_here(workload, self._machine)
         except GraphError as error:
             self._is_busy = False
             self._report_refusal(error)
@@ -223,11 +225,11 @@ class TrainingStepDetector:
             return
         asked = SearchConfig(self._machine, max_secs=self._search_secs, session_config=config)
         if trained_by is None:
-            trained_by = source.step.fetches
-        write_cached_step(self._directory, source, asked, trained_by)
+            trained_by = workload.step.fetches
+        write_cached_step(self._directory, workload, asked, trained_by)
         if caller is not None:
             # The step calls Python functions of this process, so the search has to run here.
-            optimize(source, log_dir=self._directory.path, config=asked)
+            optimize(workload, log_dir=self._directory.path, config=asked)
         self._say(
             f"found the training step: {title}; the script ends here, and is restarted after the "
             "search for a placement"

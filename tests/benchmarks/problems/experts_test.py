@@ -20,9 +20,9 @@ GPUS = 4
 def group_model(name: str):
     """Names and groups of the operations of a small model."""
     model = catalog.build_model(name, small=True)
-    source = read_workload(model.graph, [model.train_op, model.loss])
-    grouped = group_operations(source.op_graph)
-    return source.op_graph.names, grouped.grouping.expand_to_operations(grouped.colocation)
+    workload = read_workload(model.graph, [model.train_op, model.loss])
+    grouped = group_operations(workload.op_graph)
+    return workload.op_graph.names, grouped.grouping.expand_to_operations(grouped.colocation)
 
 
 def expert_devices(name: str, rule: str, num_gpus: int = GPUS) -> dict[str, int]:

@@ -183,7 +183,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
             tf.matmul(x, x, transpose_b=True, name="result")
         write_graph(self.path("graph.pb"), graph.as_graph_def())
         simulate = ("simulate", *self.graph, f"--machine={_MACHINE}")
-        self.assert_refused("'x:0' has the shape .*pass one in feeds", *simulate)
+        self.assert_refused("'x:0' has the shape .*pass one in feed_dict", *simulate)
         np.savez(self.path("feeds.npz"), x=np.ones([5, 8], np.float32))
         feeds = f"--feeds={self.path('feeds.npz')}"
         self.assertTrue(self.simulate(feeds)["feasible"])

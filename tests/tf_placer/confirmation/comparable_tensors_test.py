@@ -1,4 +1,4 @@
-"""Tests of which tensors are compared: those that TensorFlow can fetch."""
+"""Tests of the choice of the tensors that are compared."""
 
 from __future__ import annotations
 

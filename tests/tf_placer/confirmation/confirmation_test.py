@@ -37,7 +37,7 @@ class Undecided(doubles.DriftingEnvironment):
 
 
 class TurnsTest(absltest.TestCase):
-    def blocks(self, environment: doubles.DriftingEnvironment, labels: int) -> list[list[str]]:
+    def list_blocks(self, environment: doubles.DriftingEnvironment, labels: int) -> list[list[str]]:
         """Lists the labels of each block of the first round, after the warm-up."""
         ran = environment.asked[1:]
         ran = ran[: ran.index("restart")][labels:]
@@ -50,12 +50,12 @@ class TurnsTest(absltest.TestCase):
         for opened in environment.opened:
             self.assertCountEqual(opened, ["o", "a"])
 
-    def test_all_take_turns_and_every_second_block_reverses_the_one_before(self):
+    def test_labels_take_turns_and_every_second_block_is_reversed(self):
         for count in (2, 3, 5):
             environment = doubles.DriftingEnvironment(0)
             others = {f"l{i}": 1 for i in range(count - 1)}
             run_confirmation(environment, make_candidates(o=1, **others))
-            blocks = self.blocks(environment, count)
+            blocks = self.list_blocks(environment, count)
             self.assertLen(blocks, 8)
             for block in blocks:
                 self.assertCountEqual(block, ["o", *others])
@@ -81,7 +81,7 @@ class TurnsTest(absltest.TestCase):
 
 
 class DisturbedTest(absltest.TestCase):
-    def steps_of_rounds(self, slowness):
+    def count_steps(self, slowness):
         """Counts the steps of each round; `slowness` has the factor of each round's step times."""
 
         class Disturbed(doubles.DriftingEnvironment):
@@ -92,9 +92,9 @@ class DisturbedTest(absltest.TestCase):
         result = run_confirmation(Disturbed(0), make_candidates(o=1, a=1.5))
         return [len(measurements["o"].step_secs) for measurements in result.rounds]
 
-    def test_the_first_round_is_longer_and_a_disturbed_one_is_longer_still(self):
-        self.assertEqual(self.steps_of_rounds([1.0, 1.0, 1.3, 1.0]), [8, 6, 6, 6])
-        self.assertEqual(self.steps_of_rounds([1.0, 1.5, 1.0, 2.0]), [8, 14, 6, 14])
+    def test_the_first_round_and_disturbed_rounds_have_more_steps(self):
+        self.assertEqual(self.count_steps([1.0, 1.0, 1.3, 1.0]), [8, 6, 6, 6])
+        self.assertEqual(self.count_steps([1.0, 1.5, 1.0, 2.0]), [8, 14, 6, 14])
 
     def test_a_round_ends_when_the_disturbance_has_passed(self):
         class Passing(doubles.DriftingEnvironment):
@@ -110,7 +110,7 @@ class DisturbedTest(absltest.TestCase):
 
         result = run_confirmation(Passing(0), make_candidates(o=1, a=1.5))
         lengths = [len(measurements["o"].step_secs) for measurements in result.rounds]
-        # A quarter of the steps must be fast.
+        # The second round ends once a quarter of its steps are fast: 3 of 11.
         self.assertEqual(lengths, [8, 11, 6, 6])
 
     def test_uncertain_rounds_have_more_blocks(self):
@@ -125,7 +125,7 @@ class DisturbedTest(absltest.TestCase):
 
 
 class ConfirmTest(parameterized.TestCase):
-    def test_drift_between_rounds_does_not_blur_the_speedup(self):
+    def test_drift_between_rounds_does_not_affect_the_speedup(self):
         result = run_confirmation(doubles.DriftingEnvironment(1), make_candidates(o=1, fast=1.25))
         fast = result.comparisons["fast"]
         np.testing.assert_allclose([fast.speedup, *fast.interval], 1.25, rtol=1e-12)
@@ -151,7 +151,7 @@ class ConfirmTest(parameterized.TestCase):
             self.assertIsNone(result.comparisons[label].interval)
         np.testing.assert_allclose(result.comparisons["good"].speedup, 1.2, rtol=0.05)
 
-    def test_the_verdict_rests_on_rounds_that_had_no_part_in_the_choice(self):
+    def test_the_verdict_excludes_the_round_of_the_selection(self):
         environment = doubles.DriftingEnvironment(3, noise=0.1)
         result = run_confirmation(environment, make_candidates(o=1, a=1.15, b=1.1))
         logs = [math.log(r["o"].median_secs / r[result.best].median_secs) for r in result.rounds]
@@ -201,14 +201,14 @@ class ConfirmTest(parameterized.TestCase):
         self.assertGreaterEqual(sum(r.comparisons["a"].faster for r in results), 97)
         self.assertLess(np.mean([len(r.rounds) for r in results]), 6)
 
-    def test_exactly_equal_times_are_not_faster_and_soon_given_up(self):
+    def test_gives_up_soon_on_exactly_equal_times(self):
         result = run_confirmation(doubles.DriftingEnvironment(0), make_candidates(o=1, a=1))
         self.assertFalse(result.comparisons["a"].faster)
         self.assertIn("no faster beyond the noise", result.comparisons["a"].reason)
         self.assertLen(result.rounds, LEAST_ROUNDS)
 
     @parameterized.parameters("timeout", "runtime_error")
-    def test_a_candidate_that_fails_loses_and_the_next_best_takes_its_place(self, kind):
+    def test_the_next_best_replaces_a_candidate_that_fails(self, kind):
         # Round 1 selects, round 2 fails, and round 3 repeats it without the failed label.
         candidates = make_candidates(o=1, fast={"speed": "9", "fails": "2", "kind": kind}, a=1.2)
         result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
@@ -219,7 +219,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertEqual(result.best, "a")
         self.assertTrue(result.comparisons["a"].faster)
 
-    def test_nothing_more_is_measured_once_all_candidates_have_failed(self):
+    def test_measures_nothing_more_if_all_candidates_have_failed(self):
         candidates = make_candidates(o=1, a={"fails": "1"}, b={"fails": "2"})
         result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         self.assertEmpty(result.rounds)
@@ -262,7 +262,7 @@ class ConfirmTest(parameterized.TestCase):
             self.assertEqual(result.comparisons["a"].faster, is_faster)
             self.assertLen(result.rounds, LEAST_ROUNDS)
 
-    def test_a_reference_that_does_not_fit_is_not_tried_beside_others_again(self):
+    def test_a_reference_that_does_not_fit_is_measured_alone_from_then_on(self):
         large = {"fails": "1,2,3,4,5,6", "kind": "out_of_memory"}
         environment = doubles.DriftingEnvironment(0)
         result = run_confirmation(environment, make_candidates(o=large, a=1))
@@ -271,7 +271,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertIn(first, (["o"], ["a", "o"]))
         self.assertCountEqual(others, [["o"], ["a"]] * 2)
 
-    def test_a_round_in_which_a_process_died_is_tried_once_more(self):
+    def test_retries_a_round_once_if_a_process_died(self):
         lines = []
         candidates = make_candidates(o=1, a={"speed": "1.2", "fails": "2", "kind": "worker_died"})
         environment = doubles.DriftingEnvironment(0)
@@ -284,7 +284,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertEqual(environment.round, len(result.rounds) + 1)
         self.assertLen([line for line in lines if "it failed: trying once more" in line], 1)
 
-    def test_a_candidate_whose_process_dies_again_and_again_loses(self):
+    def test_a_candidate_whose_process_dies_repeatedly_loses(self):
         always = ",".join(map(str, range(1, 99)))
         for fails in (always, "2,3,4,5,6"):
             candidates = make_candidates(
@@ -294,7 +294,7 @@ class ConfirmTest(parameterized.TestCase):
             self.assertFalse(result.comparisons["a"].faster)
             self.assertIn("failed", result.comparisons["a"].reason)
 
-    def test_a_reference_that_fails_once_is_compared_where_it_ran(self):
+    def test_compares_in_the_rounds_in_which_the_reference_ran(self):
         candidates = make_candidates(o={"speed": "1", "fails": "1"}, a=1.2)
         result = run_confirmation(doubles.DriftingEnvironment(0), candidates)
         self.assertTrue(result.comparisons["a"].faster)
@@ -346,7 +346,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertIsNone(run_confirmation(doubles.DriftingEnvironment(0), candidates).best)
 
     @parameterized.parameters((0.0, 1), (25.0, 2), (37.0, 4), (45.0, 4), (1e9, MOST_ROUNDS))
-    def test_no_round_starts_that_would_not_end_in_time_but_the_first(self, max_secs, most):
+    def test_only_the_first_round_starts_if_it_would_not_end_in_time(self, max_secs, most):
         # Every round takes 10 s.
         result = run_confirmation(Undecided(0), make_candidates(o=1, a=1), max_secs=max_secs)
         self.assertLessEqual(len(result.rounds), most)
@@ -409,7 +409,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertStartsWith(lines[-1], "4 rounds: a 1.500x o, between 1.500 and 1.500")
         self.assertLen(lines, 1 + LEAST_ROUNDS)
 
-    def test_bad_arguments_are_named(self):
+    def test_refuses_invalid_arguments(self):
         environment = doubles.DriftingEnvironment(0)
         with self.assertRaisesRegex(ValueError, "'x' is not among"):
             confirm(environment, make_candidates(o=1, a=1), "x")
@@ -460,14 +460,14 @@ class ConfirmationTest(absltest.TestCase):
         self.assertEqual(result.comparisons["a"].interval, (1.9, 2.1))
         self.assertAlmostEqual(result.step_secs("a"), 0.1)
 
-    def test_a_confirmation_does_not_change(self):
+    def test_a_confirmation_is_immutable(self):
         result = Confirmation("o", (), (), {}, None)
         with self.assertRaises(AttributeError):
             result.best = "a"
 
 
 class SurveyTest(absltest.TestCase):
-    def test_all_are_measured_in_every_round_and_each_has_an_interval(self):
+    def test_measures_all_labels_in_every_round(self):
         environment = doubles.DriftingEnvironment(1)
         result = survey(environment, make_candidates(o=1, a=1.5, b=0.8), "o", rounds=5)
         self.assertLen(result.rounds, 5)
@@ -479,7 +479,7 @@ class SurveyTest(absltest.TestCase):
         self.assertEqual(result.best, "a")
         self.assertStartsWith(result.comparisons["b"].reason, "slower: 0.800x o")
 
-    def test_one_that_fails_is_not_measured_again(self):
+    def test_a_failed_label_is_not_measured_again(self):
         candidates = make_candidates(o=1, a={"fails": "2"}, b=0.8)
         result = survey(doubles.DriftingEnvironment(1), candidates, "o", rounds=4)
         self.assertEqual(["a" in m for m in result.rounds], [True, True, False, False])
@@ -498,7 +498,7 @@ class SurveyTest(absltest.TestCase):
         self.assertEqual(lines[0], "round 1/4: a 2.00x o")
         self.assertLen(lines, 4)
 
-    def test_nothing_is_best_where_the_reference_does_not_run(self):
+    def test_nothing_is_best_if_the_reference_does_not_run(self):
         candidates = make_candidates(o={"fails": "1,2,3,4,5,6,7,8"}, a=2)
         result = survey(doubles.DriftingEnvironment(1), candidates, "o")
         self.assertIsNone(result.best)

@@ -44,7 +44,7 @@ class EqualValuesTest(parameterized.TestCase):
         other[7] += 1
         self.assert_different(values.astype(dtype), other.astype(dtype), "differs by up to 1 ")
 
-    def test_small_numbers_among_large_ones_may_be_cancelled(self):
+    def test_tolerates_cancellation_in_small_numbers_among_large_ones(self):
         self.assert_equal([1000.0, 0.0], [1000.0, 0.3])
         self.assert_different([1.0, 0.0], [1.0, 0.3], "up to 0.3 in values of up to 1")
 
@@ -54,7 +54,7 @@ class EqualValuesTest(parameterized.TestCase):
         self.assert_different([1.0, 1.0], [np.nan, np.nan], "not finite in other places")
         self.assert_different([np.inf], [-np.inf], "not finite in other places")
 
-    def test_whole_numbers_strings_and_truth_values_must_be_the_same(self):
+    def test_integers_strings_and_booleans_must_be_the_same(self):
         self.assert_equal([1, 2], [1, 2])
         self.assert_different([1, 2], [1, 3], "'v' has other values")
         self.assert_equal(np.array([b"a"], object), np.array([b"a"], object))

@@ -1,4 +1,4 @@
-"""Tests of when rounds are enough, by simulating many samples."""
+"""Tests of the statistics that end a confirmation, by simulating many samples."""
 
 from __future__ import annotations
 

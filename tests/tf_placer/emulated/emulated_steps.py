@@ -39,11 +39,11 @@ def compare_values() -> dict[str, list[bool]]:
         workload = read_workload(made.graph, made.fetches, made.feeds)
         grouped = group_operations(workload.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
-        expected = _run_steps(workload, {})
+        expected = _steps(workload, {})
         equal[name] = []
         for _ in range(_PLACEMENTS):
             placement = np.where(legal, random.random(legal.shape), -1.0).argmax(axis=1)
-            computed = _run_steps(workload, grouped.assignment(placement.astype(np.int32), DEVICES))
+            computed = _steps(workload, grouped.assignment(placement.astype(np.int32), DEVICES))
             equal[name].append(computed == expected)
     return equal
 
@@ -55,14 +55,14 @@ def optimize_convolutions() -> list[list[float]]:
     grouped = group_operations(workload.op_graph)
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     on_gpu = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    placed = _run_steps(workload, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
+    placed = _steps(workload, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
     return [
         np.frombuffer(b"".join(each[0] for each in steps), np.float32).tolist()
-        for steps in (placed, _run_steps(workload, {}))
+        for steps in (placed, _steps(workload, {}))
     ]
 
 
-def _run_steps(
+def _steps(
     workload: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
 ) -> list[list[bytes]]:
     graph_def = tf1.GraphDef.FromString(workload.graph_def.SerializeToString())

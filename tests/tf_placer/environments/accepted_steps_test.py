@@ -34,12 +34,12 @@ _WORDS_BY_LINE = (
 )
 
 
-def load_source(source: Workload, kind=LoadedGraph, target="", **settings):
+def load_source(workload: Workload, kind=LoadedGraph, target="", **settings):
     """Loads a step as a worker does."""
-    step = source.step
+    step = workload.step
     config = tf1.ConfigProto(device_count={"CPU": 2}, **settings.pop("config", {}))
     return kind(
-        source.graph_def,
+        workload.graph_def,
         fetches=step.fetches,
         feeds=step.feeds,
         initializers=step.initializers,
@@ -53,14 +53,14 @@ def load_source(source: Workload, kind=LoadedGraph, target="", **settings):
 
 
 class AcceptedStepsTest(tf.test.TestCase):
-    def run_steps(self, source: Workload, count: int = 1, **settings) -> list[list]:
+    def run_steps(self, workload: Workload, count: int = 1, **settings) -> list[list]:
         """Fetches what steps compute in a session of their own."""
-        with load_source(source, **settings).open({}, 20.0, lambda stage: None) as opened:
+        with load_source(workload, **settings).open({}, 20.0, lambda stage: None) as opened:
             return [opened.step()[1] for _ in range(count)]
 
-    def failure(self, source: Workload, count: int = 1) -> str:
+    def failure(self, workload: Workload, count: int = 1) -> str:
         with self.assertRaises(SessionFailed) as caught:
-            self.run_steps(source, count)
+            self.run_steps(workload, count)
         error = caught.exception
         return failure_of_error(
             error.error_type, error.message, error.stage, error.steps_done
@@ -84,10 +84,12 @@ class FeedsTest(AcceptedStepsTest):
             expected = [session.run(result, {scale: 3.0}) for _ in range(4)]
         for form in (graph, graph.as_graph_def()):
             named = {key.name: value for key, value in feeds.items()}
-            source = read_workload(form, result, named)
-            self.assertSameElements(source.step.initializer_feeds, ["start:0", "rows:0", "scale:0"])
-            self.assertSameElements(source.step.feeds, ["scale:0"])
-            self.assertAllEqual([[each] for each in expected], self.run_steps(source, 4))
+            workload = read_workload(form, result, named)
+            self.assertSameElements(
+                workload.step.initializer_feeds, ["start:0", "rows:0", "scale:0"]
+            )
+            self.assertSameElements(workload.step.feeds, ["scale:0"])
+            self.assertAllEqual([[each] for each in expected], self.run_steps(workload, 4))
 
     def test_what_initializers_need_is_made_up_if_it_can_be(self):
         with new_graph() as graph:
@@ -101,10 +103,14 @@ class FeedsTest(AcceptedStepsTest):
             ).get_next()
             results = [variable.read_value(), unknown.read_value(), file]
         graph.clear_collection(tf1.GraphKeys.GLOBAL_VARIABLES)
-        source = read_workload(graph, results[0])
-        self.assertAllEqual([source.step.initializer_feeds["start:0"]], self.run_steps(source)[0])
-        self.assertEmpty(source.step.feeds)
-        with self.assertRaisesRegex(GraphError, "'unknown:0' has the shape .*pass one in feeds"):
+        workload = read_workload(graph, results[0])
+        self.assertAllEqual(
+            [workload.step.initializer_feeds["start:0"]], self.run_steps(workload)[0]
+        )
+        self.assertEmpty(workload.step.feeds)
+        with self.assertRaisesRegex(
+            GraphError, "'unknown:0' has the shape .*pass one in feed_dict"
+        ):
             read_workload(graph, results[1])
         with self.assertRaisesRegex(GraphError, "need the placeholder 'file', and its strings"):
             read_workload(graph, results[2])
@@ -136,7 +142,7 @@ class FeedsTest(AcceptedStepsTest):
                 (x, y): (1.0, 2.0),
             }
             graph.finalize()
-            source = read_workload(graph, fetches, feeds)
+            workload = read_workload(graph, fetches, feeds)
             with tf1.Session(graph=graph) as session:
                 values = session.run(fetches, feeds)
             plain = read_workload(
@@ -150,7 +156,7 @@ class FeedsTest(AcceptedStepsTest):
             values["nested"].second[1],
             values["variable"],
         ]
-        for each in (source, plain):
+        for each in (workload, plain):
             [actual] = self.run_steps(each)
             self.assertLen(actual, len(expected))
             for one, other in zip(expected, actual, strict=True):
@@ -195,32 +201,34 @@ class QueuesTest(AcceptedStepsTest):
             exported = tf1.train.export_meta_graph(graph=graph)
         before = graph.as_graph_def()
         for form in (graph, exported):
-            source = read_workload(form, "y:0")
-            self.assertLen(source.step.queue_runners, 3)
+            workload = read_workload(form, "y:0")
+            self.assertLen(workload.step.queue_runners, 3)
             # So many that no number stays behind: shuffled, 20 of them wait their turn.
-            batches = self.run_steps(source, 50)
+            batches = self.run_steps(workload, 50)
             self.assertEqual({int(n) for [batch] in batches for n in batch}, set(range(6)))
         self.assertEqual(graph.as_graph_def(), before)
         self.assertNotIn("QueueRunner", " ".join(each.name for each in threading.enumerate()))
         self.assertEmpty(read_workload(graph, "weight:0").step.queue_runners)
 
     def test_an_input_that_ends_begins_again_in_a_new_session(self):
-        source = read_workload(self.pipeline(self.files(2), num_epochs=1), "y:0")
-        self.assertIn("input_producer/limit_epochs/epochs/Assign", source.step.initializers)
-        [*first, third] = self.run_steps(source, 3)
+        workload = read_workload(self.pipeline(self.files(2), num_epochs=1), "y:0")
+        self.assertIn("input_producer/limit_epochs/epochs/Assign", workload.step.initializers)
+        [*first, third] = self.run_steps(workload, 3)
         self.assertEqual(sorted(int(n) for [batch] in first for n in batch), [0, 1, 2, 3])
         self.assertLen(third[0], 2)
 
     def test_an_error_of_a_thread_is_the_reason(self):
-        source = read_workload(self.pipeline(["/no/such/file"]), "y:0")
-        self.assertRegex(self.failure(source), "in filling the queues: NotFoundError: .*such/file")
+        workload = read_workload(self.pipeline(["/no/such/file"]), "y:0")
+        self.assertRegex(
+            self.failure(workload), "in filling the queues: NotFoundError: .*such/file"
+        )
         path = self.create_tempfile("words", "1\n2\n3\n4\n5\n6\n7\n8\nnine\n" * 3).full_path
-        source = read_workload(self.pipeline([path]), "y:0")
-        self.assertRegex(self.failure(source, 30), "in filling the queues: InvalidArg.*nine")
+        workload = read_workload(self.pipeline([path]), "y:0")
+        self.assertRegex(self.failure(workload, 30), "in filling the queues: InvalidArg.*nine")
 
     def test_a_full_queue_waits_for_longer_than_a_run_may_take(self):
-        source = read_workload(self.pipeline(self.files(2)), "y:0")
-        graph = load_source(source, config={"operation_timeout_in_ms": 300})
+        workload = read_workload(self.pipeline(self.files(2)), "y:0")
+        graph = load_source(workload, config={"operation_timeout_in_ms": 300})
         with graph.open({}, 20.0, lambda stage: None) as opened:
             opened.step()
             threading.Event().wait(0.6)
@@ -228,8 +236,8 @@ class QueuesTest(AcceptedStepsTest):
                 opened.step()
 
     def test_values_are_the_same_however_many_threads_fill_a_queue(self):
-        source = read_workload(self.pipeline(self.files(4), threads=3), "y:0")
-        probed = load_source(source, ProbedGraph)
+        workload = read_workload(self.pipeline(self.files(4), threads=3), "y:0")
+        probed = load_source(workload, ProbedGraph)
         path = os.path.join(self.create_tempdir().full_path, "values")
         values = []
         for _ in range(2):
@@ -262,9 +270,9 @@ class QueuesTest(AcceptedStepsTest):
             ends = [tf.queue.FIFOQueue(2, [tf.int32], [[]], shared_name="one") for _ in range(2)]
             tf1.train.add_queue_runner(tf1.train.QueueRunner(ends[0], [ends[0].enqueue(7)]))
             tf.identity(ends[1].dequeue(), name="other_end")
-        source = read_workload(graph, "line:0")
-        self.assertEqual([each.queue for each in source.step.queue_runners], ["input_producer"])
-        self.assertEqual(self.run_steps(source, 3), [[b"0"], [b"1"], [b"0"]])
+        workload = read_workload(graph, "line:0")
+        self.assertEqual([each.queue for each in workload.step.queue_runners], ["input_producer"])
+        self.assertEqual(self.run_steps(workload, 3), [[b"0"], [b"1"], [b"0"]])
         self.assertEqual(self.run_steps(read_workload(graph, "other_end:0"), 2), [[7], [7]])
 
     def test_sessions_take_turns(self):
@@ -347,25 +355,25 @@ class RestoringTest(AcceptedStepsTest):
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
         return prefix, losses
 
-    def assert_goes_on(self, source: Workload, losses: list[float], **settings):
-        actual = [loss for _, loss in self.run_steps(source, 3, **settings)]
+    def assert_goes_on(self, workload: Workload, losses: list[float], **settings):
+        actual = [loss for _, loss in self.run_steps(workload, 3, **settings)]
         self.assertAllClose(losses, actual, rtol=1e-5)
 
     def test_steps_go_on_from_a_checkpoint(self):
         prefix, losses = self.train()
         before = self.graph.as_graph_def()
         for checkpoint in (prefix, self.directory, pathlib.Path(prefix + ".index")):
-            source = read_workload(self.graph, ["train", "loss:0"], checkpoint=checkpoint)
-            self.assert_goes_on(source, losses)
+            workload = read_workload(self.graph, ["train", "loss:0"], checkpoint=checkpoint)
+            self.assert_goes_on(workload, losses)
         self.assertEqual(self.graph.as_graph_def(), before)
         self.assertEqual(
-            source.notes,
+            workload.notes,
             (f"restored 4 variables from {prefix}; the other one ('calls') keeps its initializer",),
         )
         server = tf1.train.Server.create_local_server(
             config=tf1.ConfigProto(device_count={"CPU": 2})
         )
-        self.assert_goes_on(source, losses, target=server.target)
+        self.assert_goes_on(workload, losses, target=server.target)
 
     def test_a_checkpoint_may_be_of_objects(self):
         with self.graph.as_default(), tf1.Session() as session:
@@ -374,41 +382,41 @@ class RestoringTest(AcceptedStepsTest):
             checkpoint = tf1.train.Checkpoint(layer=first, other=second)
             prefix = checkpoint.save(os.path.join(self.directory, "objects"), session)
             expected = session.run("loss:0")
-        source = read_workload(self.graph, "loss:0", checkpoint=prefix)
-        self.assertSameElements(source.step.restored, ["first", "scope/second"])
-        self.assertAllClose(self.run_steps(source), [[expected]], rtol=1e-5)
+        workload = read_workload(self.graph, "loss:0", checkpoint=prefix)
+        self.assertSameElements(workload.step.restored, ["first", "scope/second"])
+        self.assertAllClose(self.run_steps(workload), [[expected]], rtol=1e-5)
 
     def test_steps_go_on_from_a_session(self):
         with tf1.Session(graph=self.graph) as session:
             with self.graph.as_default():
                 session.run(tf1.global_variables_initializer())
                 local = tf1.local_variables_initializer()
-            source = read_workload(self.graph, "loss:0", checkpoint=session)
-            self.assertSameElements(source.step.restored, ["first", "scope/second"])
+            workload = read_workload(self.graph, "loss:0", checkpoint=session)
+            self.assertSameElements(workload.step.restored, ["first", "scope/second"])
             session.run(local)
             for _ in range(3):
                 session.run("train")
             before = self.graph.as_graph_def()
-            source = read_workload(self.graph, ["train", "loss:0"], checkpoint=session)
+            workload = read_workload(self.graph, ["train", "loss:0"], checkpoint=session)
             self.assertEqual(self.graph.as_graph_def(), before)
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
-        self.assert_goes_on(source, losses)
-        self.assertIn("calls", source.step.restored)
+        self.assert_goes_on(workload, losses)
+        self.assertIn("calls", workload.step.restored)
         with self.graph.as_default(), tf1.train.MonitoredTrainingSession() as session:
-            source = read_workload(
+            workload = read_workload(
                 self.graph.as_graph_def(), ["train", "loss:0"], checkpoint=session
             )
             losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
-        self.assert_goes_on(source, losses)
+        self.assert_goes_on(workload, losses)
 
     def test_sessions_that_share_variables_restore_them_on_every_device(self):
         prefix, losses = self.train()
         config = tf1.ConfigProto(device_count={"CPU": 2})
         target = tf1.train.Server.create_local_server(config=config).target
-        source = read_workload(self.graph, ["loss:0"], checkpoint=prefix)
-        graph = load_source(source, target=target, share_variables=True)
+        workload = read_workload(self.graph, ["loss:0"], checkpoint=prefix)
+        graph = load_source(workload, target=target, share_variables=True)
         self.assertTrue(graph._shares_variables)
-        names = [*source.step.restored, "calls"]
+        names = [*workload.step.restored, "calls"]
         for device in (0, 1, 0):
             to = f"/job:localhost/replica:0/task:0/device:CPU:{device}"
             with graph.open(dict.fromkeys(names, to), 20.0, lambda stage: None) as opened:
@@ -435,9 +443,9 @@ class RestoringTest(AcceptedStepsTest):
             for partitions in (1, 2, 3):
                 graph = build(partitions, use_resource)
                 for form in (graph, graph.as_graph_def()):
-                    source = read_workload(form, "y:0", checkpoint=prefix)
-                    self.assertLen(source.step.restored, partitions)
-                    self.assertAllEqual(self.run_steps(source)[0][0], whole)
+                    workload = read_workload(form, "y:0", checkpoint=prefix)
+                    self.assertLen(workload.step.restored, partitions)
+                    self.assertAllEqual(self.run_steps(workload)[0][0], whole)
 
     def test_what_cannot_be_restored_is_named(self):
         prefix, _ = self.train(1)
@@ -459,7 +467,7 @@ class RestoringTest(AcceptedStepsTest):
             (other, "/no/such/model", "there is no checkpoint '/no/such/model'"),
             (other, torn, "cannot read the checkpoint '.*torn': "),
             (other, empty, "the directory '.*' holds no checkpoint"),
-            (other, 3, "is a checkpoint, the directory of one or a session, not int"),
+            (other, 3, "a checkpoint is the prefix of its files, .* or a session, not int"),
         ):
             with self.assertRaisesRegex(GraphError, message) as raised:
                 read_workload(graph, "y:0", checkpoint=checkpoint)
@@ -502,10 +510,10 @@ class PythonFunctionsTest(AcceptedStepsTest):
             ("of_start:0", "start"),
             ("queued:0", "put"),
         ):
-            source = read_workload(graph, fetch, initializers=self.initializers(fetch, generator))
+            workload = read_workload(graph, fetch, initializers=self.initializers(fetch, generator))
             message = f"'{name}' calls a Python function .*: feed what the function makes"
             with self.assertRaisesRegex(GraphError, message):
-                check_no_python_functions(source.op_graph, source.step)
+                check_no_python_functions(workload.op_graph, workload.step)
         fed = read_workload(graph, "direct:0", {"direct:0": [3.0, 4.0]}, [])
         check_no_python_functions(fed.op_graph, fed.step)
         self.assertAllEqual(self.run_steps(fed)[0][0], [3.0, 4.0])
@@ -533,12 +541,12 @@ class PythonFunctionsTest(AcceptedStepsTest):
             again = read_workload(imported, fetch)
             self.assertEqual(check_python_functions_are_here(again, attached), name)
             calls = f"^'{name}' calls a Python function .*, which exists only in the process that "
-            for source, machine, message in (
+            for workload, machine, message in (
                 (live, local, "steps on 'the local one' run in other .*: pass machine='attached'"),
                 (read, attached, "a file or a GraphDef does not have it: pass the tf.Graph itself"),
             ):
                 with self.assertRaisesRegex(GraphError, calls + f".*{message}.*, feed what"):
-                    check_python_functions_are_here(source, machine)
+                    check_python_functions_are_here(workload, machine)
             # As in a process that has read a file.
             with (
                 mock.patch.object(script_ops, "_py_funcs", script_ops.FuncRegistry()),
@@ -570,8 +578,8 @@ class CapturedStateTest(AcceptedStepsTest):
             )
             tf.identity(iterator.get_next(), name="y")
         for form in (graph, graph.as_graph_def()):
-            source = read_workload(form, "y:0")
-            self.assertEqual(self.run_steps(source, 4), [[11], [12], [9], [11]])
+            workload = read_workload(form, "y:0")
+            self.assertEqual(self.run_steps(workload, 4), [[11], [12], [9], [11]])
 
     def test_the_handle_of_an_iterator_is_that_of_the_session(self):
         with new_graph() as graph:
@@ -591,11 +599,11 @@ class CapturedStateTest(AcceptedStepsTest):
         server = tf1.train.Server.create_local_server()
         for name, start in (("first", 0), ("shared", 10), ("once", 20)):
             for form in (graph, graph.as_graph_def()):
-                source = read_workload(form, "y:0", {"handle": values[name]})
+                workload = read_workload(form, "y:0", {"handle": values[name]})
                 for target in ("", server.target):
-                    steps = self.run_steps(source, 3, target=target)
+                    steps = self.run_steps(workload, 3, target=target)
                     self.assertEqual(steps, [[start], [start + 1], [start + 2]])
-        graph = load_source(source)
+        graph = load_source(workload)
         self.assertLen(graph.trace({}, 2, 1, None, 20.0, lambda stage: None)["step_secs"], 1)
 
     def test_a_device_that_is_not_there_is_named(self):
@@ -603,8 +611,8 @@ class CapturedStateTest(AcceptedStepsTest):
             tf.square(tf.random.uniform([2]), name="y")
         message = self.failure(read_workload(graph, "y:0"))
         self.assertRegex(message, "Cannot assign a device for operation .*GPU:7")
-        source = read_workload(graph, "y:0")
-        self.assertLen(self.run_steps(source, config={"allow_soft_placement": True}), 1)
+        workload = read_workload(graph, "y:0")
+        self.assertLen(self.run_steps(workload, config={"allow_soft_placement": True}), 1)
 
 
 class ScaffoldTest(AcceptedStepsTest):
@@ -636,11 +644,11 @@ class ScaffoldTest(AcceptedStepsTest):
             ),
         ):
             if expected is None:
-                source = read_workload(graph, both, {start: 7.0}, given)
+                workload = read_workload(graph, both, {start: 7.0}, given)
                 expected = [7.0, 1.0]
             else:
-                source = read_workload(graph, both, initializers=given)
-            self.assertAllEqual(self.run_steps(source)[0][0], expected)
+                workload = read_workload(graph, both, initializers=given)
+            self.assertAllEqual(self.run_steps(workload)[0][0], expected)
         self.assertEqual(graph.as_graph_def(), before)
         self.assertEqual(
             read_workload(graph, both, {start: 1.0}, scaffold()).step.initializers,

@@ -321,10 +321,10 @@ class RicherStepTest(tf.test.TestCase):
             queue = v1.FIFOQueue(3, [tf.float32], [[]], name="queue")
             v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(100.0)]))
             y = queue.dequeue() + 10.0 * fed + restored
-        source = read_workload(graph, y, {start: 2.0})
-        step = dataclasses.replace(source.step, restored={"restored": np.float32(3.0)})
+        workload = read_workload(graph, y, {start: 2.0})
+        step = dataclasses.replace(workload.step, restored={"restored": np.float32(3.0)})
         path = pathlib.Path(self.create_tempfile("graph.pb").full_path)
-        path.write_bytes(source.graph_def.SerializeToString())
+        path.write_bytes(workload.graph_def.SerializeToString())
         with SessionEnvironment(path, step, _LOCAL, lambda row: {}) as environment:
             measurement = environment.measure_assignment({})
             self.assertIsNone(measurement.failure)

@@ -31,10 +31,10 @@ _NOT_COMPARED = ("_Arg", "Const", "Identity", "NoOp", "StatelessWhile")
 
 def place(path: str, name: str | None, count: int = 1, **feeds: Any) -> list[PlacedSignature]:
     given = read_graph(path, name)
-    source = read_workload(given, feed_dict=feeds)
+    workload = read_workload(given, feed_dict=feeds)
     return [
         PlacedSignature(given.signature, MACHINE, placement)
-        for placement in random_placements(source, count)
+        for placement in random_placements(workload, count)
     ]
 
 

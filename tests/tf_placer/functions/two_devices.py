@@ -22,9 +22,9 @@ tf.config.set_logical_device_configuration(
 tf.config.set_soft_device_placement(False)
 
 
-def random_placements(source: Workload, count: int) -> Iterator[Placement]:
+def random_placements(workload: Workload, count: int) -> Iterator[Placement]:
     """Makes legal placements of a step, every colocation group on its own."""
-    grouped = group_operations(source.op_graph, "fine")
+    grouped = group_operations(workload.op_graph, "fine")
     legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
     random = np.random.default_rng(0)
     for _ in range(count):

@@ -42,9 +42,9 @@ class DamagedGraphsTest(tf.test.TestCase, parameterized.TestCase):
             del damaged[start : rng.choice([start, start + rng.randrange(40), len(whole)])]
             path.write_bytes(damaged)
             try:
-                source = read_workload(path, ["y"], {"x": np.ones([4, 4], np.float32)})
-                graph_fingerprint(source.graph_def)
-                kernel_work(source.op_graph)
+                workload = read_workload(path, ["y"], {"x": np.ones([4, 4], np.float32)})
+                graph_fingerprint(workload.graph_def)
+                kernel_work(workload.op_graph)
                 num_read += 1
             except GraphError as error:
                 self.assertNotIn("\n", str(error))

@@ -83,9 +83,9 @@ class DevicesInFunctionsTest(tf.test.TestCase, parameterized.TestCase):
         with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
             tf.identity(build(tf1.placeholder(tf.float32, [], name="x")), name="y")
         given = read_graph(graph.as_graph_def())
-        source = read_workload(remove_devices(given) if clear else given, ["y"])
+        workload = read_workload(remove_devices(given) if clear else given, ["y"])
         machine = make_described_machine("2xK80")
-        check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
+        check_given_devices(workload.op_graph, machine, workload.step.initializers, soft=soft)
 
     @parameterized.parameters(in_loop, in_conditional, in_data_set, in_function_in_conditional)
     def test_operation_and_function_are_named_as_tensorflow_would_refuse_them(self, build):

@@ -41,11 +41,11 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
         self, graph: tf.Graph | tf1.MetaGraphDef, fetch: str, **arguments
     ) -> np.ndarray:
         """Initializes as a search does, and runs the step."""
-        source = read_workload(graph, [fetch], **arguments)
+        workload = read_workload(graph, [fetch], **arguments)
         with tf.Graph().as_default() as copy:
-            tf.graph_util.import_graph_def(source.graph_def, name="")
+            tf.graph_util.import_graph_def(workload.graph_def, name="")
         with tf1.Session(graph=copy) as session:
-            session.run(list(source.step.initializers))
+            session.run(list(workload.step.initializers))
             return session.run(fetch)
 
     @parameterized.product(use_resource=(False, True), is_live=(False, True), parts=(1, 2))

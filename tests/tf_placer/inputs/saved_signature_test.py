@@ -18,11 +18,11 @@ from tf_placer.inputs.workload import Workload, read_graph, read_workload, remov
 tf1 = tf.compat.v1
 
 
-def run(source: Workload) -> list[np.ndarray]:
+def run(workload: Workload) -> list[np.ndarray]:
     """Runs a step in a session, from its initial state."""
-    step = source.step
+    step = workload.step
     with tf.Graph().as_default() as graph, tf1.Session() as session:
-        tf.import_graph_def(source.graph_def, name="")
+        tf.import_graph_def(workload.graph_def, name="")
         initializers = [graph.get_operation_by_name(name) for name in step.initializers]
         session.run(initializers, step.initializer_feeds)
         for name, value in step.restored.items():
@@ -50,30 +50,30 @@ class SavedSignatureTest(tf.test.TestCase):
         loaded = tf.saved_model.load(self.functions)
         expected = loaded.signatures["serving_default"](x=tf.constant(REQUEST))
         given = read_graph(self.functions)
-        source = read_workload(given, feed_dict={"x": REQUEST})
+        workload = read_workload(given, feed_dict={"x": REQUEST})
         self.assertEqual(given.signature.saved_model, read_saved_model(self.functions))
-        self.assertAllClose(run(source), [expected["requests"], expected["sum"]])
-        self.assertLen(source.step.restored, 3)
-        self.assertIn(0, [value.ndim for value in source.step.restored.values()])
+        self.assertAllClose(run(workload), [expected["requests"], expected["sum"]])
+        self.assertLen(workload.step.restored, 3)
+        self.assertIn(0, [value.ndim for value in workload.step.restored.values()])
         # Every operation of the functions is one of the graph; the loop is one.
-        types = [node.op for node in source.graph_def.node]
+        types = [node.op for node in workload.graph_def.node]
         self.assertEqual(types.count("MatMul"), 2)
         self.assertEqual(types.count("StatelessWhile"), 1)
 
     def test_tables_are_filled_from_the_files_that_came_with_it(self):
         words, numbers = WORDS
         for path in (self.functions, self.graphs[False]):
-            source = read_workload(read_graph(path, "words"), feed_dict={"words": words})
-            self.assertAllEqual(run(source), [numbers])
+            workload = read_workload(read_graph(path, "words"), feed_dict={"words": words})
+            self.assertAllEqual(run(workload), [numbers])
 
     def test_graphs_of_tensorflow_1(self):
         for path in self.graphs.values():
             expected = np.tanh(REQUEST @ np.full([3, 3], 0.5)) + np.tanh(
                 REQUEST @ np.full([3, 3], -0.25)
             )
-            source = read_workload(read_graph(path, "sum"), feed_dict={"x": REQUEST})
-            self.assertAllClose(run(source), [expected])
-            self.assertEqual(source.step.restored.keys(), {"left", "right"})
+            workload = read_workload(read_graph(path, "sum"), feed_dict={"x": REQUEST})
+            self.assertAllClose(run(workload), [expected])
+            self.assertEqual(workload.step.restored.keys(), {"left", "right"})
 
     def test_the_signature_is_the_one_for_serving_or_the_only_one(self):
         self.assertEqual(read_signature(self.functions).name, "serving_default")
@@ -100,8 +100,8 @@ class SavedSignatureTest(tf.test.TestCase):
 
     def test_arguments_go_by_their_names(self):
         signature = read_signature(self.functions)
-        self.assertEqual(signature.bind_example(7), {"x": 7})
-        self.assertEqual(signature.bind_example({"x": 7}), {"x": 7})
+        self.assertEqual(signature.bind_example_inputs(7), {"x": 7})
+        self.assertEqual(signature.bind_example_inputs({"x": 7}), {"x": 7})
         with self.assertRaisesRegex(GraphError, "no argument 'y': its arguments are x"):
             signature.build_feeds({"x": REQUEST, "y": 1})
         with self.assertRaisesRegex(
@@ -150,7 +150,7 @@ class SavedSignatureTest(tf.test.TestCase):
         tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
         self.assertLen(read_workload(path).step.feeds, 2)
         with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
-            read_signature(path).bind_example(np.ones(2))
+            read_signature(path).bind_example_inputs(np.ones(2))
 
     def test_reports_missing_variables(self):
         path = os.path.join(self.create_tempdir().full_path, "without")

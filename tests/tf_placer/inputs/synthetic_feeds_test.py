@@ -52,7 +52,9 @@ class MadeUpFeedsTest(tf.test.TestCase):
     def test_a_placeholder_too_large_to_make_up_is_named(self):
         for shape in ([2**16, 2**14], [2**31, 2**30]):
             graph = placeholders((tf.float32, shape))
-            with self.assertRaisesRegex(GraphError, "'p0:0' has the shape .* pass one in feeds"):
+            with self.assertRaisesRegex(
+                GraphError, "'p0:0' has the shape .* pass one in feed_dict"
+            ):
                 complete_feeds(graph, {})
 
     def test_values_depend_on_the_seed_and_not_on_other_feeds(self):

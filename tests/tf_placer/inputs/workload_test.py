@@ -50,14 +50,16 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
         for form in (given.graph, given.graph.as_graph_def()):
             # An empty sentence, which would be made up, has no words.
             strings = {k: v for k, v in given.feeds.items() if v.dtype == np.object_}
-            source = read_workload(form, given.fetches, strings)
-            self.assertEqual(source.step.fetches, given.fetches)
-            self.assertEqual(sorted(source.step.feeds), sorted(given.feeds))
+            workload = read_workload(form, given.fetches, strings)
+            self.assertEqual(workload.step.fetches, given.fetches)
+            self.assertEqual(sorted(workload.step.feeds), sorted(given.feeds))
             with tf.Graph().as_default() as graph:
-                tf.import_graph_def(source.graph_def, name="")
+                tf.import_graph_def(workload.graph_def, name="")
                 with tf1.Session() as session:
-                    session.run([graph.get_operation_by_name(n) for n in source.step.initializers])
-                    fetched = session.run(list(given.fetches), dict(source.step.feeds))
+                    session.run(
+                        [graph.get_operation_by_name(n) for n in workload.step.initializers]
+                    )
+                    fetched = session.run(list(given.fetches), dict(workload.step.feeds))
             self.assertTrue(np.isfinite(fetched[-1]))
 
     def test_all_forms_of_a_graph_give_the_same_step(self):
@@ -72,14 +74,14 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(expected.step.fetches, ("train",))
         self.assertLen(expected.step.initializers, 3)
         for form in (meta, directory / "g.meta", str(directory / "g.meta")):
-            source = read_workload(form)
-            self.assertEqual(source.step.fetches, ("train",))
-            self.assertEqual(source.step.initializers, expected.step.initializers)
-            self.assertIsNone(source.live)
+            workload = read_workload(form)
+            self.assertEqual(workload.step.fetches, ("train",))
+            self.assertEqual(workload.step.initializers, expected.step.initializers)
+            self.assertIsNone(workload.live)
         for form in (meta.graph_def, directory / "g.pb", directory / "g.pbtxt"):
-            source = read_workload(form, [train, "loss"])
-            self.assertEqual(source.graph_def, meta.graph_def)
-            self.assertSameElements(source.step.initializers, expected.step.initializers)
+            workload = read_workload(form, [train, "loss"])
+            self.assertEqual(workload.graph_def, meta.graph_def)
+            self.assertSameElements(workload.step.initializers, expected.step.initializers)
 
     def test_fetches_feeds_and_initializers_may_be_objects_or_names(self):
         graph, train = build_training()
@@ -100,28 +102,28 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             with new_graph() as graph:
                 variable = tf1.get_variable("v", [2], use_resource=use_resource)
                 update = variable.assign_add(tf.ones([2]))
-            source = read_workload(graph, [variable, update])
+            workload = read_workload(graph, [variable, update])
             with tf1.Session(graph=graph) as session:
-                session.run(list(source.step.initializers))
-                before, after = session.run(variable), session.run(source.step.fetches[1])
+                session.run(list(workload.step.initializers))
+                before, after = session.run(variable), session.run(workload.step.fetches[1])
                 self.assertAllEqual(after, before + 1.0)
-                self.assertAllEqual(session.run(source.step.fetches[0]), after)
+                self.assertAllEqual(session.run(workload.step.fetches[0]), after)
 
     def test_an_initializer_may_make_a_value(self):
         for use_resource in (False, True):
             with new_graph() as graph:
                 variable = tf1.get_variable("v", [2], use_resource=use_resource)
                 start = tf1.assign(variable, tf.ones([2]))
-            source = read_workload(graph, variable, initializers=start)
+            workload = read_workload(graph, variable, initializers=start)
             with tf1.Session(graph=graph) as session:
-                session.run(list(source.step.initializers))
-                self.assertAllEqual(session.run(source.step.fetches[0]), [1.0, 1.0])
+                session.run(list(workload.step.initializers))
+                self.assertAllEqual(session.run(workload.step.fetches[0]), [1.0, 1.0])
 
     def test_feeding_a_tensor_excludes_its_producers(self):
         graph, _ = build_training()
         self.assertIn("x:0", read_workload(graph, "loss").step.feeds)
-        source = read_workload(graph, "loss", {"MatMul:0": np.ones([4, 2])})
-        self.assertNotIn("x:0", source.step.feeds)
+        workload = read_workload(graph, "loss", {"MatMul:0": np.ones([4, 2])})
+        self.assertNotIn("x:0", workload.step.feeds)
 
     def test_empty_initializers_mean_none(self):
         self.assertEqual(read_workload(build_training()[0], initializers=[]).step.initializers, ())
@@ -130,8 +132,8 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
         graph_def = build_training()[0].as_graph_def()
         node = next(node for node in graph_def.node if node.name == "x")
         node.attr["_class"].list.s.append(b"loc:@gone")
-        source = read_workload(graph_def, "train")
-        self.assertNotIn("_class", source.graph_def.node[source.op_graph.index["x"]].attr)
+        workload = read_workload(graph_def, "train")
+        self.assertNotIn("_class", workload.graph_def.node[workload.op_graph.index["x"]].attr)
         self.assertIn("_class", node.attr)
 
     def test_names_invalid_arguments(self):

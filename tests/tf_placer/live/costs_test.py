@@ -43,16 +43,16 @@ from tf_placer.search.trial_log import read_log
 
 
 class Cheapest(Placer):
-    """Proposes the device on which each group takes least, once; keeps what it was made for."""
+    """Proposes the fastest device of each group, once; records its problem."""
 
     batch_size = 1
-    made_for: ClassVar[list[PlacementProblem]] = []
+    problems: ClassVar[list[PlacementProblem]] = []
 
     def __init__(self, groups, legal, *, seed: int, problem: PlacementProblem) -> None:
         super().__init__(groups, legal, seed=seed)
         assert (legal_devices(problem) == legal).all()
         self.name = "cheapest"
-        self.made_for.append(problem)
+        self.problems.append(problem)
         self._secs = device_secs(problem)
         self._done = False
 
@@ -65,7 +65,7 @@ class Cheapest(Placer):
 
 
 class Profiler:
-    """Stands in for `cost_graph`: every other operation takes longer on the first device."""
+    """Replaces `cost_graph`; every other operation is slower on the first device."""
 
     def __init__(self) -> None:
         self.settings: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ class Profiler:
 
     def __call__(
         self,
-        source: Workload,
+        workload: Workload,
         machine: Machine,
         *,
         steps,
@@ -93,7 +93,7 @@ class Profiler:
         self.work_dirs.append(os.listdir(work_dir))
         if self.error is not None:
             raise self.error
-        graph = source.op_graph
+        graph = workload.op_graph
         secs = np.ones((graph.num_operations, len(machine.devices)))
         secs[::2, 0] = 1 + len(self.settings)
         costs = OperationCosts(
@@ -118,7 +118,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.lines: list[str] = []
         self.profiler = Profiler()
         self.script = Script()
-        Cheapest.made_for.clear()
+        Cheapest.problems.clear()
         entry = PlacerEntry("cheapest", "", "", f"{__name__}:Cheapest", needs_problem=True)
         for patch in (
             mock.patch.dict(placers.PLACERS, {"cheapest": entry}),
@@ -128,9 +128,9 @@ class LiveCostsTest(tf.test.TestCase):
             self.addCleanup(patch.stop)
 
     def run_search(self, graph: tf.Graph | None = None, **changes) -> Outcome:
-        source = read_workload(graph or graphs.two_branches().graph, ["result:0"])
+        workload = read_workload(graph or graphs.two_branches().graph, ["result:0"])
         changes = {"placer": "cheapest", **changes}
-        asked = request_directory(self.create_tempdir().full_path, source, **changes)
+        asked = request_directory(self.create_tempdir().full_path, workload, **changes)
         self.lines.clear()
         return live_run.run(
             asked, self.directory, ProgressPrinter(self.lines.append), self.script.environment
@@ -147,14 +147,14 @@ class LiveCostsTest(tf.test.TestCase):
             if path.is_file()
         }
 
-    def test_the_graph_is_profiled_before_the_placer_is_made(self):
+    def test_profiles_the_graph_before_the_placer_is_made(self):
         config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=3)
         self.run_search(config=config)
         self.assertEqual(
             self.profiler.settings,
             [{"steps": 10, "granularity": "coarse", "session_config": config}],
         )
-        [problem] = Cheapest.made_for
+        [problem] = Cheapest.problems
         header, trials = read_log(self.directory.trials)
         order = list(dict.fromkeys(trial.placer for trial in trials))
         self.assertEqual(order, ["original", "single_device", "expert", "cheapest"])
@@ -165,9 +165,9 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertTrue(self.has_line(f"profiled {problem.num_operations} operations and"))
         self.assertTrue(self.has_line(f" s; the costs are in {self.directory.problem}"))
 
-    def test_costs_are_kept_with_their_origin(self):
+    def test_writes_costs_with_their_origin(self):
         self.run_search()
-        [problem] = Cheapest.made_for
+        [problem] = Cheapest.problems
         kept = read_problem(self.directory.problem)
         self.assertEqual(problem_to_json(kept), problem_to_json(problem))
         profile = json.loads(self.directory.profile.read_text())
@@ -176,12 +176,12 @@ class LiveCostsTest(tf.test.TestCase):
             self.assertEqual(profile[field], header[field])
         self.assertGreaterEqual(profile["secs"], 0)
 
-    def test_a_search_that_goes_on_is_not_profiled_again(self):
+    def test_a_resumed_search_is_not_profiled_again(self):
         self.run_search(max_trials=6)
         before = self.files()
         self.run_search(max_trials=12)
         self.assertLen(self.profiler.settings, 1)
-        first, second = Cheapest.made_for
+        first, second = Cheapest.problems
         self.assertEqual(problem_to_json(first), problem_to_json(second))
         self.assertTrue(self.has_line(f"costs are those in {self.directory.problem}, which took"))
         after = self.files()
@@ -197,23 +197,23 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertEqual(self.run_search(), Outcome.FASTER)
         self.assertLen(self.script.measured + self.script.confirmed, measured)
         after = self.files()
-        # The graph is another serialization of the same.
+        # Compare no other content: the graph file is another serialization of the same graph.
         self.assertEqual(after.keys(), before.keys())
         self.assertEqual(after["trials.jsonl"], before["trials.jsonl"])
 
-    def start_over_with_the_costs(self) -> None:
-        """Lets the next search be a new one, which finds the costs of the last."""
+    def copy_costs_to_new_directory(self) -> None:
+        """Starts a new directory with nothing but the costs of the last search."""
         old, self.directory = self.directory, RunDirectory(self.create_tempdir().full_path)
         for path in (old.problem, old.profile):
             shutil.copy(path, self.directory.path)
 
-    def test_another_search_of_the_same_may_use_the_costs(self):
+    def test_another_search_of_the_same_graph_uses_the_costs(self):
         self.run_search()
-        self.start_over_with_the_costs()
+        self.copy_costs_to_new_directory()
         self.run_search(seed=1, max_trials=5)
         self.assertLen(self.profiler.settings, 1)
 
-    def test_costs_of_something_else_are_profiled_again(self):
+    def test_profiles_again_if_costs_are_of_another_graph_or_machine(self):
         other = graphs.two_branches().graph
         with other.as_default():
             tf.constant(1.0)
@@ -225,16 +225,16 @@ class LiveCostsTest(tf.test.TestCase):
             with self.subTest(noun):
                 self.directory = RunDirectory(self.create_tempdir().full_path)
                 self.run_search()
-                self.start_over_with_the_costs()
+                self.copy_costs_to_new_directory()
                 self.run_search(**changes)
                 self.assertTrue(self.has_line(f"are not used: they are of another {noun}"))
                 self.assertTrue(self.has_line("needs to know what the operations cost: profiling"))
-                # The new ones have taken their place.
+                # The new costs have replaced them.
                 self.run_search(max_trials=13, **changes)
                 self.assertTrue(self.has_line("the costs are those in"))
         self.assertLen(self.profiler.settings, 6)
 
-    def test_costs_that_are_damaged_are_profiled_again(self):
+    def test_profiles_again_if_costs_are_damaged(self):
         def change_slots(path: pathlib.Path) -> None:
             path.write_text(path.read_text().replace('"slots": 1', '"slots": 2'))
 
@@ -252,7 +252,7 @@ class LiveCostsTest(tf.test.TestCase):
         ):
             with self.subTest(message):
                 self.run_search()
-                whole = read_log(self.directory.trials)[1]
+                trials = read_log(self.directory.trials)[1]
                 count = len(self.profiler.settings)
                 damage(self.directory.path / file)
                 self.directory.result.unlink()
@@ -260,12 +260,12 @@ class LiveCostsTest(tf.test.TestCase):
                 self.assertTrue(self.has_line(message), self.lines)
                 self.assertLen(self.profiler.settings, count + 1)
                 # The log keeps its trials.
-                self.assertEqual(read_log(self.directory.trials)[1], whole)
+                self.assertEqual(read_log(self.directory.trials)[1], trials)
                 self.directory.result.unlink()
                 self.run_search()
                 self.assertLen(self.profiler.settings, count + 1)
 
-    def test_the_log_of_another_search_is_refused_before_anything_is_profiled(self):
+    def test_refuses_the_log_of_another_search_before_profiling(self):
         self.run_search()
         before = self.files()
         with self.assertRaisesRegex(LogMismatchError, "another seed"):
@@ -273,7 +273,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertLen(self.profiler.settings, 1)
         self.assertEqual(self.files(), before)
 
-    def test_a_graph_that_cannot_be_profiled_is_left_to_the_baselines(self):
+    def test_tries_only_baselines_if_the_graph_cannot_be_profiled(self):
         self.profiler.error = SearchError("no step of the graph could be traced on CPU:0: no table")
         self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
         self.assertEqual(self.run_search(), Outcome.FASTER)
@@ -283,16 +283,16 @@ class LiveCostsTest(tf.test.TestCase):
         )
         self.assertNotIn("cheapest", {trial.placer for trial in read_log(self.directory.trials)[1]})
         self.assertFalse(self.directory.problem.exists())
-        # Once it can be, the search goes on.
+        # The search resumes once the graph can be profiled.
         self.profiler.error = None
         self.run_search()
         self.assertEqual(read_log(self.directory.trials)[1][-1].placer, "cheapest")
 
-    def test_the_graph_is_not_profiled_where_the_baselines_take_all_trials(self):
+    def test_does_not_profile_if_baselines_take_all_trials(self):
         self.run_search(max_trials=3)
         self.assertEqual(self.profiler.settings, [])
 
-    def test_the_explanation_compares_what_was_predicted_with_what_was_measured(self):
+    def test_the_explanation_compares_predictions_with_measurements(self):
         self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
         self.run_search()
         explanation = Explanation.from_json(self.directory.read_result().explanation)
@@ -307,7 +307,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertEqual(Explanation.from_json(explanation.to_json()), explanation)
         self.assertIn("lower bound", explanation_table(explanation))
 
-    def test_a_machine_slower_in_the_confirmation_does_not_disturb_the_explanation(self):
+    def test_the_explanation_tolerates_a_slower_machine_in_the_confirmation(self):
         def secs(assignment):
             slowness = 3.0 if self.script.confirmed else 1.0
             return slowness * (0.05 if uses_two_devices(assignment) else 0.1)
@@ -318,7 +318,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertEqual({round(c.measured_secs, 9) for c in explanation.candidates}, {0.05, 0.1})
         self.assertLess(explanation.limits.step_secs, 0.11)
 
-    def test_placers_that_need_no_costs_use_those_that_are_there(self):
+    def test_placers_that_need_no_costs_use_existing_ones(self):
         made: list[PlacementProblem | None] = []
         make = placers.make_placer
 
@@ -335,11 +335,11 @@ class LiveCostsTest(tf.test.TestCase):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search()
             made.clear()
-            self.start_over_with_the_costs()
+            self.copy_costs_to_new_directory()
             self.run_search(placer="random", max_trials=5)
             self.assertNotIn(None, made)
             self.assertEqual(read_log(self.directory.trials)[0]["costs"], "profiled")
-        # Without costs it is another search.
+        # The same call without costs is another search.
         os.unlink(self.directory.problem)
         with self.assertRaisesRegex(LogMismatchError, "another costs"):
             self.run_search(placer="random")

@@ -1,4 +1,4 @@
-"""Tests of the plan of a search."""
+"""Tests of the plan that a dry run prints."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class DryRunTest(tf.test.TestCase):
         self.assertEqual(json.loads(json.dumps(plan.to_json()))["groups"], plan.groups)
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_groups_are_counted_alike_for_placers_of_any_granularity(self):
+    def test_counts_the_same_groups_for_placers_of_any_granularity(self):
         fine = self.plan(placer="hill_climbing")
         self.assertEqual(fine.groups, self.plan().groups)
 
-    def test_it_says_what_comes_before_the_placer(self):
+    def test_reports_profiling_before_the_placer(self):
         with mock.patch.object(dry_run, "find_links", return_value=None):
             plan = self.plan(placer="auto")
         self.assertEqual((plan.is_profiled, plan.are_links_measured), (True, True))
@@ -66,7 +66,7 @@ class DryRunTest(tf.test.TestCase):
         with mock.patch.object(dry_run, "find_links", return_value=object()):
             self.assertFalse(self.plan(placer="auto").are_links_measured)
 
-    def test_a_search_that_has_begun_would_go_on(self):
+    def test_reports_that_a_search_would_resume(self):
         log_dir = str(self.directory / "run")
         step = read_target(self.given.graph, self.given.fetches)
         grouped = dry_run.group_operations(step.workload.op_graph)

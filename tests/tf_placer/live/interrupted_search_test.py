@@ -1,4 +1,4 @@
-"""Tests of searches that are interrupted from the keyboard: in every phase, with a full result."""
+"""Tests of searches that are interrupted in every phase and still return a result."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class InterruptedSearchTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = graphs.two_branches()
-        source = read_workload(given.graph, given.fetches)
+        workload = read_workload(given.graph, given.fetches)
         values = {"max_trials": 20, "max_secs": 600.0, **changes}
         return live_run.run(
-            request_directory(self.create_tempdir().full_path, source, **values),
+            request_directory(self.create_tempdir().full_path, workload, **values),
             self.directory,
             callback or Callback(),
             self.script.environment,
@@ -65,7 +65,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         )
 
     def interrupt_at(self, *moments: tuple[int, int]) -> None:
-        """Interrupts where so many measurements of the search, and of the confirmation, began."""
+        """Interrupts at numbers of measurements of the search and of the confirmation."""
 
         def secs(assignment):
             if (len(self.script.measured), len(self.script.confirmed)) in moments:
@@ -74,7 +74,7 @@ class InterruptedSearchTest(tf.test.TestCase):
 
         self.script.secs = secs
 
-    def test_a_search_ends_with_the_best_so_far_confirmed(self):
+    def test_an_interrupted_search_confirms_the_best_so_far(self):
         self.interrupt_at((7, 0))
         self.assertEqual(self.run_search(), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
@@ -84,7 +84,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
         self.assertTrue(uses_two_devices(read_placement(self.directory.placement).assignment))
 
-    def test_a_callback_that_wants_to_end_it_is_one_request_however_often_it_says_so(self):
+    def test_repeated_requests_of_a_callback_count_once(self):
         class Enough(Callback):
             def on_trial(self, trial, progress):
                 return progress.trial_count >= 4
@@ -95,37 +95,37 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
         self.assertFalse(self.directory.read_result().is_complete)
 
-    def test_the_same_call_goes_on_afterwards(self):
+    def test_the_same_call_resumes_an_interrupted_search(self):
         self.interrupt_at((7, 0))
         self.run_search()
         self.run_search(Interrupts())
         self.assertLen(read_log(self.directory.trials)[1], 20)
 
-    def test_before_anything_is_measured_there_is_a_result_without_trials(self):
+    def test_an_interrupt_before_any_measurement_gives_a_result_without_trials(self):
         self.interrupt_at((1, 0))
         self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
         result = self.directory.read_result()
         self.assertEqual(result.num_trials, 0)
         self.assertFalse(result.is_complete)
 
-    def test_the_first_request_in_the_confirmation_ends_it_as_soon_as_there_can_be_a_verdict(self):
+    def test_the_first_interrupt_of_a_confirmation_ends_it_at_the_first_possible_verdict(self):
         self.interrupt_at((5, 2))
         self.assertEqual(self.run_search(max_trials=5), Outcome.FASTER)
         self.assertBetween(self.script.confirmed.count({}), LEAST_ROUNDS, LEAST_ROUNDS + 1)
 
-    def test_a_second_request_breaks_the_confirmation_off(self):
+    def test_a_second_interrupt_cancels_the_confirmation(self):
         self.interrupt_at((7, 0), (7, 2))
         self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
         self.assertFalse(self.directory.placement.exists())
-        # The best placement is written, though not confirmed.
+        # The best placement is written, though unconfirmed.
         self.assertTrue(uses_two_devices(read_placement(self.directory.best).assignment))
         self.assertIsNone(self.directory.read_result().confirmation)
 
-    def test_a_placer_that_takes_long_to_propose_is_broken_off(self):
+    def test_an_interrupt_cancels_a_proposal(self):
         class Slow(UniformRandom):
             def propose(self, count: int) -> np.ndarray:
                 signal.raise_signal(signal.SIGINT)
-                raise AssertionError("nobody waits for it")
+                raise AssertionError("the interrupt did not cancel the proposal")
 
         def make(name, groups, legal, **settings):
             if name == "random":
@@ -137,7 +137,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertEqual(self.interrupts.count, 1)
         self.assertNotIn("random", {t.placer for t in read_log(self.directory.trials)[1]})
 
-    def test_ctrl_c_in_profiling_and_in_the_confirmation_returns_a_full_result(self):
+    def test_ctrl_c_in_profiling_and_in_the_confirmation_still_returns_a_result(self):
         given = graphs.v1_ref_variables()
         graph = self.create_tempfile("g.meta").full_path
         with given.graph.as_default():

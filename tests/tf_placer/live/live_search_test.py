@@ -1,4 +1,4 @@
-"""Tests of whole live searches: their files, their deaths, and how they resume."""
+"""Tests of complete live searches in real processes: files, kills and resuming."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, Trial, TrialLog, read_log
 
 tf1 = tf.compat.v1
-# As old training scripts have it.
+# Old training scripts run in this mode.
 tf1.disable_v2_behavior()
 
 _TRIALS = 24
 _SETTINGS = {"machine": "local:2", "placer": "random", "max_trials": _TRIALS, "seed": 5}
 _START_TIMEOUT_SECS = 120.0
 _CPUS = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
-# One process starts in a fraction of the time of a worker and two servers.
+# A machine in one process, which starts much faster than a worker and two servers.
 _TWO_CPUS = {
     "machine": Machine("attached", "attached", tuple(Device(name, "CPU") for name in _CPUS)),
     "session_config": tf1.ConfigProto(device_count={"CPU": 2}),
@@ -53,7 +53,7 @@ _TWO_CPUS = {
 
 
 def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
-    """A process that optimizes a graph file."""
+    """Starts a process that optimizes a graph file."""
     code = f"import tf_placer; tf_placer.optimize({graph!r}, log_dir={log_dir!r}, **{_SETTINGS!r})"
     environ = {
         **os.environ,
@@ -65,7 +65,7 @@ def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
 
 
 class LiveSearchTest(tf.test.TestCase):
-    def test_a_search_of_a_graph_confirms_in_fresh_processes_and_is_not_run_again(self):
+    def test_confirms_in_fresh_processes_and_answers_the_same_call_from_the_log(self):
         def search_here(directory, given, callback, start_secs, host):
             del host
             return live_run.run(RunDirectory(given), directory, callback, start_secs=start_secs)
@@ -76,9 +76,9 @@ class LiveSearchTest(tf.test.TestCase):
         settings = {**_SETTINGS, **_TWO_CPUS, "max_trials": 3, "log_dir": log_dir}
         with (
             mock.patch.object(optimization, "run_search", search_here),
-            # However slow they were in the search.
+            # Keep finalists, however slow this machine made them in the search.
             mock.patch.object(conclusion, "drop_slow_finalists", lambda finalists: finalists),
-            # Each round starts processes; a third is as the second.
+            # Save time: each round starts processes, and a third tests no more than the second.
             mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
             mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
             mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
@@ -121,7 +121,7 @@ class LiveSearchTest(tf.test.TestCase):
             )
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
 
-    def test_a_graph_with_python_functions_is_searched_in_this_process(self):
+    def test_searches_a_graph_with_python_functions_in_this_process(self):
         calls: list[int] = []
         interrupts: list[int] = []
         log_dir = self.create_tempdir().full_path
@@ -129,7 +129,7 @@ class LiveSearchTest(tf.test.TestCase):
 
         def same(x):
             calls.append(os.getpid())
-            # The header, and some trials.
+            # Interrupt once the log has its header and some trials.
             if not interrupts and log.exists() and log.read_text().count("\n") >= 5:
                 interrupts.append(len(calls))
                 os.kill(os.getpid(), signal.SIGINT)
@@ -153,7 +153,7 @@ class LiveSearchTest(tf.test.TestCase):
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertEqual(threading.active_count(), threads)
 
-    def test_a_callback_in_this_process_ends_the_search_that_runs_in_another(self):
+    def test_a_callback_in_this_process_ends_a_search_in_another(self):
         class Enough(Callback):
             heard: ClassVar[list[Trial]] = []
             stages: ClassVar[list[str]] = []
@@ -177,7 +177,7 @@ class LiveSearchTest(tf.test.TestCase):
         self.assertIn("measuring placements", Enough.stages)
         self.assertEqual(errors.getvalue(), "")
 
-    def test_a_graph_that_does_not_run_says_why(self):
+    def test_reports_why_a_graph_does_not_run(self):
         with tf.Graph().as_default() as graph:
             w = tf1.get_variable("w", [4, 4])
             contents = tf.strings.to_number(tf.io.read_file("/no/such/file"))
@@ -189,7 +189,7 @@ class LiveSearchTest(tf.test.TestCase):
             optimize(graph, "y", **settings)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
 
-    def test_a_placer_that_needs_costs_searches_what_was_profiled(self):
+    def test_profiles_the_graph_for_a_placer_that_needs_costs(self):
         directory = RunDirectory(self.create_tempdir().full_path)
         lines: list[str] = []
         given = graphs.v1_ref_variables()
@@ -211,9 +211,9 @@ class LiveSearchTest(tf.test.TestCase):
 
     def write_request(self, graph: tf.Graph | str, **changes) -> RunDirectory:
         """Writes the request of a search into a new directory."""
-        source = read_workload(graph, seed=_SETTINGS["seed"])
+        workload = read_workload(graph, seed=_SETTINGS["seed"])
         values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
-        return request_directory(self.create_tempdir().full_path, source, **values)
+        return request_directory(self.create_tempdir().full_path, workload, **values)
 
     def find_expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """Returns the proposals of an uninterrupted search, which depend on the seed alone."""
@@ -230,7 +230,7 @@ class LiveSearchTest(tf.test.TestCase):
             time.sleep(0.002)
         time.sleep(random.uniform(0, 0.05))
 
-    def test_killed_searches_leave_no_processes_and_lose_and_repeat_no_trial(self):
+    def test_kills_leave_no_processes_and_neither_lose_nor_repeat_trials(self):
         graph = self.create_tempfile("g.meta").full_path
         with graphs.v1_ref_variables().graph.as_default():
             write_graph(

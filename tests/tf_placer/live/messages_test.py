@@ -32,7 +32,7 @@ class Recorded(Callback):
 
 
 class MessagesTest(absltest.TestCase):
-    def test_all_messages_arrive(self):
+    def test_receives_all_messages(self):
         heard, wanted = Recorded(), []
 
         def send(message):
@@ -51,7 +51,7 @@ class MessagesTest(absltest.TestCase):
         sender.on_note("it is late")
         for each, progress in told:
             sender.on_trial(each, progress)
-        # Whoever hears of a trial finds out itself that it is the best.
+        # The receiver derives calls of `on_best` from the trials.
         self.assertEqual(heard.calls, ["stage measuring", "note it is late", *told, third])
         self.assertEqual(wanted, [False, False, False, False, True])
 

@@ -1,4 +1,4 @@
-"""Tests of `optimize` around a search whose measurements are scripted, in a TF1-style process."""
+"""Tests of `optimize` with scripted measurements, in a process in TensorFlow 1 mode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, read_log
 
 tf1 = tf.compat.v1
-# As old training scripts have it.
+# Old training scripts run in this mode.
 tf1.disable_v2_behavior()
 
 
@@ -37,8 +37,8 @@ def split_is_faster(assignment) -> float:
     return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
 
 
-class Heard(Callback):
-    """Keeps all that it hears, and wants to end after so many trials."""
+class RecordingCallback(Callback):
+    """Records all calls, and requests the end of the search after `most` trials."""
 
     def __init__(self, most: int = 1000):
         self.most = most
@@ -65,7 +65,7 @@ def devices(graph) -> dict[str, str]:
 
 
 class ScriptedOptimizeTest(tf.test.TestCase):
-    """The search runs in this process, so that its measurements can be scripted."""
+    """Runs searches in this process, so that measurements can be scripted."""
 
     def setUp(self):
         super().setUp()
@@ -89,7 +89,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         config = SearchConfig(**{"log_dir": self.log_dir, **settings})
         return optimize(graph, fetches, config=config, callbacks=callbacks, verbose=verbose)
 
-    def test_a_graph_is_annotated_in_place_where_a_placement_is_faster(self):
+    def test_annotates_a_graph_in_place_if_a_placement_is_faster(self):
         given = graphs.two_branches()
         before = given.graph.as_graph_def()
         result = self.optimize(given.graph, given.fetches)
@@ -97,12 +97,12 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertEqual(devices(given.graph), dict(result.placement.assignment))
         self.assertEqual(devices(result.graph_def), devices(given.graph))
         self.assertTrue(uses_two_devices(devices(given.graph)))
-        # Nothing but the devices has changed.
+        # Only the devices have changed.
         for node in (*result.graph_def.node, *before.node):
             node.device = ""
         self.assertEqual(result.graph_def, before)
 
-    def test_the_result_says_what_was_measured(self):
+    def test_the_result_has_the_measurements(self):
         given = graphs.two_branches()
         result = self.optimize(given.graph, given.fetches)
         self.assertIn("is faster than the original: 2.00 times as fast", result.reason)
@@ -116,7 +116,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIn("found", result.table())
         self.assertTrue((self.log_dir / "placement.json").exists())
 
-    def test_tensorboard_gets_the_original_and_what_was_found(self):
+    def test_writes_the_original_and_the_winner_for_tensorboard(self):
         given = graphs.two_branches()
         graph_def = given.graph.as_graph_def()
         result = self.optimize(graph_def, given.fetches)
@@ -133,13 +133,13 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         [placed] = [tf1.GraphDef.FromString(e.graph_def) for e in events if e.graph_def]
         self.assertLen({devices(placed)[name] for name in names}, 2)
 
-    def test_no_costs_no_runs_of_tensorboard(self):
+    def test_writes_nothing_for_tensorboard_without_costs(self):
         given = graphs.two_branches()
         result = self.optimize(given.graph, given.fetches, tensorboard=self.directory / "tb")
         self.assertTrue(result.changed)
         self.assertFalse((self.directory / "tb").exists())
 
-    def test_a_graph_stays_as_it_is_where_nothing_is_faster(self):
+    def test_leaves_a_graph_unchanged_if_nothing_is_faster(self):
         self.script.secs = lambda assignment: ORIGINAL_SECS
         given = graphs.two_branches()
         result = self.optimize(given.graph, given.fetches)
@@ -151,14 +151,14 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertAlmostEqual(result.speedup, 1.0)
         self.assertNotIn("found", result.table())
 
-    def test_graphs_given_by_value_are_not_changed(self):
+    def test_does_not_change_graph_defs_and_files(self):
         given = graphs.two_branches()
         with given.graph.as_default():
             tf1.train.Saver()
             tf1.add_to_collection("train_op", given.graph.get_operation_by_name("result"))
             meta = tf1.train.export_meta_graph()
         graph_def = given.graph.as_graph_def()
-        came_with = devices(graph_def)
+        original_devices = devices(graph_def)
         path = self.directory / "g.meta"
         write_graph(path, graph_def, meta)
         content = path.read_bytes()
@@ -166,9 +166,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             fetches = "result" if graph is graph_def else None
             result = self.optimize(graph, fetches, log_dir=self.directory / str(number))
             self.assertTrue(result.changed)
-            self.assertGreater(len(devices(result.graph_def)), len(came_with))
-        self.assertEqual(devices(graph_def), came_with)
-        self.assertEqual(devices(meta.graph_def), came_with)
+            self.assertGreater(len(devices(result.graph_def)), len(original_devices))
+        self.assertEqual(devices(graph_def), original_devices)
+        self.assertEqual(devices(meta.graph_def), original_devices)
         self.assertEqual(path.read_bytes(), content)
 
     def test_fetches_default_to_the_training_operation(self):
@@ -176,16 +176,18 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.optimize(given.graph, max_trials=2)
         self.assertEqual(self.script.made[0]["step"].fetches, ("train",))
 
-    def test_devices_that_the_graph_came_with_are_kept(self):
+    def test_keeps_original_devices(self):
         with tf.Graph().as_default() as graph:
             with tf.device("/job:worker/task:1/device:CPU:0"):
                 a = tf1.get_variable("a", [4, 4])
             b = tf1.get_variable("b", [4, 4])
             tf.add(tf.matmul(a, a), tf.matmul(b, b), name="y")
-        came_with = devices(graph)
+        original_devices = devices(graph)
         self.optimize(graph, "y")
-        self.assertEqual({name: devices(graph)[name] for name in came_with}, came_with)
-        self.assertGreater(len(devices(graph)), len(came_with))
+        self.assertEqual(
+            {name: devices(graph)[name] for name in original_devices}, original_devices
+        )
+        self.assertGreater(len(devices(graph)), len(original_devices))
 
     def test_refuses_invalid_arguments_before_writing(self):
         given = graphs.two_branches()
@@ -237,7 +239,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertEqual(os.listdir(self.directory), ["file"])
         self.assertEqual(self.script.made, [])
 
-    def test_options_mean_the_same_as_text_and_as_numbers(self):
+    def test_options_may_be_text_or_numbers(self):
         given = graphs.two_branches()
         settings = {"placer": "colocrl", "max_trials": 2}
         for value in ("8", 8):
@@ -250,7 +252,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
                 given.graph, given.fetches, **settings, placer_options={"hidden_units": 6}
             )
 
-    def test_one_device_leaves_nothing_to_choose(self):
+    def test_reports_that_there_is_only_one_device(self):
         given = graphs.two_branches()
         cpu = Device("/job:localhost/replica:0/task:0/device:CPU:0", "CPU")
         machine = Machine("attached", "attached", (cpu,), ())
@@ -260,7 +262,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIsNone(result.log_dir)
         self.assertFalse(self.log_dir.exists())
 
-    def test_a_placed_graph_leaves_nothing_to_place(self):
+    def test_reports_that_all_operations_have_devices(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         for node in graph_def.node:
             node.device = "/device:CPU:0"
@@ -270,7 +272,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIs(result.graph_def, graph_def)
         self.assertFalse(self.log_dir.exists())
 
-    def test_a_search_that_has_ended_is_answered_without_another_process(self):
+    def test_answers_a_finished_search_from_the_log_without_a_process(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         first = self.optimize(graph_def, "result")
         with mock.patch.object(optimization, "run_search", None):
@@ -283,7 +285,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             self.assertEqual(other.confirmation, first.confirmation)
             self.assertEqual(devices(other.graph_def), devices(first.graph_def))
 
-    def test_the_time_of_a_search_begins_with_the_command_that_it_is_for(self):
+    def test_counts_time_from_the_start_of_the_command(self):
         given, begun = graphs.two_branches(), []
 
         def search(directory, given, callback, start_secs, host):
@@ -298,8 +300,8 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertEqual(begun[0], call_secs)
         self.assertGreater(begun[1], call_secs + 49.0)
 
-    def test_time_that_no_limit_covers_is_said_with_its_seconds(self):
-        given, heard = graphs.two_branches(), Heard()
+    def test_reports_time_that_no_limit_covers(self):
+        given, heard = graphs.two_branches(), RecordingCallback()
         with count_time_from(time.monotonic() - 3600.0):
             result = self.optimize(given.graph, given.fetches, [heard])
         self.assertEmpty(result.trials)
@@ -308,7 +310,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             r"^1 h .* were used where 600 s are allowed: no limit covers .* \(1 h .* here\) and ",
         )
 
-    def test_a_different_request_is_not_answered_from_the_directory(self):
+    def test_does_not_answer_a_different_request_from_the_log(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         self.optimize(graph_def, "result")
         for settings in ({"max_trials": 11}, {"max_secs": 601.0}):
@@ -322,12 +324,12 @@ class ScriptedOptimizeTest(tf.test.TestCase):
                 self.optimize(graph_def, "result", **settings)
         (self.log_dir / "result.json").write_text("{")
         with self.assertRaisesRegex(
-            ValueError, "result.json.*; without the file the search goes on"
+            ValueError, "result.json.*; without the file the search resumes"
         ):
             self.optimize(graph_def, "result")
 
-    def test_callbacks_hear_of_trials_stages_and_notes(self):
-        given, heard = graphs.two_branches(), Heard()
+    def test_callbacks_receive_trials_stages_and_notes(self):
+        given, heard = graphs.two_branches(), RecordingCallback()
         result = self.optimize(given.graph, given.fetches, [heard])
         self.assertEqual(tuple(trial for trial, _ in heard.trials), result.trials)
         counts = [progress.trial_count for _, progress in heard.trials]
@@ -342,15 +344,15 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertFalse(any(line.startswith("[") for line in heard.notes))
 
     def test_a_callback_ends_the_search_with_the_best_so_far_confirmed(self):
-        given, heard = graphs.two_branches(), Heard(most=5)
+        given, heard = graphs.two_branches(), RecordingCallback(most=5)
         result = self.optimize(given.graph, given.fetches, [Callback(), heard])
         self.assertLen(result.trials, 5)
         self.assertTrue(result.changed)
-        # The same call resumes, and tells nothing of what the log has.
-        later = Heard()
-        whole = self.optimize(graphs.two_branches().graph, given.fetches, [later])
-        self.assertLen(whole.trials, 10)
-        self.assertEqual(tuple(trial for trial, _ in later.trials), whole.trials[5:])
+        # The same call resumes, and reports only new trials.
+        later = RecordingCallback()
+        resumed = self.optimize(graphs.two_branches().graph, given.fetches, [later])
+        self.assertLen(resumed.trials, 10)
+        self.assertEqual(tuple(trial for trial, _ in later.trials), resumed.trials[5:])
 
     def test_an_error_of_a_callback_ends_the_search_and_loses_no_trial(self):
         class Broken(Callback):
@@ -362,7 +364,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             self.optimize(given.graph, given.fetches, [Broken()])
         self.assertLen(read_log(self.log_dir / "trials.jsonl")[1], 1)
 
-    def test_only_who_wants_lines_gets_them(self):
+    def test_prints_lines_only_if_verbose(self):
         for verbose in (False, True):
             given, errors = graphs.two_branches(), io.StringIO()
             with contextlib.redirect_stderr(errors):
@@ -377,7 +379,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             self.assertLen(counts, 10 * verbose)
             self.assertEqual(bool(lines), verbose)
 
-    def test_placing_twice_changes_nothing_the_second_time(self):
+    def test_a_second_call_does_not_change_a_placed_graph(self):
         given = graphs.two_branches()
         self.optimize(given.graph, given.fetches)
         placed = given.graph.as_graph_def()

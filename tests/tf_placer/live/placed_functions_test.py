@@ -1,4 +1,4 @@
-"""Tests of `optimize` with functions and models; the measurements of the search are scripted."""
+"""Tests of `optimize` with functions and models, with scripted measurements."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         )
         return entry(target, *step, config=config, verbose=False, **settings)
 
-    def test_a_function_comes_back_on_its_devices(self):
+    def test_returns_a_function_with_variables_on_their_devices(self):
         step, variables = step_function()
         original, same = step_function()
         result = self.place(optimize_function, step, (X,))
@@ -88,7 +88,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.assertAllEqual(ours, theirs)
             self.assertIn(ours.device, DEVICES)
 
-    def test_the_next_run_of_a_program_does_not_search_again(self):
+    def test_a_second_run_of_a_program_does_not_search(self):
         first = self.place(optimize_function, step_function()[0], (X,))
         with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
             again = self.place(optimize_function, step_function()[0], (2 * X,))
@@ -102,7 +102,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.assertFalse(result.changed)
         self.assertIs(result.function, step)
 
-    def test_a_model_trains_where_it_was_placed(self):
+    def test_a_placed_model_can_be_trained(self):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
         before = model.get_weights()
@@ -114,7 +114,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         model.fit(X, np.ones([4, 1], np.float32), verbose=0)
         self.assertNotAllEqual(model.get_weights()[0], before[0])
 
-    def test_a_saved_model_is_written_again_with_devices(self):
+    def test_writes_a_saved_model_with_devices(self):
         path = save_functions(self.directory)
         result = self.place(optimize_saved_model, path, example_inputs=REQUEST)
         self.assertTrue(result.changed)
@@ -138,7 +138,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "placed' is there already"):
             again.save(self.directory / "placed")
 
-    def test_a_saved_model_that_cannot_be_faster_is_as_it_came(self):
+    def test_copies_a_saved_model_unchanged_if_nothing_is_faster(self):
         self.is_faster = False
         path = save_functions(self.directory)
         result = self.place(optimize_saved_model, path, "serving_default", {"x": REQUEST})
@@ -188,7 +188,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.assertWarnsRegex(DeprecationWarning, "no example=: write optimize_saved_model"),
             self.assertRaisesRegex(ValueError, "example_inputs or feed_dict, not both"),
         ):
-            optimize(path, example=REQUEST, feeds={"x": REQUEST})
+            optimize(path, example=REQUEST, feed_dict={"x": REQUEST})
         with self.assertWarnsRegex(
             DeprecationWarning, "write optimize_function.function, example_inputs"
         ):

@@ -55,22 +55,22 @@ class PreparationTest(tf.test.TestCase):
     def note(self, machine: Machine = _MACHINE) -> str | None:
         return note_on_gpus(self.step, machine, calls_python=False)
 
-    def test_a_placer_that_learns_begins_at_the_expert(self):
+    def test_learned_placers_start_at_the_expert(self):
         for placer, expected in (("post", {"start": "expert"}), ("hill_climbing", {})):
             config = prepare(self.step, SearchConfig(placer=placer))
             self.assertEqual(config.placer_options, expected)
 
-    def test_the_machine_is_that_of_sessions_with_the_configuration(self):
+    def test_finds_the_machine_under_the_session_configuration(self):
         config = tf1.ConfigProto(device_count={"GPU": 2})
         self.assertEqual(self.prepare(session_config=config).machine, _MACHINE)
         self.find_machine.assert_called_once_with(None, config)
 
-    def test_without_a_configuration_a_machine_here_has_the_gpus_of_this_process(self):
+    def test_uses_the_gpus_of_this_process_by_default(self):
         self.find_machine.return_value = Machine("m", "attached", _MACHINE.devices[:1])
         for machine, expected in (
             (None, self.of_process),
             ("attached", self.of_process),
-            # Not those of another machine, as long as this process does not have them.
+            # This process does not have the GPUs of these machines.
             ("emulated:2xK80", tf1.ConfigProto()),
             ("local:2", tf1.ConfigProto()),
         ):
@@ -79,7 +79,7 @@ class PreparationTest(tf.test.TestCase):
         with mock.patch.dict("os.environ", _EMULATED):
             self.assertEqual(self.prepare("emulated:2xK80").session_config, self.of_process)
 
-    def test_memory_that_this_process_has_taken_is_noted(self):
+    def test_notes_that_this_process_holds_gpu_memory(self):
         self.assertIsNone(self.note())
         self.holds_memory.return_value = True
         self.assertRegex(
@@ -89,7 +89,7 @@ class PreparationTest(tf.test.TestCase):
         self.assertIsNone(self.note(Machine("m", "local", _MACHINE.devices)))
         self.assertIsNone(note_on_gpus(self.step, _MACHINE, calls_python=True))
 
-    def test_a_function_without_the_emulated_gpus_is_noted_before_the_search(self):
+    def test_notes_that_a_function_lacks_the_emulated_gpus(self):
         emulated = find_machine("emulated:2xK80")
         self.assertIsNone(self.note(emulated), "a graph runs in any session")
         function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)

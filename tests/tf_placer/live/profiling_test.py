@@ -1,4 +1,4 @@
-"""Tests of the placement problems of graphs, functions and models."""
+"""Tests of profiling graphs, functions and models into placement problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProfilingTest(tf.test.TestCase):
         super().setUp()
         self.output = pathlib.Path(self.create_tempdir().full_path, "problem.json")
 
-    def test_a_file_costs_what_the_command_says(self):
+    def test_profiles_a_file_as_the_command_does(self):
         with tf.Graph().as_default() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [64, 32], "x")
             w = tf.compat.v1.get_variable("w", [32, 16])
@@ -40,7 +40,7 @@ class ProfilingTest(tf.test.TestCase):
         self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
         self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
 
-    def test_a_function_costs_what_its_operations_do(self):
+    def test_profiles_a_function_as_its_graph(self):
         weights = tf.Variable(tf.ones([32, 16]))
 
         @tf.function
@@ -62,7 +62,7 @@ class ProfilingTest(tf.test.TestCase):
             self.assertAllEqual(ours, theirs)
             self.assertAllGreater(ours, 0)
 
-    def test_a_model_costs_what_it_takes_to_train(self):
+    def test_profiles_the_training_step_of_a_model(self):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         model.compile("sgd", "mse", jit_compile=False)
         example = (np.ones([4, 3], np.float32), np.ones([4, 2], np.float32))

@@ -18,14 +18,14 @@ from tf_placer.live.result import (
 
 
 class OptimizeResultTest(absltest.TestCase):
-    def test_without_a_confirmation_there_is_nothing_to_show(self):
+    def test_the_table_is_empty_without_a_confirmation(self):
         result = OptimizeResult("graph", False, "one device")
         self.assertEqual(result.table(), "")
         self.assertIsNone(result.original_secs)
         self.assertIsNone(result.placed_secs)
         self.assertEqual(result.trials, ())
 
-    def test_the_winner_is_marked_and_its_times_are_given(self):
+    def test_the_table_marks_the_winner(self):
         confirmed = confirmation({"random": 2.0, "expert": 1.25})
         result = OptimizeResult(
             "graph",
@@ -47,7 +47,7 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertEqual(lines[2].split(), ["original", "0", "100.0", "ms", "1"])
         self.assertRegex(lines[3], r"1\.25.x +one round$")
         self.assertRegex(lines[4], r"2\.000x +\d\.\d+ to \d\.\d+ +found: faster beyond the noise$")
-        # Not measured again, and all the same in the table.
+        # The table has finalists that were not confirmed, too.
         self.assertRegex(lines[5], r"80\.00 ms +1\.250x +in the search$")
         for line, finalist in zip(lines[3:], ("expert", "random"), strict=False):
             secs, speedup = float(line.split()[2]), confirmed.comparisons[finalist].speedup
@@ -83,7 +83,7 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertIn("failed", result.table())
         self.assertIsNone(result.placed_secs)
 
-    def test_a_result_has_what_fits_what_was_placed(self):
+    def test_the_kind_of_result_depends_on_the_target(self):
         values = {"graph_def": "graph", "changed": True, "reason": "faster"}
         for is_model, kind in ((True, ModelResult), (False, FunctionResult)):
             step = mock.Mock(spec=["traced", "function", "apply"])

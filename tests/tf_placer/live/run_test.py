@@ -1,7 +1,8 @@
-"""Tests of whole searches with scripted measurements: accepting, refusing and resuming."""
+"""Tests of complete searches with scripted measurements: verdicts, time limits, resuming."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -49,8 +50,7 @@ def split_is_faster(assignment) -> float:
     return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
 
 
-# A placer that decides about colocation groups.
-_OF_COLOCATION_GROUPS = {"placer": "post", "placer_options": {"grouper": "fine"}}
+_COLOCATION_GROUP_PLACER = {"placer": "post", "placer_options": {"grouper": "fine"}}
 
 
 class RunTest(tf.test.TestCase):
@@ -58,10 +58,10 @@ class RunTest(tf.test.TestCase):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.lines: list[str] = []
-        # Searches of the person who runs the tests are none of theirs.
+        # Hide searches that run on this computer at the same time.
         cache = self.create_tempdir().full_path
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
-        # Serialized twice, one graph may be two files.
+        # Built once, because two serializations of one graph may differ.
         self.graph_def = graphs.two_branches().graph.as_graph_def()
 
     def run_search(
@@ -74,17 +74,17 @@ class RunTest(tf.test.TestCase):
         **changes,
     ) -> Outcome:
         given = given or graphs.two_branches()
-        source = read_workload(graph_def or given.graph, given.fetches)
+        workload = read_workload(graph_def or given.graph, given.fetches)
         return live_run.run(
-            request_directory(self.create_tempdir().full_path, source, config=config, **changes),
+            request_directory(self.create_tempdir().full_path, workload, config=config, **changes),
             self.directory,
             ProgressPrinter(self.lines.append),
             script.environment,
             start_secs=time.monotonic() - begun_secs,
         )
 
-    def files(self) -> dict[str, str]:
-        """A hash of every file of the directory, by its path there."""
+    def hash_files(self) -> dict[str, str]:
+        """Computes a hash of every file of the directory, by its path there."""
         root = self.directory.path
         return {
             str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -92,7 +92,7 @@ class RunTest(tf.test.TestCase):
             if path.is_file()
         }
 
-    def test_a_faster_placement_is_written_with_where_it_comes_from(self):
+    def test_writes_a_faster_placement_with_its_provenance(self):
         script = Script(secs=split_is_faster)
         self.assertEqual(self.run_search(script), Outcome.FASTER)
         placement = read_placement(self.directory.placement)
@@ -107,13 +107,13 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(result.num_trials, len(trials))
         self.assertLen(trials, 12)
 
-    def test_baselines_come_before_the_search_and_the_original_first(self):
+    def test_measures_the_original_first_and_baselines_before_the_placer(self):
         self.run_search(Script(secs=split_is_faster))
         _, trials = read_log(self.directory.trials)
         order = list(dict.fromkeys(trial.placer for trial in trials))
         self.assertEqual(order, ["original", "single_device", "expert", "random"])
 
-    def test_while_placements_are_measured_that_is_what_is_said_to_be_done(self):
+    def test_enters_the_stage_of_measuring_while_placements_are_measured(self):
         stages: list[str] = []
         during: list[str] = []
 
@@ -127,7 +127,7 @@ class RunTest(tf.test.TestCase):
         self.assertIn("measuring placements", during)
         self.assertNotIn("choosing what to measure next", during)
 
-    def test_the_search_is_quick_and_the_confirmation_is_as_the_user_runs(self):
+    def test_confirms_with_the_meta_optimizer_and_searches_without_it(self):
         config = tf1.ConfigProto(inter_op_parallelism_threads=3)
         script = Script(secs=split_is_faster)
         self.run_search(script, config=config, max_secs=60.0)
@@ -137,24 +137,25 @@ class RunTest(tf.test.TestCase):
         self.assertFalse(searching["meta_optimizer"])
         self.assertTrue(confirming["meta_optimizer"])
         self.assertIn({}, script.measured)
-        # One round chooses, and the others all say the same.
+        # One round selects the candidate; all others agree, so the minimum decides.
         self.assertEqual(script.confirmed.count({}), 1 + LEAST_ROUNDS)
 
-    def test_finalists_that_do_not_fit_into_the_time_are_left_out(self):
+    def test_leaves_out_finalists_for_which_there_is_no_time(self):
         def slow(assignment):
             return 5.0 if uses_two_devices(assignment) else 10.0
 
-        # Steps of the original take 10 s, those of the three that are faster 5 s. A round of two
-        # takes 155 s, of which 20 s are for opening, and there should be time for seven. Choosing
-        # among three takes another 245 s, among two 200 s, and what follows 70 s.
+        # Steps of the original take 10 s, those of the three faster placements 5 s. A round of two
+        # labels takes 155 s, 20 s of it to open sessions, and the plan reserves seven rounds.
+        # Selecting among three candidates takes another 245 s, among two 200 s, and the work after
+        # the confirmation 70 s.
         for max_secs, candidates in ((1420.0, 3), (1380.0, 2), (1200.0, 1), (800.0, 1)):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             script = Script(secs=slow)
             self.run_search(script, max_secs=max_secs, max_trials=10)
-            choosing = 1 + candidates if candidates > 1 else 0
-            self.assertLen(script.confirmed, choosing + 2 * LEAST_ROUNDS, max_secs)
+            selection = 1 + candidates if candidates > 1 else 0
+            self.assertLen(script.confirmed, selection + 2 * LEAST_ROUNDS, max_secs)
 
-    def test_the_next_best_wins_where_the_fastest_computes_something_else(self):
+    def test_the_second_best_wins_if_the_fastest_computes_other_values(self):
         fastest: list[object] = []
 
         def secs(assignment):
@@ -172,13 +173,13 @@ class RunTest(tf.test.TestCase):
         self.assertAlmostEqual(placement.measurement["speedup"], 1.9)
         self.assertIn("does not compute the same", self.directory.read_result().note)
 
-    def test_where_nothing_was_faster_in_the_search_nothing_is_measured_again(self):
+    def test_confirms_nothing_if_no_trial_was_faster(self):
         script = Script(lambda a: 1.5 * ORIGINAL_SECS if a else ORIGINAL_SECS)
         self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
         self.assertEmpty(script.confirmed)
         self.assertIn("none was measured again", self.directory.read_result().note)
 
-    def test_the_reason_says_that_the_time_was_over_before_the_placer_began(self):
+    def test_reports_that_time_ran_out_before_the_placer_began(self):
         passed_secs = [0.0]
 
         def slower(assignment):
@@ -194,14 +195,14 @@ class RunTest(tf.test.TestCase):
             self.directory.read_result().note,
             rf"again; 300 s were over after {len(trials)} trials, before placer 'random' began",
         )
-        # One that had its turn, or that there were no trials for, has nothing to say.
+        # A placer that began, or that lacked trials instead of time, is not mentioned.
         for max_trials in (3, 12):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(slower), max_secs=300.0, max_trials=max_trials)
             self.assertNotIn("began", self.directory.read_result().note)
 
-    def run_until(self, script: Script, **changes) -> Outcome:
-        """Searches for 300 s by a clock that scripts move; one that is over breaks off."""
+    def run_with_fake_clock(self, script: Script, **changes) -> Outcome:
+        """Runs a search of 300 s by a clock that only scripts advance."""
         self.clock = mock.Mock(monotonic=lambda: self.now_secs)
         self.now_secs = time.monotonic()
         with mock.patch.object(time_plan, "time", self.clock):
@@ -211,11 +212,11 @@ class RunTest(tf.test.TestCase):
         self.now_secs += 301.0
         raise TimeLimitReached
 
-    def test_an_original_that_takes_all_of_the_time_is_broken_off(self):
+    def test_cancels_an_original_that_exceeds_the_time_limit(self):
         def secs(_):
             self.end_time()
 
-        self.assertEqual(self.run_until(Script(secs)), Outcome.NO_TIME)
+        self.assertEqual(self.run_with_fake_clock(Script(secs)), Outcome.NO_TIME)
         result = self.directory.read_result()
         self.assertEqual(result.num_trials, 0)
         self.assertRegex(
@@ -224,28 +225,28 @@ class RunTest(tf.test.TestCase):
             "and the first steps of the original take more than the .* that were left",
         )
         self.assertEmpty(read_log(self.directory.trials)[1])
-        # The same call tries again: the machine may have been busy.
+        # The same call retries, because the machine may have been busy.
         self.assertFalse(result.is_complete)
         script = Script(secs=split_is_faster)
-        self.assertEqual(self.run_until(script), Outcome.FASTER)
+        self.assertEqual(self.run_with_fake_clock(script), Outcome.FASTER)
 
-    def test_a_trial_that_takes_the_time_of_the_confirmation_is_broken_off_and_does_not_count(self):
+    def test_cancels_and_discards_a_trial_that_needs_the_time_of_the_confirmation(self):
         script = Script()
 
         def secs(assignment):
             if len(script.measured) == 6 and not script.confirmed:
-                # As much as is left for the search.
+                # Use up the time of the search, but not that of the confirmation.
                 self.now_secs += 280.0
                 raise TimeLimitReached
             return split_is_faster(assignment)
 
         script.secs = secs
-        self.assertEqual(self.run_until(script), Outcome.FASTER)
+        self.assertEqual(self.run_with_fake_clock(script), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
         self.assertEqual(sum(each.repeats is None for each in trials), 5)
         self.assertTrue(all(each.measurement.failure is None for each in trials))
 
-    def test_a_confirmation_that_is_broken_off_claims_nothing(self):
+    def test_a_canceled_confirmation_has_no_winner(self):
         for rounds, note in (
             (0, "no time left of 300 s to measure .* again"),
             (2, "no time for more, and .* is about 2.00x original in 2 of the 4 rounds"),
@@ -254,38 +255,39 @@ class RunTest(tf.test.TestCase):
             script = Script()
 
             def secs(assignment, rounds=rounds, script=script):
-                # One round chooses, with all; then there are two in each.
+                # The original is opened once per round: in the selection, then in each round.
                 if script.confirmed.count({}) > 1 + rounds:
                     self.end_time()
                 return split_is_faster(assignment)
 
             script.secs = secs
-            self.assertEqual(self.run_until(script), Outcome.NOT_CONFIRMED)
+            self.assertEqual(self.run_with_fake_clock(script), Outcome.NOT_CONFIRMED)
             self.assertRegex(self.directory.read_result().note, note)
             self.assertFalse(self.directory.placement.exists())
 
-    def test_a_graph_is_profiled_where_only_its_links_would_take_too_long(self):
+    def test_profiles_a_graph_if_only_measuring_links_would_take_too_long(self):
         profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
+        long_links = dataclasses.replace(time_plan._TIMES, links_secs=1000.0)
         with (
-            mock.patch.object(time_plan, "_LINKS_SECS", 1000.0),
+            mock.patch.object(time_plan, "_TIMES", long_links),
             mock.patch.object(job_search, "find_links", return_value=None),
             mock.patch.object(job_search, "profile_costs", profile),
         ):
-            self.run_until(Script(split_is_faster), placer="auto")
+            self.run_with_fake_clock(Script(split_is_faster), placer="auto")
         profile.assert_called_once()
         self.assertIn("it cannot be profiled", self.directory.read_result().note)
 
-    def test_values_that_there_is_no_time_to_compare_are_said_to_be_so(self):
+    def test_reports_that_there_was_no_time_to_compare_values(self):
         def values(_):
             self.end_time()
 
-        self.assertEqual(self.run_until(Script(split_is_faster, values)), Outcome.FASTER)
+        self.assertEqual(self.run_with_fake_clock(Script(split_is_faster, values)), Outcome.FASTER)
         self.assertIn(
             "what the graphs compute could not be compared: 300 s were over before",
             self.directory.read_result().note,
         )
 
-    def test_the_log_has_each_trial_with_the_original(self):
+    def test_logs_the_original_beside_each_trial(self):
         self.run_search(Script(secs=split_is_faster), max_trials=6)
         header, trials = read_log(self.directory.trials)
         self.assertEqual(header["protocol"]["most_blocks"], 6)
@@ -294,44 +296,44 @@ class RunTest(tf.test.TestCase):
             self.assertEqual(set(trial.measurement.reference_secs), {ORIGINAL_SECS})
             self.assertAlmostEqual(trial.measurement.drift, 1.0)
 
-    def test_without_time_to_confirm_nothing_is_claimed(self):
+    def test_without_time_to_confirm_there_is_no_winner(self):
         script = Script(secs=lambda assignment: 10.0 / (1 + uses_two_devices(assignment)))
         self.assertEqual(self.run_search(script, max_secs=40.0), Outcome.NOT_CONFIRMED)
         self.assertFalse(self.directory.placement.exists())
         result = self.directory.read_result()
         self.assertRegex(result.note, r"no time left of 40 s .*takes about .*: allow \d+ s")
-        # The search was told so early, had all of the time, and can go on.
+        # A note warns early; the search gets all of the time, and can be resumed.
         self.assertRegex(
             "\n".join(self.lines),
             r"40 s are little: about .* are needed for this graph, .*confirming 17 min 20 s",
         )
         self.assertRegex(
-            "\n".join(self.lines), "40 s are too short to confirm anything: .* goes on"
+            "\n".join(self.lines), "40 s are too short to confirm anything: .* resumes"
         )
-        # The best placement is written nevertheless.
+        # The best placement is written, though unconfirmed.
         best = read_placement(self.directory.best)
         self.assertTrue(uses_two_devices(best.assignment))
         self.assertEqual(best.measurement, {"step_secs": 5.0})
 
-    def test_the_lines_count_the_time_from_the_call_to_the_end_of_the_confirmation(self):
+    def test_progress_counts_time_from_the_call_to_the_end_of_the_confirmation(self):
         script = Script(secs=lambda assignment: 1.0)
         self.run_search(script, begun_secs=100.0, max_secs=1000.0, max_trials=3)
         last = next(line for line in self.lines if line.startswith("[3/3]"))
         self.assertIn("elapsed 1 min 40 s", last)
-        # No trial is left, but what was measured is to be confirmed.
+        # No trial is left, but the confirmation follows.
         self.assertNotIn("ETA 0.0 s", last)
 
-    def test_a_placement_may_take_five_times_as_long_as_the_original_or_a_minute(self):
+    def test_trials_time_out_after_five_times_the_original_and_at_least_a_minute(self):
         for original_secs, expected in ((1.0, 60.0), (4.0, 200.0), (100.0, 250.0)):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             script = Script(secs=lambda assignment, secs=original_secs: secs)
             self.run_search(script, max_secs=1000.0, max_trials=3)
             self.assertEqual(script.timeouts, [250.0, expected, expected])
-            # A resumed search has the same limit; the original takes turns with what is new.
+            # A resumed search has the same limit; it opens the original beside the new trial.
             self.run_search(script, max_secs=1000.0, max_trials=4)
             self.assertEqual(script.timeouts[3:], [expected] * 2)
 
-    def test_the_search_uses_the_groups_and_the_settings_that_the_options_ask_for(self):
+    def test_uses_the_grouper_and_settings_of_the_options(self):
         made = []
 
         def make(name, groups, legal, **settings):
@@ -361,7 +363,7 @@ class RunTest(tf.test.TestCase):
         for grouper in ("coarse", "fine"):
             for start, device in (("original", 0), (path, 1)):
                 self.directory = RunDirectory(self.create_tempdir().full_path)
-                # Nothing but the start is sampled, to speak of.
+                # Practically only the start is sampled.
                 options = {"start": start, "start_uniform": 1e-9, "grouper": grouper}
                 self.run_search(Script(), placer="post", placer_options=options, max_trials=6)
                 header, trials = read_log(self.directory.trials)
@@ -370,7 +372,7 @@ class RunTest(tf.test.TestCase):
                 self.assertNotEmpty(sampled)
                 self.assertEqual({each for t in sampled for each in t.assignment}, {device})
 
-    def test_another_search_on_the_computer_is_noticed(self):
+    def test_notices_another_search_on_the_computer(self):
         cache = self.create_tempdir().full_path
         with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
             with RunLock("runs/other", lambda line: None):
@@ -381,19 +383,19 @@ class RunTest(tf.test.TestCase):
             self.run_search(Script(secs=split_is_faster))
             self.assertIsNone(self.directory.read_result().note)
 
-    def test_nothing_faster_leaves_no_placement(self):
+    def test_writes_no_placement_if_none_is_faster(self):
         self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
         self.assertFalse(self.directory.placement.exists())
         self.assertIsNone(self.directory.read_result().winner)
 
-    def test_a_placement_that_was_only_fast_in_the_search_is_not_accepted(self):
+    def test_rejects_a_placement_that_is_not_faster_in_the_confirmation(self):
         script = Script()
         script.secs = lambda assignment: (
             ORIGINAL_SECS if script.confirmed else split_is_faster(assignment)
         )
         self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
 
-    def test_a_placement_that_computes_something_else_is_not_accepted(self):
+    def test_rejects_a_placement_that_computes_other_values(self):
         script = Script(
             split_is_faster, lambda a: {"loss:0@1": np.float32(2 if uses_two_devices(a) else 1)}
         )
@@ -401,7 +403,7 @@ class RunTest(tf.test.TestCase):
         self.assertFalse(self.directory.placement.exists())
         self.assertIn("'loss:0@1'", self.directory.read_result().note)
 
-    def test_placements_that_all_fail_say_why(self):
+    def test_reports_why_all_placements_failed(self):
         script = Script(lambda assignment: None)
         self.assertEqual(self.run_search(script), Outcome.NOTHING_RUNS)
         self.assertRegex(
@@ -409,13 +411,13 @@ class RunTest(tf.test.TestCase):
             r"^\d+ were tried \(\d+ out_of_memory\); the last: it is too large$",
         )
 
-    def test_where_memory_runs_out_another_search_is_named(self):
+    def test_names_another_search_if_memory_runs_out(self):
         note = "another search ran"
         with mock.patch.object(live_run.RunLock, "note", note):
             self.run_search(Script(lambda assignment: None))
         self.assertEndsWith(self.directory.read_result().note, f"it is too large; {note}")
 
-    def test_where_memory_runs_out_devices_of_the_graph_itself_are_named(self):
+    def test_names_devices_of_the_graph_if_memory_runs_out(self):
         for node in self.graph_def.node:
             node.device = "" if node.name == "result" else "/job:worker/task:0"
         self.run_search(Script(lambda assignment: None), graph_def=self.graph_def)
@@ -431,7 +433,7 @@ class RunTest(tf.test.TestCase):
     def test_a_budget_of_one_trial_measures_the_original_only(self):
         self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)
         self.assertIn(
-            "only the graph as it came was measured within 1 trial",
+            "only the original was measured within 1 trial",
             self.directory.read_result().note,
         )
         self.assertLen(read_log(self.directory.trials)[1], 1)
@@ -461,14 +463,14 @@ class RunTest(tf.test.TestCase):
 
     def test_a_finished_search_called_again_measures_nothing(self):
         self.run_search(Script(secs=split_is_faster), graph_def=self.graph_def)
-        before = self.files()
+        before = self.hash_files()
         again = Script(secs=split_is_faster)
         self.assertEqual(self.run_search(again, graph_def=self.graph_def), Outcome.FASTER)
         self.assertEqual(again.measured + again.confirmed, [])
-        self.assertEqual(self.files(), before)
+        self.assertEqual(self.hash_files(), before)
         self.assertIn("nothing to measure again", self.lines[-1])
 
-    def test_a_larger_budget_goes_on_where_the_search_was(self):
+    def test_a_larger_budget_resumes_the_search(self):
         self.run_search(Script(secs=split_is_faster), max_trials=8)
         before = self.directory.trials.read_bytes()
         more = Script(secs=split_is_faster)
@@ -477,15 +479,15 @@ class RunTest(tf.test.TestCase):
         _, trials = read_log(self.directory.trials)
         self.assertLen(trials, 12)
         self.assertLen(more.placed, sum(t.repeats is None for t in trials[8:]))
-        whole = RunTest("run")
-        whole.setUp()
-        whole.run_search(Script(secs=split_is_faster), max_trials=12)
+        uninterrupted = RunTest("run")
+        uninterrupted.setUp()
+        uninterrupted.run_search(Script(secs=split_is_faster), max_trials=12)
         self.assertEqual(
-            [t.assignment for t in read_log(whole.directory.trials)[1]],
+            [t.assignment for t in read_log(uninterrupted.directory.trials)[1]],
             [t.assignment for t in trials],
         )
 
-    def test_a_search_that_was_cut_short_before_its_result_is_finished(self):
+    def test_resumes_a_search_that_was_killed_before_its_result(self):
         self.run_search(Script(secs=split_is_faster))
         os.unlink(self.directory.result)
         again = Script(secs=split_is_faster)
@@ -493,7 +495,7 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(again.measured, [])
         self.assertNotEmpty(again.confirmed)
 
-    def test_the_best_so_far_is_written_again_where_a_kill_has_left_none_or_an_older_one(self):
+    def test_rewrites_a_missing_or_outdated_best_placement(self):
         self.run_search(Script(secs=split_is_faster), max_trials=8)
         before = self.directory.best.read_bytes()
         for leave in (self.directory.best.unlink, lambda: self.directory.best.write_text("{}")):
@@ -502,7 +504,7 @@ class RunTest(tf.test.TestCase):
             self.run_search(Script(secs=split_is_faster), max_trials=8)
             self.assertEqual(self.directory.best.read_bytes(), before)
 
-    def test_a_best_so_far_that_cannot_be_written_is_said_and_ends_nothing(self):
+    def test_reports_and_survives_a_best_placement_that_cannot_be_written(self):
         self.directory.path.mkdir()
         self.directory.best.mkdir()
         self.assertEqual(self.run_search(Script(secs=split_is_faster)), Outcome.FASTER)
@@ -510,22 +512,22 @@ class RunTest(tf.test.TestCase):
         self.assertNotEmpty(said)
         self.assertStartsWith(said[0], "the best placement so far is not written: ")
 
-    def deletes(self, at_trial: int):
-        """Gives step times, and deletes the directory of the search before a trial is written."""
+    def delete_directory_at(self, trial: int):
+        """Makes a function of step times that deletes the directory before a trial is logged."""
         measured = []
 
         def secs(assignment) -> float:
             measured.append(assignment)
-            if len(measured) == at_trial:
+            if len(measured) == trial:
                 shutil.rmtree(self.directory.path)
             return split_is_faster(assignment)
 
         return secs
 
-    def test_a_directory_that_is_deleted_is_noticed_at_the_next_trial_and_the_search_goes_on(self):
+    def test_relocates_at_the_next_trial_if_the_directory_is_deleted(self):
         before, base = self.directory.path, self.create_tempdir("other").full_path
         with mock.patch.object(tempfile, "tempdir", base):
-            outcome = self.run_search(Script(secs=self.deletes(5)))
+            outcome = self.run_search(Script(secs=self.delete_directory_at(5)))
         self.assertEqual(outcome, Outcome.FASTER)
         self.assertFalse(before.exists())
         self.assertEqual(os.path.dirname(self.directory.path), base)
@@ -537,7 +539,7 @@ class RunTest(tf.test.TestCase):
         self.assertLen(trials, 12)
         self.assertEqual(self.directory.read_result().num_trials, 12)
         read_placement(self.directory.placement)
-        # All that is needed to go on is there.
+        # The search can be resumed there.
         again = Script(secs=split_is_faster)
         self.run_search(again, max_trials=14)
         self.assertLess(len(again.measured), 6)
@@ -545,12 +547,12 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(read_log(self.directory.trials)[1][:12], trials)
 
     def check_sessions_that_miss_their_files(self, looks: int) -> None:
-        """Deletes the directory; sessions that were made there fail when they look so often."""
+        """Deletes the directory; its sessions then fail when they look for files the n-th time."""
         base, left = self.create_tempdir("other").full_path, [None] * looks
-        deletes = self.deletes(5)
+        secs_before = self.delete_directory_at(5)
 
         def secs(assignment) -> float:
-            found = deletes(assignment)
+            found = secs_before(assignment)
             graph = script.made[-1]["graph_path"]
             if not graph.exists() and left.pop() is None and not left:
                 raise FileNotFoundError(2, "No such file or directory", str(graph))
@@ -569,10 +571,10 @@ class RunTest(tf.test.TestCase):
         self.assertLen(set(first), len(first))
         read_placement(self.directory.placement)
 
-    def test_sessions_that_miss_their_files_go_on_with_the_trials_in_another_place(self):
+    def test_restarts_sessions_that_miss_their_files_in_another_directory(self):
         self.check_sessions_that_miss_their_files(looks=1)
 
-    def test_so_do_sessions_whose_log_has_gone_there_before(self):
+    def test_restarts_sessions_that_miss_their_files_after_the_log_was_relocated(self):
         self.check_sessions_that_miss_their_files(looks=2)
 
     def test_files_missing_in_sessions_are_an_error_if_the_directory_exists(self):
@@ -582,12 +584,12 @@ class RunTest(tf.test.TestCase):
         with self.assertRaisesRegex(OSError, "worker.log"):
             self.run_search(Script(secs=secs))
 
-    def test_where_nothing_else_takes_files_either_the_first_error_is_raised(self):
+    def test_raises_the_first_error_if_relocation_fails_too(self):
         with (
             mock.patch.object(tempfile, "tempdir", "/nowhere"),
             self.assertRaisesRegex(OSError, "it was deleted or moved while a search wrote it"),
         ):
-            self.run_search(Script(secs=self.deletes(5)))
+            self.run_search(Script(secs=self.delete_directory_at(5)))
         self.assertFalse(self.directory.path.exists())
 
     def test_relocates_result_and_log_if_the_directory_is_full_at_the_end(self):
@@ -619,7 +621,7 @@ class RunTest(tf.test.TestCase):
             self.directory.trials.write_bytes(content)
             self.assertEqual(self.run_search(Script(), max_trials=2), Outcome.NOT_FASTER)
 
-    def test_temporary_files_are_removed_at_the_end(self):
+    def test_removes_temporary_files_at_the_end(self):
         self.run_search(Script())
         self.assertEmpty([each.name for each in self.directory.path.iterdir() if each.is_dir()])
 
@@ -635,7 +637,7 @@ class RunTest(tf.test.TestCase):
         self.assertFalse(left.exists())
         self.assertEqual([path.read_text() for path in theirs], ["theirs"] * len(theirs))
 
-    def test_a_graph_of_somebody_else_beside_the_log_is_refused_and_stays(self):
+    def test_refuses_a_foreign_graph_file_beside_the_log_and_keeps_it(self):
         self.run_search(Script(), max_trials=2)
         placed = tf1.GraphDef.FromString(self.directory.graph.read_bytes())
         for node in placed.node:
@@ -647,9 +649,9 @@ class RunTest(tf.test.TestCase):
                 self.run_search(Script(), max_trials=3)
             self.assertEqual(self.directory.graph.read_bytes(), theirs)
 
-    def test_the_log_of_another_search_is_refused_and_nothing_is_changed(self):
+    def test_refuses_the_log_of_another_search_and_changes_no_file(self):
         self.run_search(Script(secs=split_is_faster), max_trials=4)
-        before = self.files()
+        before = self.hash_files()
         placed = graphs.two_branches().graph.as_graph_def()
         next(n for n in placed.node if n.op == "MatMul").device = "/device:CPU:0"
         for difference, changes in (
@@ -658,28 +660,28 @@ class RunTest(tf.test.TestCase):
             ("seed: .* has seed 0, this search has 1", {"seed": 1}),
             ("machine", {"machine": find_machine("local:3")}),
             ("placer: ", {"placer": "expert"}),
-            ("placer: ", _OF_COLOCATION_GROUPS),
+            ("placer: ", _COLOCATION_GROUP_PLACER),
             ("session configuration", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
         ):
             script = Script(secs=split_is_faster)
             with self.assertRaisesRegex(LogMismatchError, f"another {difference}"):
                 self.run_search(script, **changes)
             self.assertEqual(script.made, [])
-            self.assertEqual(self.files(), before)
+            self.assertEqual(self.hash_files(), before)
 
-    def test_a_graph_that_is_placed_already_touches_no_earlier_search(self):
+    def test_a_graph_with_devices_leaves_an_earlier_search_unchanged(self):
         self.run_search(Script(secs=split_is_faster), max_trials=4)
-        before = self.files()
+        before = self.hash_files()
         placed = graphs.two_branches().graph.as_graph_def()
         for node in placed.node:
             node.device = "/device:CPU:0"
         outcome = self.run_search(Script(), graph_def=placed)
         self.assertEqual(outcome, Outcome.NOTHING_TO_PLACE)
-        self.assertEqual(self.files(), before)
+        self.assertEqual(self.hash_files(), before)
 
-    def test_all_stages_place_what_the_placer_needs(self):
+    def test_all_stages_use_the_granularity_of_the_placer(self):
         header_of, sizes = {}, {}
-        for granularity, asked in (("coarse", {}), ("fine", _OF_COLOCATION_GROUPS)):
+        for granularity, asked in (("coarse", {}), ("fine", _COLOCATION_GROUP_PLACER)):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(), max_trials=6, **asked)
             header_of[granularity], trials = read_log(self.directory.trials)
@@ -688,9 +690,9 @@ class RunTest(tf.test.TestCase):
             self.assertLen(sizes[granularity], 1)
         self.assertGreater(max(sizes["fine"]), max(sizes["coarse"]))
 
-    def test_baselines_place_whole_groups_where_the_placer_refines_them(self):
+    def test_baselines_place_clusters_although_the_placer_splits_them(self):
         given = graphs.lstm()
-        self.run_search(Script(), given, max_trials=6, **_OF_COLOCATION_GROUPS)
+        self.run_search(Script(), given, max_trials=6, **_COLOCATION_GROUP_PLACER)
         op_graph = read_workload(given.graph, given.fetches).op_graph
         clusters = group_operations(op_graph, "fine").clusters
         _, trials = read_log(self.directory.trials)
@@ -701,7 +703,7 @@ class RunTest(tf.test.TestCase):
             for cluster, device in zip(clusters.tolist(), trial.assignment, strict=True):
                 self.assertEqual(devices.setdefault(cluster, device), device)
 
-    def test_a_log_from_before_there_were_granularities_is_gone_on_with(self):
+    def test_resumes_a_log_without_a_granularity(self):
         self.run_search(Script(), max_trials=4)
         header, *rest = self.directory.trials.read_text().splitlines()
         value = json.loads(header)
@@ -710,8 +712,8 @@ class RunTest(tf.test.TestCase):
         self.run_search(Script(), max_trials=5)
         self.assertLen(read_log(self.directory.trials)[1], 5)
 
-    def learn(self, max_trials: int, script: Script | None = None) -> None:
-        """A search by a placer that pretends to learn, which begins with trial 5."""
+    def run_learning_search(self, max_trials: int, script: Script | None = None) -> None:
+        """Runs a search by a placer that pretends to learn, whose first trial is 5."""
 
         def make(name, groups, legal, **settings):
             if name == "random":
@@ -728,8 +730,8 @@ class RunTest(tf.test.TestCase):
     def read_policy(self) -> str:
         return (self.directory.path / "policy.weights.h5").read_text()
 
-    def test_the_training_of_the_placer_is_kept_beside_the_trials(self):
-        self.learn(max_trials=14)
+    def test_logs_the_training_of_the_placer_beside_the_trials(self):
+        self.run_learning_search(max_trials=14)
         header, updates = read_training_log(self.directory.path)
         trial_header, trials = read_log(self.directory.trials)
         own = [trial for trial in trials if trial.placer == "random"]
@@ -741,38 +743,38 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(self.read_policy(), "3")
         self.assertLen(os.listdir(self.directory.path / "tensorboard"), 1)
 
-    def test_a_search_that_goes_on_repeats_no_update(self):
-        self.learn(max_trials=16)
+    def test_a_resumed_search_repeats_no_update(self):
+        self.run_learning_search(max_trials=16)
         expected = read_training_log(self.directory.path)[1]
         self.directory = RunDirectory(self.create_tempdir().full_path)
         for max_trials in (2, 8, 9, 12, 16):
-            self.learn(max_trials)
+            self.run_learning_search(max_trials)
         self.assertEqual(read_training_log(self.directory.path)[1], expected)
         self.assertEqual(self.read_policy(), str(len(expected)))
 
-    def test_an_update_that_a_kill_lost_is_learned_again(self):
-        self.learn(max_trials=14)
+    def test_repeats_an_update_that_a_kill_lost(self):
+        self.run_learning_search(max_trials=14)
         path = self.directory.path / "training.jsonl"
         whole = path.read_bytes()
         path.write_bytes(whole[:-20])
-        self.learn(max_trials=15)
+        self.run_learning_search(max_trials=15)
         self.assertEqual(path.read_bytes(), whole)
 
     def test_a_finished_search_called_again_keeps_the_policy(self):
-        self.learn(max_trials=14)
-        before = self.files()
-        self.learn(max_trials=14, script=(again := Script(secs=split_is_faster)))
+        self.run_learning_search(max_trials=14)
+        before = self.hash_files()
+        self.run_learning_search(max_trials=14, script=(again := Script(secs=split_is_faster)))
         self.assertEqual(again.measured, [])
-        self.assertEqual(self.files(), before)
+        self.assertEqual(self.hash_files(), before)
 
-    def test_updates_without_the_trials_that_they_are_of_are_dropped(self):
-        self.learn(max_trials=16)
+    def test_drops_updates_whose_trials_are_missing(self):
+        self.run_learning_search(max_trials=16)
         os.unlink(self.directory.trials)
         os.unlink(self.directory.result)
-        self.learn(max_trials=11)
+        self.run_learning_search(max_trials=11)
         self.assertLen(read_training_log(self.directory.path)[1], 2)
 
-    def test_the_log_names_every_setting_of_the_placer(self):
+    def test_logs_every_setting_of_the_placer(self):
         self.run_search(
             Script(), max_trials=2, placer="colocrl", placer_options={"hidden_units": 8}
         )

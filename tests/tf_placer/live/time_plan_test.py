@@ -1,4 +1,4 @@
-"""Tests of the division of the time of a live search."""
+"""Tests of the time plan of a live search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan(max_secs, trials=()):
 
 
 def set_restart_secs(trials, restart_secs):
-    """Returns the trials with another duration of starting the processes of the first."""
+    """Copies trials, and sets the time in which processes started for the first."""
     secs = restart_secs + trials[0].measurement.total_secs
     return [dataclasses.replace(trials[0], elapsed_secs=secs), *trials[1:]]
 
@@ -29,7 +29,7 @@ def set_restart_secs(trials, restart_secs):
 class TimePlanTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # Each takes two steps: 2 s, 2 s, 1 s and 1.6 s.
+        # Each trial runs two steps: they take 2 s, 2 s, 1 s and 1.6 s.
         self.trials = [
             trial(0, None, 1.0),
             trial(1, [0], 1.0, "single_device"),
@@ -47,15 +47,15 @@ class TimePlanTest(absltest.TestCase):
         trials = set_restart_secs(self.trials, restart_secs)
         return plan(max_secs).confirmation(trials, self.finalists, impatient=impatient)
 
-    def test_time_begins_with_the_call(self):
+    def test_counts_time_from_the_call(self):
         late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
         self.assertAlmostEqual(late.compute_secs_left(), 70.0, delta=1.0)
 
-    def test_the_time_of_earlier_calls_counts(self):
+    def test_counts_the_time_of_earlier_calls(self):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
         self.assertAlmostEqual(plan(100.0, earlier).compute_secs_left(), 60.0, delta=1.0)
 
-    def test_a_baseline_has_a_quarter_of_the_time_to_search(self):
+    def test_baselines_share_a_quarter_of_the_search_time(self):
         late = TimePlan(300.0, time.monotonic() - 60.0, [], _BASELINES)
         for begin_secs, left_secs, expected in (
             (10.0, 100.0, True),  # 50 s of 160 s
@@ -65,7 +65,7 @@ class TimePlanTest(absltest.TestCase):
         ):
             self.assertEqual(late.had_baseline_share(begin_secs, left_secs), expected)
 
-    def test_a_profile_takes_its_steps_and_the_links_unless_they_are_known(self):
+    def test_profiling_time_includes_links_unless_they_are_known(self):
         trials = set_restart_secs(self.trials, 4.0)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=True), 3.0 + 25 * 1)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=False), 3.0 + 25 * 1 + 12.0)
@@ -77,53 +77,54 @@ class TimePlanTest(absltest.TestCase):
 
         trials = set_restart_secs(self.trials, 4.0)
         usual_secs = plan(1.0).estimate_needed_secs(trials, self.finalists)
-        # A single slow trial says nothing.
+        # A single slow trial does not count.
         one = [*trials[:-1], set_drift(trials[-1], 2.0)]
         self.assertEqual(plan(1.0).estimate_needed_secs(one, self.finalists), usual_secs)
         slow = [trials[0], *(set_drift(each, 2.0) for each in trials[1:])]
         self.assertEqual(plan(1.0).estimate_needed_secs(slow, self.finalists), 2 * usual_secs)
         self.assertEqual(plan(1.0).profile_secs(slow, links_known=True), 2 * (3.0 + 25 * 1))
-        # One round of all to choose, seven of two, and what follows; 10 s of that are a search.
+        # One selection round, seven rounds of two labels, and the work after them. Of the latter,
+        # 10 s are the search of the explanation, which does not depend on the machine.
         left = plan(1000.0).compute_search_secs_left(slow, self.finalists)
         self.assertAlmostEqual(left, 1000 - 2 * (33.7 + 7 * 17.5 + 2) - 10, delta=1.0)
-        # A fast phase is no reason to keep less.
+        # A fast phase does not reduce the reserve.
         fast = [trials[0], *(set_drift(each, 0.5) for each in trials[1:])]
         self.assertEqual(plan(1.0).estimate_needed_secs(fast, self.finalists), usual_secs)
 
-    # A round starts processes (4 s here) and runs nine steps of each: 9 s of the graph as it came,
+    # A round starts processes (4 s here) and runs nine steps of each label: 9 s of the original,
     # 4.5 s of the fastest, 7.2 s of the expert, 9 s of the single device.
 
-    def test_the_confirmation_has_its_share_before_it_begins(self):
+    def test_reserves_time_for_the_confirmation(self):
         trials = set_restart_secs(self.trials, 4.0)
-        # One round of all to choose, seven of two; and 2 s and 10 s for what follows.
+        # One selection round, seven rounds of two labels; 2 s and 10 s for the work after them.
         left = plan(500.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 500 - 33.7 - 7 * 17.5 - 12, delta=1.0)
 
-    def test_opening_sessions_counts(self):
+    def test_reserves_time_for_opening_sessions(self):
         def slower(trial, setup_secs):
             measurement = dataclasses.replace(trial.measurement, setup_secs=setup_secs)
             return dataclasses.replace(trial, measurement=measurement)
 
         trials = set_restart_secs([slower(self.trials[0], 4.0), slower(self.trials[2], 1.0)], 4.0)
         finalists = {ORIGINAL: trials[0], "auto": trials[1]}
-        # Half of what the graph as it came took, and half as much again for Grappler of what the
-        # other took; and three sessions for comparing values.
+        # The original opens in half of its time in the search, the other in 1.5 times its own,
+        # because of Grappler. Three more sessions compare values.
         left = plan(500.0).compute_search_secs_left(trials, finalists)
         self.assertAlmostEqual(left, 500 - 7 * (4 + 2 + 1.5 + 13.5) - 12 - 6, delta=1.0)
 
-    def test_half_of_a_short_time_is_for_the_search(self):
+    def test_the_search_gets_half_of_a_short_time(self):
         trials = set_restart_secs(self.trials, 4.0)
         left = plan(200.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100.0, delta=1.0)
 
-    def test_where_half_is_too_little_for_any_confirmation_the_least_it_needs_is_kept(self):
+    def test_reserves_the_minimum_of_a_confirmation_if_half_of_the_time_is_less(self):
         trials = set_restart_secs(self.trials, 4.0)
         left = plan(100.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 100 - 4 * 17.5 - 6, delta=1.0)
 
-    def test_where_nothing_can_be_confirmed_all_time_is_for_the_search(self):
+    def test_the_search_gets_all_time_if_no_confirmation_is_possible(self):
         trials = set_restart_secs(self.trials, 4.0)
-        # 4 rounds, and 4.6 s for what follows; some more time than there is may be taken.
+        # 4 rounds, and 4.6 s for the work after them; a slight excess of the limit is allowed.
         self.assertTrue(plan(66.0).can_confirm(trials, self.finalists))
         self.assertFalse(plan(64.0).can_confirm(trials, self.finalists))
         left = plan(64.0).compute_search_secs_left(trials, self.finalists)
@@ -136,16 +137,16 @@ class TimePlanTest(absltest.TestCase):
         def estimate_needed_secs(trials):
             return plan(1.0).estimate_needed_secs(trials, {**self.finalists, ORIGINAL: trials[0]})
 
-        # Sessions open in no time, and neither step counts as much as starting processes.
+        # Starting processes takes almost all of the time of a round.
         runs = estimate_needed_secs(set_restart_secs(replace_original(1e-9), 100.0))
         fails = estimate_needed_secs(set_restart_secs(replace_original(None), 100.0))
         self.assertAlmostEqual(runs / fails, LEAST_ROUNDS, delta=0.1)
 
-    def test_no_time_is_exceeded_for_a_confirmation_of_nothing(self):
+    def test_reserves_no_time_without_a_promising_finalist(self):
         trials = set_restart_secs(self.trials, 4.0)
         slow = trial(4, [1], 3.0, "expert")
-        # The rounds alone take all of the time, and what follows some more.
-        for finalists, is_hopeful in (
+        # The rounds alone take all of the time; the work after them would exceed it.
+        for finalists, is_promising in (
             ({ORIGINAL: trials[0]}, False),
             ({ORIGINAL: trials[0], "expert": slow}, False),
             ({ORIGINAL: trials[0], "expert": trials[3]}, True),
@@ -153,25 +154,25 @@ class TimePlanTest(absltest.TestCase):
             max_secs = plan(1.0).estimate_needed_secs(trials, finalists)
             self.assertTrue(plan(max_secs).can_confirm(trials, finalists))
             left = plan(max_secs).compute_search_secs_left(trials, finalists)
-            if is_hopeful:
+            if is_promising:
                 self.assertLess(left, 0.0)
             else:
                 self.assertAlmostEqual(left, max_secs, delta=1.0)
 
-    def test_with_time_all_finalists_are_confirmed(self):
+    def test_confirms_all_finalists_if_there_is_time(self):
         found = self.confirmation(300.0)
         self.assertEqual(found.labels, tuple(self.finalists))
         self.assertAlmostEqual(found.max_secs, 300.0 - 12.0, delta=1.0)
 
-    def test_with_little_time_the_best_baseline_and_the_fastest_stay(self):
-        # To choose among all takes 34 s, without the slower baseline 25 s.
+    def test_drops_the_slower_baselines_first_if_there_is_little_time(self):
+        # Selecting among all takes 34 s, without the slower baseline 25 s.
         after_secs = 2 + 2 * 0.02 * 160
         found = self.confirmation(122.5 + after_secs + 30)
         self.assertEqual(found.labels, (ORIGINAL, "expert", "auto"))
         found = self.confirmation(122.5 + after_secs + 20)
         self.assertEqual(found.labels, (ORIGINAL, "auto"))
 
-    def test_the_fastest_alone_is_confirmed_as_long_as_the_fewest_rounds_fit(self):
+    def test_confirms_the_fastest_alone_if_only_the_fewest_rounds_fit(self):
         # Reserve 5 s for the work after the confirmation of so short a search.
         found = self.confirmation(4 * 17.5 + 5)
         self.assertEqual(found.labels, (ORIGINAL, "auto"))

@@ -1,4 +1,4 @@
-"""Tests of whole searches by workers with scripted measurements: log, verdict and messages."""
+"""Tests of complete searches by workers, with scripted measurements."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def split_is_faster(assignment: Mapping[str, str]) -> float:
 
 
 class ScriptedBackend(FakeBackend):
-    """Workers that measure what a script says, in no time.
+    """A backend whose workers return scripted measurements in no time.
 
     Attributes:
-        confirmations: by which worker each thing of a confirmation was done.
-        dies_confirming: after so many of them that worker dies.
+        confirmations: the number of the worker of each call of a confirmation.
+        dies_confirming: the number of calls of a confirmation after which its worker dies.
     """
 
     def __init__(self, size: int, script: Script) -> None:
@@ -96,20 +96,20 @@ class WorkerGroupTest(tf.test.TestCase):
         self.lines: list[str] = []
         self.deaths: list[int] = []
         self.graph_def = graphs.two_branches().graph.as_graph_def()
-        # It is not installed everywhere, and starts nothing here.
+        # Ray is not installed everywhere, and this test does not start it.
         self.enter_context(mock.patch.object(workers, "require_ray"))
 
     def run_search(self, backend: FakeBackend, **changes) -> Outcome:
-        source = read_workload(self.graph_def, graphs.two_branches().fetches)
+        workload = read_workload(self.graph_def, graphs.two_branches().fetches)
         changes = {"workers": "ray", **changes}
         if changes["workers"] is not None:
             changes["num_workers"] = backend.size
-        asked = request_directory(self.create_tempdir().full_path, source, **changes)
+        asked = request_directory(self.create_tempdir().full_path, workload, **changes)
 
         @contextlib.contextmanager
         def make_backend(workers, setup):
             self.assertEqual(setup.graph, asked.graph.read_bytes())
-            self.assertEqual(setup.step.fetches, source.step.fetches)
+            self.assertEqual(setup.step.fetches, workload.step.fetches)
             yield backend
 
         return live_run.run(
@@ -123,7 +123,7 @@ class WorkerGroupTest(tf.test.TestCase):
 
     @contextlib.contextmanager
     def make_controllers(self, workers, setup, **options):
-        """Controllers in this process, of which some die."""
+        """Makes controllers in this process, some of which die."""
         rng = random.Random(3)
         yield Controllers(
             setup.name,
@@ -133,7 +133,7 @@ class WorkerGroupTest(tf.test.TestCase):
             **options,
         )
 
-    def test_a_placement_is_found_and_confirmed_by_workers_alone(self):
+    def test_workers_find_and_confirm_a_placement(self):
         backend = ScriptedBackend(3, Script(split_is_faster))
         self.assertEqual(self.run_search(backend), Outcome.FASTER)
         _, trials = read_log(self.directory.trials)
@@ -141,12 +141,12 @@ class WorkerGroupTest(tf.test.TestCase):
         self.assertTrue(all(t.worker for t in trials[1:] if t.repeats is None))
         placement = json.loads(self.directory.placement.read_text())
         self.assertAlmostEqual(placement["measurement"]["speedup"], 2.0)
-        # One worker has confirmed, and nothing was measured outside of workers.
+        # One worker confirmed, and this process measured nothing.
         self.assertLen(set(backend.confirmations), 1)
         self.assertEqual([made["meta_optimizer"] for made in backend.script.made], [True])
         self.assertLen(backend.killed, 3)
 
-    def test_the_winner_is_that_of_a_search_without_workers(self):
+    def test_finds_the_same_winner_as_without_workers(self):
         self.run_search(ScriptedBackend(1, Script(split_is_faster)))
         placed = json.loads(self.directory.placement.read_text())
         header, trials = read_log(self.directory.trials)
@@ -161,7 +161,7 @@ class WorkerGroupTest(tf.test.TestCase):
             [(t.placer, t.batch, t.assignment) for t in trials_alone],
         )
 
-    def test_a_search_goes_on_with_another_number_of_workers(self):
+    def test_resumes_with_another_number_of_workers(self):
         self.run_search(ScriptedBackend(1, Script(split_is_faster)), max_trials=5)
         backend = ScriptedBackend(3, Script(split_is_faster))
         self.assertEqual(self.run_search(backend, max_trials=12), Outcome.FASTER)
@@ -169,11 +169,11 @@ class WorkerGroupTest(tf.test.TestCase):
         measured = [trial.assignment for trial in trials if trial.repeats is None]
         self.assertLen(set(measured), len(measured))
         self.assertLen(trials, 12)
-        # Names are not used twice.
+        # The names of earlier workers are not reused.
         self.assertEqual({trial.worker for trial in trials[1:5]} - {None}, {"worker 1"})
         self.assertNotIn("worker 1", {trial.worker for trial in trials[5:]})
 
-    def test_a_confirmation_whose_worker_is_lost_begins_again_with_another(self):
+    def test_restarts_a_confirmation_whose_worker_is_lost(self):
         backend = ScriptedBackend(2, Script(split_is_faster))
         backend.dies_confirming = 9
         self.assertEqual(self.run_search(backend), Outcome.FASTER)
@@ -200,7 +200,7 @@ class WorkerGroupTest(tf.test.TestCase):
         run_eagerly(self)
         self.deaths = [2, 5]
         self.search_with_controllers(18)
-        # Killed or not, the same call with a larger budget goes on.
+        # The same call with a larger budget resumes.
         self.search_with_controllers(26)
         header, trials = read_log(self.directory.trials)
         self.assertEqual(header["controllers"], 2)
@@ -237,7 +237,7 @@ class WorkerGroupTest(tf.test.TestCase):
                 placer_options={"batch_size": 2, "ce_samples": 4},
             )
 
-    def test_a_graph_that_runs_nowhere_ends_with_the_reason(self):
+    def test_reports_why_the_graph_runs_on_no_worker(self):
         class Broken(ScriptedBackend):
             def result(self, call):
                 value = super().result(call)
@@ -250,7 +250,7 @@ class WorkerGroupTest(tf.test.TestCase):
         with self.assertRaisesRegex(Exception, "the original graph does not run.*no kernel"):
             self.run_search(Broken(2, Script(split_is_faster)))
 
-    def test_events_of_workers_are_reported_and_logged(self):
+    def test_reports_and_logs_events_of_workers(self):
         backend = ScriptedBackend(2, Script(split_is_faster))
         self.run_search(backend)
         said = "\n".join(self.lines)

@@ -11,7 +11,7 @@ from tests.tf_placer.two_chains import two_chain_problem
 
 
 class ExplainTest(absltest.TestCase):
-    def test_says_what_bounds_the_step_and_what_would_help(self):
+    def test_lists_the_limits_of_a_step_and_helpful_changes(self):
         problem = two_chain_problem(2)
         explanation = tf_placer.explain(problem, [0, 0, 0, 0], max_secs=2.0)
         compute = {limit.where: limit.share for limit in explanation.limits.limits[:2]}
@@ -21,7 +21,7 @@ class ExplainTest(absltest.TestCase):
             self.assertLessEqual(change.step_secs, explanation.limits.step_secs)
         self.assertIn("what if", explanation.table())
 
-    def test_what_does_not_run_is_not_explained(self):
+    def test_refuses_a_placement_that_does_not_run(self):
         problem = small_problem(cpu_bytes=31, gpu_bytes=5)
         with self.assertRaisesRegex(ValueError, "does not run: .* has room for 31"):
             tf_placer.explain(problem, np.zeros(problem.num_groups, np.int32))

@@ -1,4 +1,4 @@
-"""Tests of planning as programs use it; the tests of the command `search` see the rest."""
+"""Tests of planning by Python; tests of the command `search` cover the rest."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tf_placer.search.distributed import workers
 from tf_placer.simulation.simulator import Simulator
 
 
-def best_secs(problem: PlacementProblem) -> float:
-    """The shortest step of all placements that fit."""
+def find_best_secs(problem: PlacementProblem) -> float:
+    """Computes the shortest step of all placements that fit, by trying all."""
     rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
     batch = Simulator(problem).simulate(np.array(list(rows), np.int32))
     return float(batch.step_secs[batch.feasible].min())
@@ -32,11 +32,11 @@ class PlanTest(absltest.TestCase):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
-    def test_auto_finds_what_trying_all_placements_finds(self):
+    def test_auto_finds_the_optimum_of_small_problems(self):
         for problem in (small_problem(), two_chain_problem(2), two_chain_problem(3, 3)):
             result = tf_placer.plan(problem, max_trials=500, max_secs=5)
             self.assertTrue(result.feasible)
-            self.assertAlmostEqual(result.step_secs, best_secs(problem))
+            self.assertAlmostEqual(result.step_secs, find_best_secs(problem))
             self.assertEqual(result.assignment.dtype, np.int32)
             step = tf_placer.simulate(problem, result.assignment)
             self.assertEqual(step.to_json()["step_secs"], result.step_secs)
@@ -51,14 +51,14 @@ class PlanTest(absltest.TestCase):
         self.assertNotEqual(first, other)
         self.assertEqual(plans[0].outcome.trials, 40)
 
-    def test_keywords_count_more_than_the_config(self):
+    def test_keywords_override_the_config(self):
         config = tf_placer.SearchConfig(placer="post", max_trials=99, seed=8)
         result = tf_placer.plan(small_problem(), config=config, placer="random", max_trials=5)
         self.assertEqual(
             (result.outcome.placer, result.outcome.trials, result.outcome.seed), ("random", 5, 8)
         )
 
-    def test_a_directory_has_what_a_page_is_made_of(self):
+    def test_writes_a_report_from_the_log_directory(self):
         log_dir = self.directory / "log"
         result = tf_placer.plan(
             two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir
@@ -67,7 +67,7 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(kept, result.outcome.to_json())
         tf_placer.write_report(result, self.directory / "page.html")
         self.assertIn("<title>tf_placer: ", (self.directory / "page.html").read_text())
-        # The search of the same problem, given as a file, is the same.
+        # A file of the same problem resumes the same search.
         write_problem(two_chain_problem(2), self.directory / "problem.json")
         again = tf_placer.plan(
             self.directory / "problem.json", placer="random", max_trials=20, log_dir=log_dir
@@ -78,23 +78,23 @@ class PlanTest(absltest.TestCase):
                 two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir, seed=1
             )
 
-    def test_a_page_needs_a_directory(self):
+    def test_a_report_needs_a_log_directory(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=5)
         with self.assertRaisesRegex(ValueError, "give it a log_dir"):
             tf_placer.write_report(result, self.directory / "page.html")
 
-    def test_progress_is_told(self):
-        told = []
+    def test_reports_progress(self):
+        reported = []
         tf_placer.plan(
             two_chain_problem(3, 4),
             placer="random",
             max_trials=200,
-            report=lambda outcome, eta_secs: told.append((outcome.trials, eta_secs)),
+            report=lambda outcome, eta_secs: reported.append((outcome.trials, eta_secs)),
         )
-        self.assertEqual(told[-1][0], 200)
-        self.assertTrue(all(eta_secs >= 0 for _, eta_secs in told))
+        self.assertEqual(reported[-1][0], 200)
+        self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
 
-    def test_a_result_shows_itself_on_one_line(self):
+    def test_repr_of_a_result_is_one_line(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
         self.assertRegex(
             repr(result),
@@ -102,7 +102,7 @@ class PlanTest(absltest.TestCase):
         )
         self.assertIn("lower bound", result.table())
 
-    def test_bad_input_is_refused(self):
+    def test_refuses_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "no placer 'best'"):
             tf_placer.plan(small_problem(), placer="best")
         with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):

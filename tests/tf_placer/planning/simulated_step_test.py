@@ -1,4 +1,4 @@
-"""Tests of looking into one simulated step."""
+"""Tests of simulating one step of a placement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tf_placer.two_chains import two_chain_problem
 
 
 class SimulateTest(absltest.TestCase):
-    def test_two_chains_apart_take_the_time_of_one(self):
+    def test_two_chains_on_one_device_take_the_sum_of_their_times(self):
         problem = two_chain_problem(2)
         together = tf_placer.simulate(problem, [0, 0, 0, 0])
         self.assertIsNone(together.failure)
@@ -28,7 +28,7 @@ class SimulateTest(absltest.TestCase):
         self.assertIsNotNone(value["step_secs"])
         self.assertIn("has room for 31", value["reason"])
 
-    def test_an_assignment_of_another_problem_is_refused(self):
+    def test_refuses_an_assignment_of_another_problem(self):
         problem = two_chain_problem(2)
         for assignment, message in (
             ([0, 0], "for each of 4 groups"),

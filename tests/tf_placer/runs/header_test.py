@@ -42,7 +42,7 @@ class HeaderTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         given = graphs.resource_variables()
-        self.source = read_workload(given.graph, given.fetches, given.feeds)
+        self.workload = read_workload(given.graph, given.fetches, given.feeds)
 
     def header(
         self,
@@ -51,8 +51,8 @@ class HeaderTest(tf.test.TestCase):
         legal_devices: int = 2,
         **changes,
     ) -> dict:
-        config, step = make_config(**changes), step or self.source.step
-        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
+        config, step = make_config(**changes), step or self.workload.step
+        op_graph = OpGraph.from_graph_def(graph_def or self.workload.graph_def, step.fetches)
         granularity = granularity_of(config.placer, config.placer_options)
         grouped = group_operations(op_graph, granularity)
         legal = np.ones([grouped.group_graph.num_groups, legal_devices], bool)
@@ -61,14 +61,14 @@ class HeaderTest(tf.test.TestCase):
     def digest(
         self, graph_def: tf1.GraphDef | None = None, step: Step | None = None, **changes
     ) -> str:
-        step = step or self.source.step
-        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
+        step = step or self.workload.step
+        op_graph = OpGraph.from_graph_def(graph_def or self.workload.graph_def, step.fetches)
         return request_digest(make_config(**changes), Workload(op_graph, step))
 
     def build_placed_graph(self) -> tf1.GraphDef:
         """Returns the graph with an original device."""
         graph_def = tf1.GraphDef()
-        graph_def.CopyFrom(self.source.graph_def)
+        graph_def.CopyFrom(self.workload.graph_def)
         graph_def.node[0].device = "/job:worker/task:1"
         return graph_def
 
@@ -76,9 +76,9 @@ class HeaderTest(tf.test.TestCase):
         header = self.header()
         self.assertEqual(json.loads(json.dumps(header)), header)
         self.assertLen(header["graph_fingerprint"], 64)
-        self.assertEqual(header["fetches"], list(self.source.step.fetches))
-        self.assertSameElements(header["feeds"], self.source.step.feeds)
-        for name, value in self.source.step.feeds.items():
+        self.assertEqual(header["fetches"], list(self.workload.step.fetches))
+        self.assertSameElements(header["feeds"], self.workload.step.feeds)
+        for name, value in self.workload.step.feeds.items():
             self.assertStartsWith(header["feeds"][name], value.dtype.name)
         self.assertEqual(
             header["protocol"], dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED)
@@ -104,7 +104,7 @@ class HeaderTest(tf.test.TestCase):
             {"placer": "expert", "placer_options": {}},
             {"machine": find_machine("local:3")},
             {"placer_options": {}},
-            {"step": Step(self.source.step.fetches[:1])},
+            {"step": Step(self.workload.step.fetches[:1])},
         ):
             self.assertNotEqual(self.header(**change), header, change)
             self.assertNotEqual(self.digest(**change), digest, change)
@@ -140,7 +140,7 @@ class HeaderTest(tf.test.TestCase):
             ("restored", {"w": np.zeros([])}),
         ):
             self.assertNotIn(field, plain)
-            step = dataclasses.replace(self.source.step, **{field: change})
+            step = dataclasses.replace(self.workload.step, **{field: change})
             header = self.header(step=step)
             self.assertIn(field, header)
             self.assertEqual(json.loads(json.dumps(header)), header)

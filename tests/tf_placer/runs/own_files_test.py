@@ -32,8 +32,8 @@ class OwnFilesTest(tf.test.TestCase):
         self.run_directory = RunDirectory(self.directory / "run")
 
     def search(self) -> None:
-        source = read_workload(graphs.two_branches().graph.as_graph_def(), "result")
-        given = request_directory(self.create_tempdir().full_path, source)
+        workload = read_workload(graphs.two_branches().graph.as_graph_def(), "result")
+        given = request_directory(self.create_tempdir().full_path, workload)
         live_run.run(given, self.run_directory, Callback(), Script().environment)
 
     def test_refuses_a_single_file_with_a_name_of_a_search(self):

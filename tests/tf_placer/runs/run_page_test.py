@@ -86,8 +86,8 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
 def build_problem(name: str) -> PlacementProblem:
     """Builds the problem of a small catalog model on four described K80."""
     model = build_model(name, small=True)
-    source = read_workload(model.graph, [model.train_op, model.loss])
-    return cost_graph(source, find_machine("4xK80"), steps=1).problem()
+    workload = read_workload(model.graph, [model.train_op, model.loss])
+    return cost_graph(workload, find_machine("4xK80"), steps=1).problem()
 
 
 def setUpModule():
@@ -154,7 +154,7 @@ class RunViewTest(absltest.TestCase):
         self.assertIsNone(one.step_secs)
         self.assertIn("does not fit: 20 B too much", one.basis)
 
-    def test_bad_input(self):
+    def test_refuses_invalid_input(self):
         empty = self.directory / "empty"
         empty.mkdir()
         with self.assertRaisesRegex(ValueError, "empty' is no directory of a search"):
@@ -219,7 +219,7 @@ class BrowserTest(absltest.TestCase):
     def open(self, name: str, width: int = 1280, dark: bool = False) -> None:
         self.browser.open(self.pages[name], width=width, dark=dark)
 
-    def test_pages_are_whole_and_quiet_and_fit_every_window(self):
+    def test_pages_are_complete_without_errors_and_fit_every_window(self):
         for name, path in self.pages.items():
             with self.subTest(name):
                 self.open(name, 400)
@@ -238,7 +238,7 @@ class BrowserTest(absltest.TestCase):
                 self.assertLess(os.path.getsize(path), _MOST_BYTES)
                 self.assertEqual(self.browser.complaints, [])
 
-    def test_light_and_dark(self):
+    def test_follows_the_color_scheme(self):
         colors = {}
         for dark in (False, True):
             self.open("live", dark=dark)
@@ -296,7 +296,7 @@ class BrowserTest(absltest.TestCase):
                 return
         self.fail("no operation was named")
 
-    def test_paper_shows_every_chart_and_the_whole_table(self):
+    def test_prints_every_chart_and_the_complete_table(self):
         for name, dark in (("live", False), ("nmt", True)):
             with self.subTest(name):
                 self.open(name, 1280, dark)
@@ -313,7 +313,7 @@ class BrowserTest(absltest.TestCase):
                 self.browser.call("Emulation.setEmulatedMedia", media="")
                 self.assertEqual(self.browser.complaints, [])
 
-    def test_colors_can_stand_for_layers(self):
+    def test_operations_can_be_colored_by_layer(self):
         self.open("nmt")
         self.browser.evaluate(
             "(() => { const s = document.getElementById('color-by'); s.value = 'layer';"

@@ -60,7 +60,7 @@ class VerdictTest(absltest.TestCase):
             if outcome is not Outcome.FASTER:
                 self.assertGreater(len(describe(outcome)), 10)
 
-    def test_where_there_is_nothing_to_place_there_is_no_result(self):
+    def test_a_search_with_nothing_to_place_has_no_result(self):
         self.assertEndsWith(verdict(None), "there is nothing to place")
 
 

@@ -70,9 +70,9 @@ class KeptStepsTest(tf.test.TestCase):
 
     def place(self) -> Placement:
         """Saves a placement of the cached step, without a search."""
-        source, request = read_cached_workload(self.directory)
+        workload, request = read_cached_workload(self.directory)
         self.assertEqual(request.max_secs, 60.0)
-        placement = next(random_placements(source, 1))
+        placement = next(random_placements(workload, 1))
         write_placement(placement, self.directory.placement)
         return placement
 
@@ -127,10 +127,10 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(
             self.said[0], "found the training step: the session that runs 'Adam' and 1 more"
         )
-        source, _ = read_cached_workload(self.directory)
-        self.assertEqual(list(source.step.feeds), ["x:0"])
-        self.assertAllEqual(source.step.feeds["x:0"], 2 * values)
-        self.assertAllEqual(source.step.restored["weights"], np.ones([3, 2]))
+        workload, _ = read_cached_workload(self.directory)
+        self.assertEqual(list(workload.step.feeds), ["x:0"])
+        self.assertAllEqual(workload.step.feeds["x:0"], 2 * values)
+        self.assertAllEqual(workload.step.restored["weights"], np.ones([3, 2]))
 
         placement = self.place()
         placer = self.placer()

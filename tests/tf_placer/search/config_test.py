@@ -74,7 +74,7 @@ class SearchConfigTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             SearchConfig(**values)
 
-    def test_a_placer_that_learns_starts_at_the_expert_live_unless_told_otherwise(self):
+    def test_learned_placers_start_at_the_expert_in_live_searches_by_default(self):
         for placer, options, expected in (
             ("post", {}, {"start": "expert"}),
             ("warm_softmax", {}, {}),
@@ -141,7 +141,7 @@ class SearchConfigTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             check_seed(seed)
 
-    def test_no_message_is_long(self):
+    def test_messages_are_short(self):
         for name, option in (("x" * 10**6, None), ("post", "x" * 10**6)):
             with self.assertRaises(ValueError) as caught:
                 SearchConfig(placer=name, placer_options={} if option is None else {option: 1})

@@ -167,7 +167,7 @@ class SearchTest(SearchTestCase):
         self.assertEqual({trial.repeats for trial in trials[2:]}, {1})
 
     @parameterized.parameters(FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
-    def test_a_graph_that_cannot_run_at_all_ends_the_search(self, kind):
+    def test_ends_if_no_placement_can_avoid_the_failure_of_the_original(self, kind):
         stages = [doubles.AdaptivePlacer("p", 2)]
         with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialized"):
             self.run_search(stages, original=make_failure(kind, "Table not initialized"))
@@ -182,7 +182,7 @@ class SearchTest(SearchTestCase):
     @parameterized.parameters(
         FailureKind.OUT_OF_MEMORY, FailureKind.TIMEOUT, FailureKind.WORKER_DIED
     )
-    def test_a_graph_that_another_placement_may_cure_is_searched(self, kind):
+    def test_searches_if_another_placement_may_avoid_the_failure_of_the_original(self, kind):
         trials = self.run_search([doubles.AdaptivePlacer("p", 2)], original=make_failure(kind))
         self.assertLen(trials, 30)
         self.assertEqual(trials[0].measurement.failure.kind, kind)
@@ -205,7 +205,7 @@ class SearchTest(SearchTestCase):
         self.assertLen(trials, 7)
         self.assertEqual({trial.placer for trial in trials[1:]}, {"p"})
 
-    def test_a_stop_that_is_taken_back_still_ends_the_search(self):
+    def test_a_revoked_stop_still_ends_the_search(self):
         answers = iter([False, False, False, True])
         trials = self.run_search(
             [doubles.AdaptivePlacer("p", 4), doubles.AdaptivePlacer("q", 4)],

@@ -34,37 +34,37 @@ class CheckOwnFilesTest(absltest.TestCase):
             self.check()
         self.assertEqual(path.lstat(), before)
 
-    def test_a_directory_with_other_names_or_none_at_all_may_be_used(self):
+    def test_accepts_a_directory_without_files_of_a_search(self):
         (self.directory / "thesis.txt").write_text("mine")
         self.check()
         self.directory /= "none"
         self.check()
 
-    def test_a_file_needs_a_record_of_the_search_beside_it(self):
+    def test_refuses_a_file_of_a_search_without_a_record_beside_it(self):
         (self.directory / "number").write_text("1")
         self.assert_refused("number")
         (self.directory / "log").write_text(_HEADER)
         self.check()
 
-    def test_an_incomplete_record_is_accepted_but_vouches_for_no_other_file(self):
+    def test_accepts_an_incomplete_record_but_no_files_beside_it(self):
         for content in ("", '{"format": 1, "pl'):
             (self.directory / "log").write_text(content)
             self.check()
         (self.directory / "number").write_text("1")
         self.assert_refused("number")
 
-    def test_a_file_with_other_content_beside_a_record_is_refused(self):
+    def test_refuses_a_file_of_other_content_beside_a_record(self):
         (self.directory / "log").write_text(_HEADER)
         for content in ("mine", ""):
             (self.directory / "number").write_text(content)
             self.assert_refused("number")
 
-    def test_a_record_with_other_content_is_refused(self):
+    def test_refuses_a_record_of_other_content(self):
         for content in ("mine", "[1]", '{"format": 1}', '{"format": 1, "seed": 0}', "\0" * 9 + "a"):
             (self.directory / "log").write_text(content)
             self.assert_refused("log")
 
-    def test_links_folders_and_pipes_are_refused(self):
+    def test_refuses_links_folders_and_pipes(self):
         (self.directory / "log").write_text(_HEADER)
         number = self.directory / "number"
         number.symlink_to(self.directory / "gone")

@@ -40,13 +40,13 @@ def sort_by_proposal(trials):
 
 
 class _Stopped(Exception):
-    """The search was killed."""
+    """Ends a search as a kill would."""
 
 
 class ControllersTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # Every replacement actor would compile its own functions.
+        # Run eagerly: every replacement actor would compile its own functions.
         run_eagerly(self)
         edges = [(n, n + 1, 1) for n in range(7)]
         self.problem = task_problem([(2, 1, 1)] * 8, edges)

@@ -28,12 +28,12 @@ class MeasuringWorkerTest(tf.test.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         given = graphs.two_branches()
-        source = read_workload(given.graph, given.fetches)
-        cls.names = [node.name for node in source.graph_def.node]
+        workload = read_workload(given.graph, given.fetches)
+        cls.names = [node.name for node in workload.graph_def.node]
         cls.machine = find_machine("local:2")
         cls.setup = MeasuringSetup(
-            source.graph_def.SerializeToString(),
-            source.step,
+            workload.graph_def.SerializeToString(),
+            workload.step,
             cls.machine,
             tf1.ConfigProto().SerializeToString(),
         )

@@ -29,7 +29,7 @@ def row(number: int) -> tuple[int, ...]:
 
 
 class OneMachine:
-    """Makes the measurements of a worker, without one."""
+    """Makes measurements as a worker does, but in this process."""
 
     def measure(self, placements):
         return [fake_backend.measurement_of(each) for each in placements.tolist()]

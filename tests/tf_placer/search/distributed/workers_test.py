@@ -61,7 +61,7 @@ class WorkersTest(absltest.TestCase):
         with self.assertRaisesRegex(SearchError, "Python functions"):
             check_is_for_workers(workers, "attached", "attached", calls_python=True)
 
-    def test_json(self):
+    def test_json_round_trip(self):
         for workers in (Workers("ray", 2), Workers("auto")):
             self.assertEqual(read_record(Workers, workers.to_json()), workers)
 
