@@ -52,7 +52,7 @@ class _Loop:
         """Finds the counter behind a tensor of the condition; None if it is no counter."""
         raise NotImplementedError
 
-    def bound_iterations(self, condition: int) -> int | None:
+    def find_max_iterations(self, condition: int) -> int | None:
         """Computes an upper bound of the iterations from a tensor of the condition."""
         values = self.condition_values
         graph = values.graph
@@ -60,7 +60,7 @@ class _Loop:
         i = int(graph.tensor_producer[condition])
         op_type, inputs = graph.type_of(i), graph.input_tensors[i]
         if op_type == "LogicalAnd":
-            found = [self.bound_iterations(each) for each in inputs]
+            found = [self.find_max_iterations(each) for each in inputs]
             return min((each for each in found if each is not None), default=None)
         if op_type not in _MIRRORED:
             return None
@@ -217,7 +217,7 @@ class FrameLoops(_Loop):
             self._iterations_by_frame[frame] = None
             condition = self._condition_of.get(frame)
             self._iterations_by_frame[frame] = (
-                None if condition is None else self.bound_iterations(condition)
+                None if condition is None else self.find_max_iterations(condition)
             )
         return self._iterations_by_frame[frame]
 
@@ -288,7 +288,7 @@ class FunctionalLoop(_Loop):
         }
         self.condition_values = SmallValues(condition.graph, given)
         #: An upper bound of the iterations; None if unknown.
-        self.num_iterations = self.bound_iterations(condition.results[0])
+        self.num_iterations = self.find_max_iterations(condition.results[0])
 
     def find_counter(self, tensor: int) -> _Counter | None:
         """Finds the counter behind a tensor of the condition; None if it is no counter."""
