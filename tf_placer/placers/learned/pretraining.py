@@ -1,4 +1,4 @@
-"""Trains one graph-neural network on many problems, so that it can be used on others.
+"""The training of one graph-neural network on many problems, for use on other problems.
 
 References:
     Zhou et al., GDP: Generalized Device Placement for Dataflow Graphs, 2019, for
@@ -29,12 +29,12 @@ from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_fill, device_secs, group_graph, legal_devices
 
-__all__ = ["PretrainedProblem", "PretrainingConfig", "graph_neural_agent", "pretrain"]
+__all__ = ["PretrainedProblem", "PretrainingConfig", "build_graph_neural_agent", "pretrain"]
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig:
-    """Settings of pre-training; all are ours."""
+    """Settings of pre-training; none is from a paper."""
 
     batch_size: Annotated[int, "placements per update, all of one problem"] = 20
     learning_rate: Annotated[float, "of Adam"] = 1e-3
@@ -43,14 +43,14 @@ class PretrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainedProblem:
-    """What training gave on one problem.
+    """The results of training on one problem.
 
     Attributes:
-        updates: made on its placements.
+        updates: number of updates with placements of the problem.
         first_mean_secs: mean simulated step time of the first batch of placements, infinite if none
-            of them fitted.
-        last_mean_secs: of the last batch.
-        best_secs: fastest step of all; infinite if no placement fitted.
+            of them fitted into memory.
+        last_mean_secs: mean of the last batch.
+        best_secs: fastest step of all batches; infinite if no placement fitted.
     """
 
     updates: int = 0
@@ -59,12 +59,12 @@ class PretrainedProblem:
     best_secs: float = np.inf
 
 
-def graph_neural_agent(network: GraphNeuralNetwork, problem: PlacementProblem) -> Agent:
+def build_graph_neural_agent(network: GraphNeuralNetwork, problem: PlacementProblem) -> Agent:
     """Applies a network to the groups of a problem.
 
     Args:
         network: the weights, which agents for several problems may share.
-        problem: what is placed.
+        problem: the groups to place.
     """
     groups, legal = group_graph(problem), legal_devices(problem)
     features = GraphFeatures.from_groups(
@@ -91,22 +91,22 @@ def pretrain(
 ) -> list[PretrainedProblem]:
     """Trains a network on problems in turn, one batch of simulated placements at a time.
 
-    Rewards are roots of step times, compared within their batch and divided by its deviation, so
-    that fast and slow problems teach equally much. What does not fit into memory counts as a long
-    step, the longer, the more is too much. An interrupt from the keyboard ends the training
-    with what was learned.
+    Rewards are negative roots of step times. Their advantages over the mean of their batch are
+    divided by its deviation, so that fast and slow problems have equal influence. A placement that
+    does not fit into memory counts as a long step, longer with more excess memory. An interrupt
+    from the keyboard ends the training and keeps its result.
 
     Args:
-        network: what is trained, in place.
-        problems: what it is trained on.
-        updates: how many, over all problems.
-        seed: of the placements that are tried; not negative.
+        network: the network, trained in place.
+        problems: the problems to train on.
+        updates: number of updates over all problems.
+        seed: of the sampled placements; not negative.
         config: settings; the defaults if None.
-        report: called after each update with the number of updates so far and what they gave on
-            each problem.
+        report: called after each update with the number of updates so far and the results on each
+            problem.
 
     Returns:
-        What training gave on each problem.
+        The results on each problem.
 
     Raises:
         KeyboardInterrupt: the training was interrupted in its first update.
@@ -117,21 +117,21 @@ def pretrain(
     if updates < 1:
         raise ValueError(f"updates must be positive, not {updates}")
     config = config or PretrainingConfig()
-    courses: list[_Course] = []
+    trainings: list[_ProblemTraining] = []
     results = [PretrainedProblem()] * len(problems)
     try:
         optimizer: Optimizer | None = None
         for update in range(updates):
-            turn = update % len(problems)
-            if turn == len(courses):
-                agent = graph_neural_agent(network, problems[turn])
-                # One optimizer for all: the weights are the same.
+            index = update % len(problems)
+            if index == len(trainings):
+                agent = build_graph_neural_agent(network, problems[index])
+                # All problems train the same weights, so they share the optimizer.
                 optimizer = optimizer or Optimizer(
                     agent, OptimizerConfig(learning_rate=config.learning_rate)
                 )
-                courses.append(_Course(problems[turn], agent, optimizer, config))
-            secs = courses[turn].update(tf.constant([seed, update * config.batch_size], tf.int64))
-            results[turn] = _after(results[turn], secs)
+                trainings.append(_ProblemTraining(problems[index], agent, optimizer, config))
+            secs = trainings[index].update(tf.constant([seed, update * config.batch_size], tf.int64))
+            results[index] = _add_batch(results[index], secs)
             if report is not None:
                 report(update + 1, results)
     except KeyboardInterrupt:
@@ -140,8 +140,8 @@ def pretrain(
     return results
 
 
-class _Course:
-    """Training on one problem."""
+class _ProblemTraining:
+    """The training on one problem."""
 
     def __init__(
         self,
@@ -161,19 +161,20 @@ class _Course:
         )
         self._environment = SimulatedEnvironment(problem)
         self._memory_bytes = np.array([device.memory_bytes for device in problem.devices])
-        # What does not fit counts as all operations on all devices, one after the other, at least.
+        # A placement that does not fit counts as slower than any that runs: at least as slow as
+        # all operations on all devices, one after the other.
         secs = problem.compute_secs[np.isfinite(problem.compute_secs)]
         self._failing_secs = float(secs.sum()) or 1.0
-        # Nothing counts as more than the penalty.
+        # No failure is slower than this: `_add_memory_penalty` at most doubles the step time.
         self._signal = Signal(
             SignalConfig(baseline="batch", normalize=True, failure_secs=2.0 * self._failing_secs)
         )
 
     def update(self, seed: tf.Tensor) -> np.ndarray:
-        """Makes one update; returns the step times of its placements, infinite for a failure."""
+        """Performs one update; returns the step times of its placements, infinite for a failure."""
         actions = self._agent.sample(self._batch_size, seed)
         measurements = self._environment.measure(self._agent.placements(actions))
-        batch = self._signal.advantages([self._counted(each) for each in measurements])
+        batch = self._signal.advantages([self._add_memory_penalty(each) for each in measurements])
         if batch is not None and batch.advantages.any():
             self._algorithm.learn(
                 Samples(
@@ -185,8 +186,8 @@ class _Course:
             )
         return np.array([each.median_secs or np.inf for each in measurements])
 
-    def _counted(self, measurement: Measurement) -> Measurement:
-        """Makes a step of what does not fit: the longer, the more is too much."""
+    def _add_memory_penalty(self, measurement: Measurement) -> Measurement:
+        """Replaces a failure by a long step, longer with more excess memory."""
         if measurement.failure is None:
             return measurement
         peak_bytes = np.array(measurement.peak_bytes)
@@ -194,8 +195,8 @@ class _Course:
         return Measurement((self._failing_secs * (1.0 + float(excess / peak_bytes.sum())),))
 
 
-def _after(before: PretrainedProblem, step_secs: np.ndarray) -> PretrainedProblem:
-    """Computes the result after one more batch."""
+def _add_batch(before: PretrainedProblem, step_secs: np.ndarray) -> PretrainedProblem:
+    """Computes the results after one more batch."""
     ran = step_secs[np.isfinite(step_secs)]
     mean_secs = float(ran.mean()) if ran.size else np.inf
     return PretrainedProblem(

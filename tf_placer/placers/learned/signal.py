@@ -1,10 +1,10 @@
-"""From measurements to what an agent learns from: reward, baseline, and which samples count.
+"""The rewards of measured placements, and their advantages over a baseline.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
-    section 3.1: square root, failing signal, moving average, failures ignored in the end.
+    section 3.1: square root, failure reward, moving average, failures ignored in the end.
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
-    Optimization, NeurIPS 2018, equation 11: seconds, penalty, average of all samples.
+    Optimization, NeurIPS 2018, equation 11: seconds, failure reward, average of all samples.
     Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
     equation 4: negative square root, exponential moving average.
 """
@@ -26,15 +26,15 @@ from tf_placer.placers.validators import check_fields
 __all__ = ["Signal", "SignalBatch", "SignalConfig"]
 
 
-# Rewards of one batch that differ by less than this share of themselves are the same.
-_SAME = 1e-6
+# Smaller relative differences between the rewards of a batch are rounding errors.
+_REWARD_TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class SignalConfig:
-    """Settings of the signal, each with its line of help.
+    """Settings of the reward, each with its line of help.
 
-    The signal of a placement is its step time or the root of that; the reward is its negative.
+    The reward of a placement is the negative of its step time or of the root of its step time.
 
     Raises:
         ValueError: a number is outside its range.
@@ -89,13 +89,13 @@ class SignalConfig:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SignalBatch:
-    """What a batch of measurements says.
+    """Rewards and advantages of a batch of measurements.
 
     Attributes:
         rewards: float64 [count], larger is better.
-        baseline: float64 [count], what the rewards are compared with.
-        advantages: float64 [count], reward minus baseline; 0 for what does not count.
-        counted: bool [count], false for a failure that must not contribute.
+        baseline: float64 [count], the baseline at each sample.
+        advantages: float64 [count], reward minus baseline; 0 for ignored samples.
+        counted: bool [count], false for ignored samples: failures late in the training.
         step_secs: float64 [count], infinite for a failure.
     """
 
@@ -107,10 +107,10 @@ class SignalBatch:
 
 
 class Signal:
-    """Turns batches of measurements into rewards and advantages, and remembers the baseline."""
+    """Computes the rewards and advantages of batches of measurements; its state is the baseline."""
 
     def __init__(self, config: SignalConfig) -> None:
-        """Makes a signal that has seen nothing."""
+        """Creates a reward function without a baseline."""
         self._config = config
         self._failing_signal = config.failure_reward
         if self._failing_signal is None and config.failure_secs is not None:
@@ -121,17 +121,17 @@ class Signal:
         self._num_rewards = 0
 
     def advantages(self, measurements: Sequence[Measurement]) -> SignalBatch | None:
-        """Compares a batch with the baseline, which then moves.
+        """Computes the advantages of a batch over the baseline, and updates the baseline.
 
-        Warns when a placement that ran has a signal above the failing one, because failing would
-        then look better than running.
+        Warns when a placement that ran has a reward below the failure reward, because failing
+        would then look better than running.
 
         Args:
             measurements: one per placement of the batch, in the order of sampling.
 
         Returns:
-            What they say; None while no placement has run and nothing says what a failure is worth,
-            because then there is nothing to compare with.
+            Rewards and advantages; None as long as the failure reward is unknown, because neither
+            the settings nor a placement that ran determine it.
 
         Raises:
             ValueError: there is no measurement, or a step time is negative or not finite.
@@ -155,36 +155,36 @@ class Signal:
                 self._failing_signal,
             )
         rewards = -np.where(ran, signals, self._failing_signal)
-        # Failures count at first, so that failing is unlearnt; later one that has nothing to do
-        # with the placement would throw a trained policy off.
-        everything_counts = self._num_batches < self._config.ignore_failures_after
-        counted = np.ones_like(ran) if everything_counts else ran
-        baseline = self._compared_with(rewards, ran, counted)
+        # Failures count at first, so that the policy learns to avoid them. Later, a failure for
+        # another reason than the placement would damage a trained policy.
+        counts_failures = self._num_batches < self._config.ignore_failures_after
+        counted = np.ones_like(ran) if counts_failures else ran
+        baseline = self._compute_baseline(rewards, ran, counted)
         advantages = np.where(counted, rewards - baseline, 0.0)
         if self._config.advantage_clip is not None:
             limit = self._config.advantage_clip
             advantages = np.clip(advantages, -limit, limit)
         if self._config.normalize and counted.any():
             deviation = float(np.std(rewards[counted]))
-            # From placements that are all equally good, but for rounding, nothing can be learned.
-            is_any = deviation > _SAME * abs(baseline[0])
-            advantages = advantages / deviation if is_any else np.zeros_like(advantages)
+            # Dividing by the deviation of equal rewards would amplify their rounding errors.
+            differ = deviation > _REWARD_TOLERANCE * abs(baseline[0])
+            advantages = advantages / deviation if differ else np.zeros_like(advantages)
         self._num_batches += bool(counted.any())
         return SignalBatch(rewards, baseline, advantages, counted, step_secs)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Gives all that it remembers but the number of batches, by name."""
+        """Returns the state by name, without the number of batches."""
         known = {"failing_signal": self._failing_signal, "average": self._average}
         state = {name: np.array(value) for name, value in known.items() if value is not None}
         sums = {"reward_sum": self._reward_sum, "num_rewards": self._num_rewards}
         return state | {name: np.array(value) for name, value in sums.items()}
 
     def restore(self, state: Mapping[str, np.ndarray], num_batches: int) -> None:
-        """Remembers what `state` gave.
+        """Sets the state.
 
         Args:
-            state: of a signal with the same settings.
-            num_batches: how many batches have counted, whoever saw them.
+            state: from `state` of a reward function with the same settings.
+            num_batches: number of batches with a counted sample, over all processes.
         """
         known = {name: float(value) for name, value in state.items()}
         self._failing_signal, self._average = known.get("failing_signal"), known.get("average")
@@ -198,21 +198,21 @@ class Signal:
             return math.inf
         if not all(math.isfinite(secs) and secs >= 0 for secs in steady_secs):
             raise ValueError(f"not step times: {steady_secs}")
-        averaged = statistics.fmean if self._config.step_average == "mean" else statistics.median
-        return averaged(steady_secs)
+        average = statistics.fmean if self._config.step_average == "mean" else statistics.median
+        return average(steady_secs)
 
     def _signals(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.reward == "sqrt" else step_secs
 
-    def _compared_with(
+    def _compute_baseline(
         self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
     ) -> np.ndarray:
-        """Computes what each sample is compared with, and moves it for the next."""
+        """Computes the baseline at each sample, and updates it for the next batch."""
         if self._config.baseline == "ema" and self._config.baseline_moves == "sample":
-            return self._moved_by_samples(rewards, ran, counted)
-        return np.full(len(rewards), self._moved_by_batch(rewards, ran, counted))
+            return self._update_by_sample(rewards, ran, counted)
+        return np.full(len(rewards), self._update_by_batch(rewards, ran, counted))
 
-    def _moved_by_samples(
+    def _update_by_sample(
         self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
     ) -> np.ndarray:
         average = self._average
@@ -230,7 +230,7 @@ class Signal:
         self._average = average
         return baseline
 
-    def _moved_by_batch(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
+    def _update_by_batch(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
         failing = -float(self._failing_signal or 0.0)
         if not counted.any():
             return failing if self._average is None else self._average

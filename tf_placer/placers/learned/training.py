@@ -1,7 +1,7 @@
-"""The training of a learned placer in parts, which different processes may do.
+"""The training of a learned placer, divided among processes.
 
-One process holds the weights and applies gradients to them; others sample placements under a copy
-of the weights, and compute gradients from what those were measured to be.
+One process holds the weights and applies gradients to them. Controllers sample placements with a
+copy of the weights, and compute gradients from the measurements.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -23,18 +23,21 @@ from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
 
 __all__ = ["Training"]
 
-# Random numbers of different controllers are so far apart.
+# Keeps the random numbers of controllers disjoint: no search samples as many placements.
 _SEEDS_PER_CONTROLLER = 2**40
 
 
 class Training:
-    """Samples, learns and applies what was learned; keeps nothing from batch to batch."""
+    """The parts of training a placer: sampling, learning, and applying gradients.
+
+    No state stays here from batch to batch; the caller passes it.
+    """
 
     def __init__(self, placer: LearnedPlacer) -> None:
-        """Makes the training of a placer.
+        """Prepares the training of a placer.
 
         Args:
-            placer: one that has observed nothing; used for nothing else.
+            placer: without observations, and without other users.
         """
         self._placer = placer
         self._weights: list[Any] = list(placer.agent.trainable_variables)
@@ -42,20 +45,20 @@ class Training:
 
     @property
     def batch_size(self) -> int:
-        """Samples per batch."""
+        """The number of samples per batch."""
         return self._placer.batch_size
 
     def parameters(self) -> Parameters:
         """Copies the weights and the state of the optimizer."""
         optimizer = self._placer.optimizer
         state = [] if optimizer is None else optimizer.state
-        return Parameters(_values(self._weights), _values(state))
+        return Parameters(_read(self._weights), _read(state))
 
     def restore(self, parameters: Parameters) -> None:
-        """Takes weights and the state of the optimizer.
+        """Sets the weights and the state of the optimizer.
 
         Raises:
-            ValueError: they are those of another agent.
+            ValueError: the parameters belong to another agent.
         """
         _assign(self._weights, parameters.weights)
         if self._placer.optimizer is not None:
@@ -64,15 +67,15 @@ class Training:
     def sample(
         self, parameters: Parameters, controller: int, batch: int
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Samples a batch; the first controller samples what the placer itself would.
+        """Samples a batch. The first controller samples the same placements as the placer itself.
 
         Args:
-            parameters: to sample under.
-            controller: its number, from 1.
+            parameters: weights to sample with.
+            controller: number of the controller, from 1.
             batch: number of the batch, from 0 for each controller.
 
         Returns:
-            What was decided, int32 [batch_size, num_decisions] for each set of decisions, and the
+            The decisions, int32 [batch_size, num_decisions] for each set of decisions, and the
             placements, int32 [batch_size, num_units].
         """
         self.restore(parameters)
@@ -90,37 +93,37 @@ class Training:
         actions: tuple[np.ndarray, ...],
         measurements: Sequence[Measurement],
     ) -> tuple[Learned, Steps]:
-        """Computes what a batch changes.
+        """Computes the gradients of a batch and the next state of its controller.
 
         Args:
-            parameters: that it was sampled under.
-            state: of the controller, from its batch before; empty before its first.
-            num_updates: how many updates the weights have had.
-            actions: what was decided, as `sample` gave it.
-            measurements: of its placements.
+            parameters: the weights with which the batch was sampled.
+            state: `state` of the controller's previous batch; empty before its first one.
+            num_updates: number of updates of the weights so far.
+            actions: the decisions, from `sample`.
+            measurements: of the placements from `sample`.
         """
         self.restore(parameters)
         placer, state = self._placer, state or self._initial
-        placer.signal.restore(_below("signal/", state), num_updates)
-        placer.algorithm.restore(_below("algorithm/", state))
+        placer.signal.restore(_select_state("signal/", state), num_updates)
+        placer.algorithm.restore(_select_state("algorithm/", state))
         batch = placer.signal.advantages(measurements)
         if batch is None:
             return Learned((), self._state(), False), Steps((), None)
         optimizer = placer.optimizer
         if optimizer is not None:
-            optimizer.taken = []
+            optimizer.recorded = []
         samples = Samples(actions, batch.advantages, batch.counted, batch.step_secs)
         updates = placer.algorithm.learn(samples)
         is_set = any(update.gradient_norm is None for update in updates)
         steps = Steps(
-            tuple(optimizer.taken or ()) if optimizer is not None else (),
-            _values(self._weights) if is_set else None,
+            tuple(optimizer.recorded or ()) if optimizer is not None else (),
+            _read(self._weights) if is_set else None,
         )
         records = tuple(record_of(update, batch, 0, 0) for update in updates)
         return Learned(records, self._state(), bool(batch.counted.any())), steps
 
     def apply(self, steps: Steps) -> None:
-        """Changes the weights by what was learned from a batch, wherever that was."""
+        """Applies the gradients or weights that any process learned from a batch."""
         for gradients in steps.gradients:
             assert self._placer.optimizer is not None
             self._placer.optimizer.apply(gradients)
@@ -128,7 +131,7 @@ class Training:
             _assign(self._weights, steps.weights)
 
     def save(self, directory: str) -> None:
-        """Writes the policy as the placer does; see `Placer.save`."""
+        """Writes the policy; see `Placer.save`."""
         self._placer.save(directory)
 
     def _state(self) -> dict[str, np.ndarray]:
@@ -137,13 +140,15 @@ class Training:
         return state | {f"algorithm/{name}": value for name, value in algorithm.items()}
 
 
-def _below(start: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
-        name.removeprefix(start): value for name, value in state.items() if name.startswith(start)
+        name.removeprefix(prefix): value
+        for name, value in state.items()
+        if name.startswith(prefix)
     }
 
 
-def _values(variables: Sequence[Any]) -> tuple[np.ndarray, ...]:
+def _read(variables: Sequence[Any]) -> tuple[np.ndarray, ...]:
     return tuple(np.array(variable.numpy()) for variable in variables)
 
 

@@ -1,4 +1,4 @@
-"""What processes that train one placer send each other; free of TensorFlow."""
+"""The messages between processes that train one placer; free of TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Learned", "Parameters", "Steps"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parameters:
-    """What is trained.
+    """The weights of an agent and the state of its optimizer.
 
     Attributes:
         weights: an array per weight of the agent.
-        optimizer: what the optimizer remembers; empty without one.
+        optimizer: an array per variable of the optimizer; empty without an optimizer.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -27,12 +27,11 @@ class Parameters:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Steps:
-    """What one batch changes of the weights.
+    """The changes of the weights by one batch.
 
     Attributes:
         gradients: of the steps of the optimizer in order, each an array per weight.
-        weights: what the weights become in the end, where an algorithm sets them without a
-            gradient; else None.
+        weights: the final weights, where an algorithm sets them without a gradient; else None.
     """
 
     gradients: tuple[Sequence[np.ndarray], ...]
@@ -41,12 +40,12 @@ class Steps:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned from a batch.
+    """The records of one batch, and the state after it.
 
     Attributes:
-        records: of each update; `update` and `samples` are 0, and `best_step_secs` is that of the
+        records: one per update; `update` and `samples` are 0, and `best_step_secs` is that of the
             batch.
-        state: of the algorithm and the signal from now on.
+        state: of the algorithm and the reward function after the batch.
         counts: whether the batch counts as an update of the weights.
     """
 

@@ -1,1 +1,1 @@
-"""How samples become updates of an agent."""
+"""Algorithms that update an agent with measured samples."""

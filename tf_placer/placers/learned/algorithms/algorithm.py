@@ -1,4 +1,4 @@
-"""The one face of the ways to learn from samples."""
+"""The interface of the algorithms that train an agent."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Samples:
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What one update did.
+    """Statistics of one update.
 
     Attributes:
-        kind: what updated, such as "reinforce", "ppo" or "ce".
-        loss: what it minimized, before its first step.
-        gradient_norm: global norm of the first step's gradient before clipping, or of one that is
-            not finite, whose step was not taken; None without one.
+        kind: the kind of update, such as "reinforce", "ppo" or "ce".
+        loss: the minimized loss, before the first step.
+        gradient_norm: global norm of the gradient before clipping, of the first step or of a step
+            that was skipped because its norm is not finite; None for an update without gradients.
         entropy: mean entropy of a counted decision in nats, before the update. Every set of
-            decisions weighs the same, however many decisions it has.
-        divergence: mean divergence of a counted decision, D(before || after), in nats; sets weigh
-            the same.
+            decisions has the same weight, however many decisions it has.
+        divergence: mean divergence of a counted decision, D(before || after), in nats; sets have
+            the same weight.
     """
 
     kind: str
@@ -51,9 +51,9 @@ class Update:
 
 
 class Algorithm(abc.ABC):
-    """Learns from batches of samples.
+    """An algorithm that trains an agent with batches of samples.
 
-    Its state is a function of its construction and of the batches that it was given.
+    Its state depends on its settings and its batches only.
 
     Attributes:
         batch_size: samples per batch.
@@ -66,19 +66,19 @@ class Algorithm(abc.ABC):
         """Updates the agent.
 
         Args:
-            samples: `batch_size` samples that the agent drew as it is now.
+            samples: `batch_size` samples that the agent drew with its present weights.
 
         Returns:
-            What was done, in order; nothing where no sample counts.
+            The statistics of the updates in order; empty if no sample counts.
         """
 
     def state(self) -> dict[str, np.ndarray]:
-        """Gives what it remembers of earlier batches, by name; nothing where that is nothing."""
+        """Returns the state from earlier batches by name; empty for a stateless algorithm."""
         return {}
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 (most have none)
-        """Remembers what `state` gave.
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 (most are stateless)
+        """Sets the state.
 
         Args:
-            state: of an algorithm with the same settings.
+            state: from `state` of an algorithm with the same settings.
         """

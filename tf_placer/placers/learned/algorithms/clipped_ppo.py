@@ -59,20 +59,20 @@ class ClippedPPOConfig:
 
 
 class ClippedPPO(Algorithm):
-    """Several steps per batch, none of which gains from moving a probability too far.
+    """An algorithm of several steps per batch, with no gain from large changes of a probability.
 
-    Maximizes min(r * advantage, clip(r) * advantage), where r is the probability of a decision
-    divided by what it was before the update, over the decisions of a placement. With `gain` "mean"
-    that is the mean over the decisions of a set, summed over the sets, so that thousands of
-    decisions about groups do not drown those about devices; with "sum", their sum.
+    Maximizes min(r * advantage, clip(r) * advantage) over the decisions of a placement, where r is
+    the probability of a decision divided by its probability before the update. `gain` "mean" takes
+    the mean over the decisions of a set, and the sum over the sets, so that thousands of decisions
+    about groups do not outweigh those about devices; "sum" takes the sum over all decisions.
     """
 
     def __init__(self, agent: Agent, optimizer: Optimizer, config: ClippedPPOConfig) -> None:
-        """Makes the algorithm of an agent.
+        """Creates an algorithm for an agent.
 
         Args:
-            agent: what is trained.
-            optimizer: of that agent.
+            agent: the agent to train.
+            optimizer: the optimizer of that agent.
             config: settings.
         """
         self.batch_size = config.batch_size
@@ -82,7 +82,7 @@ class ClippedPPO(Algorithm):
         )
 
     def learn(self, samples: Samples) -> list[Update]:
-        """Takes the steps; see `Algorithm.learn`."""
+        """Performs the steps of one update; see `Algorithm.learn`."""
         update = self._steps.run(samples.actions, samples.advantages, samples.counted)
         return [] if update is None else [update]
 
@@ -91,25 +91,25 @@ class ClippedPPO(Algorithm):
     ) -> tf.Tensor:
         if self._config.joint_ratio:
             log_ratios = joint_log_probs(now) - joint_log_probs(before)
-            gains = self._clipped(log_ratios, advantages)
+            gains = self._compute_gains(log_ratios, advantages)
         else:
             gains = tf.add_n(
-                [self._of_set(new, old, advantages) for new, old in zip(now, before, strict=True)]
+                [self._sum_gains(new, old, advantages) for new, old in zip(now, before, strict=True)]
             )
         loss = -mean_over_placements(gains, weights)
         if self._config.entropy_coefficient:
             loss -= self._config.entropy_coefficient * mean_entropy(now, weights)
         return loss
 
-    def _of_set(self, new: DecisionSet, old: DecisionSet, advantages: tf.Tensor) -> tf.Tensor:
-        """Computes what placements gain by the decisions of a set, float32 [count]."""
+    def _sum_gains(self, new: DecisionSet, old: DecisionSet, advantages: tf.Tensor) -> tf.Tensor:
+        """Computes the gains of placements by the decisions of one set, float32 [count]."""
         log_ratios = chosen_log_probs(new) - chosen_log_probs(old)
-        gains = self._clipped(log_ratios, advantages[:, tf.newaxis])
+        gains = self._compute_gains(log_ratios, advantages[:, tf.newaxis])
         if self._config.gain == "sum":
             return tf.reduce_sum(gains * new.counted, axis=1)
         return mean_over_decisions(gains, new.counted)
 
-    def _clipped(self, log_ratios: tf.Tensor, advantages: tf.Tensor) -> tf.Tensor:
+    def _compute_gains(self, log_ratios: tf.Tensor, advantages: tf.Tensor) -> tf.Tensor:
         ratios = probability_ratios(log_ratios)
         clip = self._config.ratio_clip
         clipped = tf.clip_by_value(ratios, 1 - clip, 1 + clip)

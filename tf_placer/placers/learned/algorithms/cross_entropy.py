@@ -1,4 +1,4 @@
-"""Cross-entropy minimization in closed form: probabilities become frequencies of the best.
+"""Cross-entropy minimization in closed form: probabilities become frequencies of the elites.
 
 References:
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
@@ -21,7 +21,7 @@ from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
 from tf_placer.placers.validators import check_fields
 
-__all__ = ["CrossEntropy", "CrossEntropyConfig", "elite_frequencies"]
+__all__ = ["CrossEntropy", "CrossEntropyConfig", "compute_elite_frequencies"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,22 +48,23 @@ class CrossEntropyConfig:
 
 
 class CrossEntropy(EliteAlgorithm):
-    """Sets each probability to the share of the best of the last samples that chose the device.
+    """An algorithm that sets the probability of a device to its frequency among the elites.
 
-    The best are the fastest `elite_fraction`, the earlier of equals; failures are never among them.
-    The uniform distribution over the legal devices is mixed in, so that no choice dies out early.
+    The elites are the fastest `elite_fraction` of the last samples, the earlier of equals, without
+    failures. The uniform distribution over the legal devices is mixed in, so that no device becomes
+    impossible early.
     """
 
     def __init__(self, agent: Agent, config: CrossEntropyConfig) -> None:
-        """Makes the algorithm of an agent.
+        """Creates an algorithm for an agent.
 
         Args:
-            agent: what is trained.
+            agent: the agent to train.
             config: settings.
 
         Raises:
-            ValueError: the policy of the agent is no table of probabilities, or it is not all that
-                decides.
+            ValueError: the policy of the agent is not a table of probabilities, or the agent also
+                learns to group.
         """
         policy = agent.policy if isinstance(agent, FixedGroupsAgent) else agent
         if not isinstance(policy, SoftmaxPolicy):
@@ -80,7 +81,7 @@ class CrossEntropy(EliteAlgorithm):
     def update(self) -> list[Update]:
         """Sets the probabilities; see `EliteAlgorithm.update`."""
         window, self._window = self._window[-self.batch_size :], []
-        # 0.07 * 100 is a little above 7, which must not become 8 elites.
+        # Round first: 0.07 * 100 is slightly above 7 and must not become 8 elites.
         num_elites = math.ceil(round(self._config.elite_fraction * self.batch_size, 9))
         ran = [sample for sample in window if math.isfinite(sample[0])]
         elites = sorted(ran, key=lambda sample: sample[0])[:num_elites]
@@ -88,13 +89,13 @@ class CrossEntropy(EliteAlgorithm):
             return []
         logging.vlog(1, "Step time of the slowest elite: %.6g s", elites[-1][0])
         devices = np.stack([placement for _, placement in elites])
-        frequencies = elite_frequencies(devices, self._uniform.shape[1])
+        frequencies = compute_elite_frequencies(devices, self._uniform.shape[1])
         progress = self.num_samples / self._config.total_samples
         exploration = self._config.exploration * max(0.0, 1.0 - progress)
         before = self._policy.probabilities()
         self._policy.assign((1 - exploration) * frequencies + exploration * self._uniform)
         after = self._policy.probabilities()
-        log_probs = _logarithms(before)
+        log_probs = _compute_logarithms(before)
         groups = np.arange(len(before))
         return [
             Update(
@@ -103,27 +104,27 @@ class CrossEntropy(EliteAlgorithm):
                 loss=-float(log_probs[groups, devices].sum()) / len(window),
                 gradient_norm=None,
                 entropy=-float((before * log_probs).sum(axis=1).mean()),
-                divergence=float((before * (log_probs - _logarithms(after))).sum(axis=1).mean()),
+                divergence=float((before * (log_probs - _compute_logarithms(after))).sum(axis=1).mean()),
             )
         ]
 
-    def _keep(self, samples: Samples) -> None:
+    def _add(self, samples: Samples) -> None:
         (devices,) = samples.actions
         self._window.extend(zip(samples.step_secs.tolist(), devices, strict=True))
 
-    def _remembered(self) -> list[Sample]:
+    def _stored_samples(self) -> list[Sample]:
         return [(secs, (devices,)) for secs, devices in self._window]
 
-    def _take_over(self, kept: list[Sample]) -> None:
-        self._window = [(secs, devices) for secs, (devices,) in kept]
+    def _set_samples(self, samples: list[Sample]) -> None:
+        self._window = [(secs, devices) for secs, (devices,) in samples]
 
 
-def elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:
-    """Computes how often the best placements chose each device: Post's equation 10.
+def compute_elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:
+    """Computes the frequency of each device among the elites: Post's equation 10.
 
     Args:
-        devices: int32 [num_elites, num_groups].
-        num_devices: how many there are.
+        devices: int32 [num_elites, num_groups], the placements of the elites.
+        num_devices: number of devices.
 
     Returns:
         float64 [num_groups, num_devices]; rows sum to 1.
@@ -131,6 +132,6 @@ def elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:
     return (devices[:, :, np.newaxis] == np.arange(num_devices)).mean(axis=0)
 
 
-def _logarithms(probabilities: np.ndarray) -> np.ndarray:
-    """Computes the logarithms; finite for a probability of 0, so that 0 * log 0 is 0."""
+def _compute_logarithms(probabilities: np.ndarray) -> np.ndarray:
+    """Computes logarithms; that of 0 is finite, so that 0 * log 0 is 0."""
     return np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))

@@ -1,4 +1,4 @@
-"""What the algorithms that learn from the best samples have in common."""
+"""The base class of algorithms that learn from the fastest samples, the elites."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, U
 
 __all__ = ["EliteAlgorithm", "Sample"]
 
-#: What a step took, infinite for a failure, and what was decided: int32 [num_decisions] per set.
+#: Step time, infinite for a failure, and decisions, int32 [num_decisions] per set.
 Sample = tuple[float, tuple[np.ndarray, ...]]
 
 
 class EliteAlgorithm(Algorithm):
-    """Remembers samples and, whenever there are `batch_size` more, learns from the best.
+    """An algorithm that collects samples, and learns from the elites after every `batch_size`.
 
-    Samples may be remembered in batches of any size, as they come to another algorithm that uses
-    them as well.
+    `remember` accepts batches of any size, so that another algorithm can use the same batches.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -28,51 +27,51 @@ class EliteAlgorithm(Algorithm):
         self.num_samples = 0
 
     def learn(self, samples: Samples) -> list[Update]:
-        """Remembers the samples and updates if it is time; see `Algorithm.learn`."""
+        """Stores the samples, and updates the agent if an update is due; see `Algorithm.learn`."""
         self.remember(samples)
         return self.update() if self.is_due else []
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for an update."""
+        """True if an update is due."""
         return self.num_samples % self.batch_size == 0
 
     def remember(self, samples: Samples) -> None:
-        """Takes note of samples."""
+        """Stores samples without an update."""
         self.num_samples += len(samples.step_secs)
-        self._keep(samples)
+        self._add(samples)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Gives the samples that it keeps; see `Algorithm.state`."""
-        kept = self._remembered()
+        """Returns the stored samples; see `Algorithm.state`."""
+        stored = self._stored_samples()
         state = {
             "num_samples": np.array(self.num_samples),
-            "secs": np.array([secs for secs, _ in kept], np.float64),
+            "secs": np.array([secs for secs, _ in stored], np.float64),
         }
-        each = enumerate(zip(*(rows for _, rows in kept), strict=True))
+        each = enumerate(zip(*(rows for _, rows in stored), strict=True))
         return state | {f"actions/{number}": np.stack(rows) for number, rows in each}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Keeps the samples of another one; see `Algorithm.restore`."""
+        """Replaces the stored samples; see `Algorithm.restore`."""
         self.num_samples = int(state["num_samples"])
         sets: list[np.ndarray] = []
         while f"actions/{len(sets)}" in state:
             sets.append(state[f"actions/{len(sets)}"])
         actions = zip(*sets, strict=True)
-        self._take_over(list(zip(state["secs"].tolist(), actions, strict=True)))
+        self._set_samples(list(zip(state["secs"].tolist(), actions, strict=True)))
 
     @abc.abstractmethod
     def update(self) -> list[Update]:
-        """Learns from the best; nothing if no placement ran."""
+        """Learns from the elites; returns no update if no placement ran."""
 
     @abc.abstractmethod
-    def _keep(self, samples: Samples) -> None:
-        """Keeps what `update` needs of samples."""
+    def _add(self, samples: Samples) -> None:
+        """Stores the samples that `update` needs."""
 
     @abc.abstractmethod
-    def _remembered(self) -> list[Sample]:
-        """Gives the samples that are kept."""
+    def _stored_samples(self) -> list[Sample]:
+        """Returns the stored samples."""
 
     @abc.abstractmethod
-    def _take_over(self, kept: list[Sample]) -> None:
-        """Keeps these samples and no others."""
+    def _set_samples(self, samples: list[Sample]) -> None:
+        """Replaces the stored samples."""

@@ -30,7 +30,7 @@ __all__ = ["GradientCrossEntropy", "GradientCrossEntropyConfig"]
 class GradientCrossEntropyConfig:
     """Settings of cross-entropy minimization by gradient, each with its line of help.
 
-    The defaults are EAGLE's, but for `ce_steps`, which is ours.
+    The defaults are EAGLE's, except `ce_steps`, which the paper does not give.
 
     Raises:
         ValueError: a number is outside its range.
@@ -46,20 +46,20 @@ class GradientCrossEntropyConfig:
 
 
 class GradientCrossEntropy(EliteAlgorithm):
-    """Makes the best of all samples so far more probable: maximizes their mean log-probability.
+    """An algorithm that maximizes the mean log-probability of the elites of all samples so far.
 
-    They are kept with all that was decided for them, groups included; the earlier of equals, and
-    never a failure.
+    The elites are the fastest samples, the earlier of equals, without failures. All their decisions
+    are stored, those about groups included.
     """
 
     def __init__(
         self, agent: Agent, optimizer: Optimizer, config: GradientCrossEntropyConfig
     ) -> None:
-        """Makes the algorithm of an agent.
+        """Creates an algorithm for an agent.
 
         Args:
-            agent: what is trained.
-            optimizer: of that agent.
+            agent: the agent to train.
+            optimizer: the optimizer of that agent.
             config: settings.
         """
         super().__init__(config.ce_samples)
@@ -68,28 +68,28 @@ class GradientCrossEntropy(EliteAlgorithm):
         self._steps = GradientSteps("ce", agent, optimizer, _loss, num_steps=config.ce_steps)
 
     def update(self) -> list[Update]:
-        """Takes the steps; see `EliteAlgorithm.update`."""
+        """Performs the steps of one update; see `EliteAlgorithm.update`."""
         if not self._elites:
             return []
-        # Filled up with copies that do not count, so that the batch always has the same size.
+        # Copies that do not count pad the batch: each batch size would be compiled anew.
         missing = self._num_elites - len(self._elites)
-        filled = [actions for _, actions in self._elites + self._elites[:1] * missing]
-        batch = [np.stack(rows) for rows in zip(*filled, strict=True)]
+        padded = [actions for _, actions in self._elites + self._elites[:1] * missing]
+        batch = [np.stack(rows) for rows in zip(*padded, strict=True)]
         counted = np.arange(self._num_elites) < len(self._elites)
         update = self._steps.run(batch, np.ones(self._num_elites), counted)
         return [] if update is None else [update]
 
-    def _keep(self, samples: Samples) -> None:
+    def _add(self, samples: Samples) -> None:
         for index in np.flatnonzero(np.isfinite(samples.step_secs)):
             rows = tuple(actions[index].copy() for actions in samples.actions)
             self._elites.append((float(samples.step_secs[index]), rows))
         self._elites = sorted(self._elites, key=lambda elite: elite[0])[: self._num_elites]
 
-    def _remembered(self) -> list[Sample]:
+    def _stored_samples(self) -> list[Sample]:
         return self._elites
 
-    def _take_over(self, kept: list[Sample]) -> None:
-        self._elites = list(kept)
+    def _set_samples(self, samples: list[Sample]) -> None:
+        self._elites = list(samples)
 
 
 def _loss(

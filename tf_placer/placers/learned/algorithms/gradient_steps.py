@@ -1,4 +1,4 @@
-"""Steps of the optimizer on one batch of samples: compiled once, and what an update reports."""
+"""Compiled optimizer steps on one batch of samples, with the statistics of the update."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Decisions", "GradientSteps", "Loss"]
 #: The decisions of a batch of placements; one set of each kind.
 Decisions = tuple[DecisionSet, ...]
 
-#: From the decisions as they are now and as they were before the update (empty for a loss that does
-#: not compare them), the advantages float32 [count] and the weights float32 [count] of the
-#: placements, which are 0 for what does not count and sum to 1, to the loss float32 [].
+#: Computes the loss, float32 [], from the present decisions, the decisions before the update (empty
+#: for a loss that does not compare them), and the advantages and weights of the placements, float32
+#: [count]. The weights are 0 for ignored placements, and sum to 1.
 Loss = Callable[[Decisions, Decisions, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class GradientSteps:
-    """Makes the loss of a batch smaller by a number of steps."""
+    """Optimizer steps that minimize the loss of a batch."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class GradientSteps:
         num_steps: int = 1,
         compares: bool = False,
     ) -> None:
-        """Makes the steps of one algorithm.
+        """Creates the steps of one algorithm.
 
         Args:
-            kind: what its updates are called.
-            agent: what is trained.
-            optimizer: of that agent.
+            kind: `Update.kind` of the updates.
+            agent: the agent to train.
+            optimizer: the optimizer of that agent.
             loss: traceable.
-            num_steps: per update, each on the whole batch.
+            num_steps: number of steps per update, each on the whole batch.
             compares: whether the loss compares the decisions with those before the update.
         """
         self._kind = kind
@@ -62,9 +62,10 @@ class GradientSteps:
     def run(
         self, actions: Sequence[np.ndarray], advantages: np.ndarray, counted: np.ndarray
     ) -> Update | None:
-        """Makes one update.
+        """Performs one update.
 
-        Compiled once per number of placements, a first step that compares apart.
+        A step is compiled once per number of placements; a first step that compares is compiled
+        separately.
 
         Args:
             actions: int32 [count, num_decisions] for each set of decisions.
@@ -72,52 +73,52 @@ class GradientSteps:
             counted: bool [count], the placements to learn from.
 
         Returns:
-            What was done; None if no placement counts. The first step whose gradient is not finite
-            is not taken, nor is any after it: they would be the same.
+            Statistics of the update; None if no placement counts. A step whose gradient is not
+            finite is skipped, and so are the later ones: they would have the same gradient.
         """
         if not counted.any():
             return None
         chosen = tuple(tf.constant(each, tf.int32) for each in actions)
-        # What does not count must not even be multiplied with 0: it could be infinite.
-        signals = tf.constant(np.where(counted, advantages, 0.0), tf.float32)
+        # Replace ignored advantages, because 0 times an infinite one is NaN.
+        finite_advantages = tf.constant(np.where(counted, advantages, 0.0), tf.float32)
         weights = tf.constant(counted / np.count_nonzero(counted), tf.float32)
         first_loss = reported_norm = math.nan
         before: Decisions = ()
         for step in range(self._num_steps):
             reference = before if self._compares else ()
-            loss, norm, decisions = self._step(chosen, reference, signals, weights)
+            loss, norm, decisions = self._step(chosen, reference, finite_advantages, weights)
             if step == 0:
                 first_loss, reported_norm, before = float(loss), float(norm), decisions
             if not math.isfinite(float(norm)):
                 reported_norm = float(norm)
                 break
-        after = self._evaluate(chosen)
-        entropy, divergence = self._statistics(before, after, weights)
+        after = self._compute_decisions(chosen)
+        entropy, divergence = self._compute_statistics(before, after, weights)
         return Update(self._kind, first_loss, reported_norm, float(entropy), float(divergence))
 
     @tf.function(autograph=False)
     def _step(
         self, actions: Actions, reference: Decisions, advantages: tf.Tensor, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, Decisions]:
-        """Takes one step; returns loss, norm of its gradient and the decisions before the step."""
+        """Performs one step; returns the loss, gradient norm and decisions before the step."""
         with tf.GradientTape() as tape:
             decisions = self._agent.decisions(actions)
             if self._compares and not reference:
-                # The first step: the decisions before the update are those of now.
+                # At the first step, the present decisions are the decisions before the update.
                 reference = tf.nest.map_structure(tf.stop_gradient, decisions)
             loss = self._loss(decisions, reference, advantages, weights)
         norm = self._optimizer.minimize(loss, tape)
         return loss, norm, decisions
 
     @tf.function(autograph=False)
-    def _evaluate(self, actions: Actions) -> Decisions:
+    def _compute_decisions(self, actions: Actions) -> Decisions:
         return self._agent.decisions(actions)
 
     @tf.function(autograph=False)
-    def _statistics(
+    def _compute_statistics(
         self, before: Decisions, after: Decisions, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Averages entropy and divergence over counted decisions; every set weighs the same."""
+        """Averages entropy and divergence over counted decisions; sets have the same weight."""
         divergence = tf.add_n(
             [
                 mean_over_placements(

@@ -1,4 +1,4 @@
-"""Sums and means over decisions that several algorithms are made of."""
+"""Sums and means over decisions, from which the losses of algorithms are built."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = [
     "probability_ratios",
 ]
 
-# e**20 is more than any ratio that should be learned from, and less than float32 can hold.
+# Keeps ratios finite in float32. No ratio near e**20 occurs in useful training.
 _LARGEST_LOG_RATIO = 20.0
 
 
 def joint_log_probs(decisions: Sequence[DecisionSet]) -> tf.Tensor:
-    """Sums the log-probabilities of all that was decided for a placement, float32 [count]."""
+    """Sums the log-probabilities of all decisions for a placement, float32 [count]."""
     return tf.add_n([tf.reduce_sum(chosen_log_probs(each), axis=1) for each in decisions])
 
 
 def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
-    """Averages what counts.
+    """Averages the values of counted decisions.
 
     Args:
         values: float32 [count or 1, num_decisions].
-        counted: float32 [count or 1, num_decisions], 1 for what counts and 0 for what does not.
+        counted: float32 [count or 1, num_decisions], 1 for a counted decision and 0 for others.
 
     Returns:
-        float32 [count or 1]; 0 where nothing counts.
+        float32 [count or 1]; 0 where no decision counts.
     """
     return tf.math.divide_no_nan(
         tf.reduce_sum(values * counted, axis=1), tf.reduce_sum(counted, axis=1)
@@ -41,7 +41,7 @@ def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
 
 
 def mean_over_placements(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Computes the weighted mean.
+    """Computes the weighted mean over placements.
 
     Args:
         values: float32 [count or 1].
@@ -54,7 +54,7 @@ def mean_over_placements(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def mean_entropy(decisions: Sequence[DecisionSet], weights: tf.Tensor) -> tf.Tensor:
-    """Sums the mean entropy of a counted decision of each set over the sets; float32 []."""
+    """Sums over the sets the mean entropy of a counted decision, float32 []."""
     means = [mean_over_decisions(entropies(each), each.counted) for each in decisions]
     return tf.add_n([mean_over_placements(mean, weights) for mean in means])
 

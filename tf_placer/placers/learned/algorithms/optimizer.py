@@ -1,4 +1,4 @@
-"""The optimizer of an agent's weights, shared by all algorithms that follow gradients.
+"""The optimizer of an agent's weights, shared by all gradient-based algorithms.
 
 References:
     Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
@@ -45,45 +45,45 @@ class OptimizerConfig:
 
 
 class Optimizer:
-    """Takes steps that make a loss smaller.
+    """The optimizer of an agent's weights.
 
     Attributes:
-        taken: the gradients of the steps so far, each an array per weight of the agent, for another
-            process to take; None, as long as nobody sets it to a list, for no such thing.
+        recorded: the gradients of the steps since it was set to a list, each an array per weight of
+            the agent, for another process to apply. None, the default, records no gradients.
     """
 
     def __init__(self, agent: Agent, config: OptimizerConfig) -> None:
-        """Makes the optimizer of an agent.
+        """Creates the optimizer of an agent.
 
         Args:
-            agent: what is trained; all its weights exist.
+            agent: the agent to train; all its weights exist.
             config: settings.
         """
-        self.taken: list[list[np.ndarray]] | None = None
+        self.recorded: list[list[np.ndarray]] | None = None
         self._variables = list(agent.trainable_variables)
         self._clip_norm = config.clip_norm
         rate: Any = config.learning_rate
         if config.decay_rate < 1:
-            rate = _Decay(config)
+            rate = _StepDecay(config)
         optimizers = tf.keras.optimizers
         self._optimizer = (optimizers.Adam if config.optimizer == "adam" else optimizers.SGD)(rate)
         self._optimizer.build(self._variables)
 
     def minimize(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-        """Takes a step, unless the gradient is not finite; traceable.
+        """Performs a step, unless the gradient is not finite; traceable.
 
-        Back through hundreds of recurrent steps a gradient can grow beyond what float32 holds. One
-        such step would make every weight useless for good.
+        Through hundreds of recurrent steps a gradient can overflow float32. One such step would
+        make all weights NaN.
 
         Args:
-            loss: float32 [], of the agent's weights.
-            tape: recorded it.
+            loss: float32 [], a function of the agent's weights.
+            tape: the tape that recorded the loss.
 
         Returns:
             The global norm of the gradient before clipping, float32 []; where it is not finite,
-            weights and optimizer are as before.
+            weights and optimizer are unchanged.
         """
-        # No gradient, where the loss does not depend on a weight, is one of 0.
+        # TensorFlow returns None for a weight without influence on the loss: its gradient is 0.
         gradients = [
             tf.zeros(variable.shape) if gradient is None else gradient
             for variable, gradient in zip(
@@ -95,8 +95,8 @@ class Optimizer:
             gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
 
         def step() -> tf.Tensor:
-            if self.taken is not None:
-                tf.numpy_function(self._keep, gradients, [])
+            if self.recorded is not None:
+                tf.numpy_function(self._record, gradients, [])
             self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
             return tf.constant(True)
 
@@ -105,38 +105,38 @@ class Optimizer:
 
     @property
     def state(self) -> list[tf.Variable]:
-        """What it remembers from step to step."""
+        """The variables of the optimizer, such as its moments."""
         return list(self._optimizer.variables)
 
     def apply(self, gradients: Sequence[np.ndarray]) -> None:
-        """Takes a step that another process has found.
+        """Applies the gradients of a step of another process.
 
         Args:
-            gradients: one of its `taken`.
+            gradients: an element of `recorded` of that process.
         """
         self._optimizer.apply_gradients(
             (tf.constant(gradient), variable)
             for gradient, variable in zip(gradients, self._variables, strict=True)
         )
 
-    def _keep(self, *gradients: np.ndarray) -> None:
-        assert self.taken is not None
-        self.taken.append([np.array(gradient) for gradient in gradients])
+    def _record(self, *gradients: np.ndarray) -> None:
+        assert self.recorded is not None
+        self.recorded.append([np.array(gradient) for gradient in gradients])
 
 
 def _global_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Computes the norm of all numbers, float32 []; their squares may be too large for float32."""
+    """Computes the global norm, float32 [], even if the squares overflow float32."""
     norm = tf.linalg.global_norm(gradients)
 
-    def scaled() -> tf.Tensor:
+    def compute_scaled() -> tf.Tensor:
         largest = tf.reduce_max([tf.reduce_max(tf.abs(gradient)) for gradient in gradients])
         return largest * tf.linalg.global_norm([gradient / largest for gradient in gradients])
 
-    return tf.cond(tf.math.is_finite(norm), lambda: norm, scaled)
+    return tf.cond(tf.math.is_finite(norm), lambda: norm, compute_scaled)
 
 
-class _Decay(tf.keras.optimizers.schedules.LearningRateSchedule):
-    """The learning rate falls by a factor after every so many steps, from some step on."""
+class _StepDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that decays by a factor at regular intervals, after a delay."""
 
     def __init__(self, config: OptimizerConfig) -> None:
         super().__init__()
@@ -144,8 +144,8 @@ class _Decay(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         config = self._config
-        since = tf.maximum(tf.cast(step, tf.float32) - config.decay_start, 0.0)
-        num_decays = tf.floor(since / config.decay_updates)
+        decaying_steps = tf.maximum(tf.cast(step, tf.float32) - config.decay_start, 0.0)
+        num_decays = tf.floor(decaying_steps / config.decay_updates)
         return config.learning_rate * tf.pow(config.decay_rate, num_decays)
 
     def get_config(self) -> dict[str, Any]:

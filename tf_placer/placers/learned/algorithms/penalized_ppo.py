@@ -30,9 +30,12 @@ from tf_placer.placers.validators import check_fields
 
 __all__ = ["PenalizedPPO", "PenalizedPPOConfig"]
 
-# Beta stays within this factor of where it started. Without a limit, a policy that is settled
-# halves it hundreds of times, and one that jumps to and fro doubles it as often.
-_LARGEST_CHANGE = 1024.0
+# The limit of beta's change in either direction. Without a limit, a converged policy halves beta
+# hundreds of times, and an oscillating one doubles it as often.
+_MAX_BETA_FACTOR = 1024.0
+
+# Beta is adapted where the divergence differs from its target by more than this factor.
+_DIVERGENCE_TOLERANCE = 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,55 +59,55 @@ class PenalizedPPOConfig:
 
 
 class PenalizedPPO(Algorithm):
-    """Several steps per batch, which pay for every nat of divergence.
+    """An algorithm of several steps per batch, with a penalty on divergence.
 
     Maximizes, summed over the decisions of a placement and averaged over placements,
-    r * advantage - beta * D(before || now), where r is the probability of a decision divided by
-    what it was before the update. After each update beta is halved where the mean divergence of a
-    decision was below the target by a factor of 1.5, and doubled where it was as much above, up to
-    a factor of 1024 from where it started.
+    r * advantage - beta * D(before || now), where r is the probability of a decision divided by its
+    probability before the update. After each update beta is halved if the mean divergence of a
+    decision was below the target by a factor of 1.5, and doubled if it was above it by that factor,
+    up to a factor of 1024 from its initial value.
 
     Attributes:
         beta: the weight of the penalty in the next update.
     """
 
     def __init__(self, agent: Agent, optimizer: Optimizer, config: PenalizedPPOConfig) -> None:
-        """Makes the algorithm of an agent.
+        """Creates an algorithm for an agent.
 
         Args:
-            agent: what is trained.
-            optimizer: of that agent.
+            agent: the agent to train.
+            optimizer: the optimizer of that agent.
             config: settings.
         """
         self.batch_size = config.batch_size
         self.beta = config.divergence_weight
         self._target = config.divergence_target
-        self._least = config.divergence_weight / _LARGEST_CHANGE
-        self._largest = config.divergence_weight * _LARGEST_CHANGE
-        # A variable, because the compiled steps would keep a number as it was.
+        self._min_beta = config.divergence_weight / _MAX_BETA_FACTOR
+        self._max_beta = config.divergence_weight * _MAX_BETA_FACTOR
+        # A variable, because a compiled step would treat a Python number as a constant.
         self._weight = tf.Variable(self.beta, trainable=False, dtype=tf.float32)
         self._steps = GradientSteps(
             "ppo_kl", agent, optimizer, self._loss, num_steps=config.ascent_steps, compares=True
         )
 
     def learn(self, samples: Samples) -> list[Update]:
-        """Takes the steps and adapts `beta`; see `Algorithm.learn`."""
+        """Performs the steps of one update and adapts `beta`; see `Algorithm.learn`."""
         self._weight.assign(self.beta)
         update = self._steps.run(samples.actions, samples.advantages, samples.counted)
         if update is None:
             return []
-        if update.divergence < self._target / 1.5:
-            self.beta = max(self.beta / 2, self._least)
-        elif update.divergence > self._target * 1.5:
-            self.beta = min(self.beta * 2, self._largest)
+        if update.divergence < self._target / _DIVERGENCE_TOLERANCE:
+            self.beta = max(self.beta / 2, self._min_beta)
+        elif update.divergence > self._target * _DIVERGENCE_TOLERANCE:
+            self.beta = min(self.beta * 2, self._max_beta)
         return [update]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Gives the weight of the penalty; see `Algorithm.state`."""
+        """Returns the weight of the penalty; see `Algorithm.state`."""
         return {"beta": np.array(self.beta)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes the weight of the penalty; see `Algorithm.restore`."""
+        """Sets the weight of the penalty; see `Algorithm.restore`."""
         self.beta = float(state["beta"])
 
     def _loss(

@@ -1,4 +1,4 @@
-"""REINFORCE: makes placements that were better than expected more probable.
+"""REINFORCE: policy gradients weighted by the advantages of placements.
 
 References:
     Williams, Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement
@@ -48,18 +48,19 @@ class ReinforceConfig:
 
 
 class Reinforce(Algorithm):
-    """One step per batch on -mean(advantage * log p(placement)) - coefficient * mean entropy.
+    """An algorithm of one step per batch, with a bonus for entropy.
 
-    p is the probability of everything that was decided for a placement. The entropy is the mean
-    over the decisions of a set, summed over the sets.
+    Minimizes -mean(advantage * log p(placement)) - coefficient * mean entropy, where p is the joint
+    probability of all decisions for a placement. The entropy is the mean over the decisions of a
+    set, summed over the sets.
     """
 
     def __init__(self, agent: Agent, optimizer: Optimizer, config: ReinforceConfig) -> None:
-        """Makes the algorithm of an agent.
+        """Creates an algorithm for an agent.
 
         Args:
-            agent: what is trained.
-            optimizer: of that agent.
+            agent: the agent to train.
+            optimizer: the optimizer of that agent.
             config: settings.
         """
         self.batch_size = config.batch_size
@@ -67,7 +68,7 @@ class Reinforce(Algorithm):
         self._steps = GradientSteps("reinforce", agent, optimizer, self._loss)
 
     def learn(self, samples: Samples) -> list[Update]:
-        """Takes one step; see `Algorithm.learn`."""
+        """Performs one step; see `Algorithm.learn`."""
         update = self._steps.run(samples.actions, samples.advantages, samples.counted)
         return [] if update is None else [update]
 

@@ -1,4 +1,4 @@
-"""An algorithm that learns from every batch, with cross-entropy minimization after several.
+"""A combination of an algorithm for every batch with periodic cross-entropy minimization.
 
 References:
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
@@ -20,7 +20,7 @@ __all__ = ["WithCrossEntropy"]
 
 
 class WithCrossEntropy(Algorithm):
-    """Gives every batch to one algorithm and, every so many samples, lets the best be learned."""
+    """A combination of an algorithm for every batch with one for the elites of several batches."""
 
     def __init__(
         self, algorithm: Algorithm, cross_entropy: EliteAlgorithm, *, instead: bool
@@ -29,12 +29,12 @@ class WithCrossEntropy(Algorithm):
 
         Args:
             algorithm: learns from every batch.
-            cross_entropy: learns from the best.
-            instead: whether `cross_entropy` learns instead of `algorithm` where it is its time, as
-                in Post's algorithm 1, or after it, as in EAGLE.
+            cross_entropy: learns from the elites.
+            instead: if true, `cross_entropy` learns instead of `algorithm` whenever it is due, as
+                in Post's algorithm 1; otherwise after it, as in EAGLE.
 
         Raises:
-            ValueError: it would be time for `cross_entropy` within a batch.
+            ValueError: `cross_entropy` would be due within a batch.
         """
         if cross_entropy.batch_size % algorithm.batch_size:
             raise ValueError(
@@ -47,7 +47,7 @@ class WithCrossEntropy(Algorithm):
         self._instead = instead
 
     def learn(self, samples: Samples) -> list[Update]:
-        """Learns from a batch, or from the best, or both; see `Algorithm.learn`."""
+        """Learns from the batch, the elites, or both; see `Algorithm.learn`."""
         self._cross_entropy.remember(samples)
         is_due = self._cross_entropy.is_due
         updates = []
@@ -58,7 +58,7 @@ class WithCrossEntropy(Algorithm):
         return updates
 
     def state(self) -> dict[str, np.ndarray]:
-        """Gives what both remember; see `Algorithm.state`."""
+        """Returns the states of both algorithms; see `Algorithm.state`."""
         return {
             f"{part}/{name}": value
             for part, algorithm in self._parts
@@ -66,14 +66,14 @@ class WithCrossEntropy(Algorithm):
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Lets both remember; see `Algorithm.restore`."""
+        """Sets the states of both algorithms; see `Algorithm.restore`."""
         for part, algorithm in self._parts:
-            start = f"{part}/"
+            prefix = f"{part}/"
             algorithm.restore(
                 {
-                    name.removeprefix(start): value
+                    name.removeprefix(prefix): value
                     for name, value in state.items()
-                    if name.startswith(start)
+                    if name.startswith(prefix)
                 }
             )
 
