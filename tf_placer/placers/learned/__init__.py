@@ -1,1 +1,1 @@
-"""Placers that learn; the modules that need TensorFlow import it, this package does not."""
+"""Learned placers; modules import TensorFlow where they need it, this package does not."""

@@ -1,4 +1,4 @@
-"""The one face of what makes placements and learns: a policy, with or without a learned grouper."""
+"""The interface of trainable placement models: a policy, with or without a learned grouper."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tf_placer.placers.learned.decisions import DecisionSet
 
 __all__ = ["Actions", "Agent"]
 
-#: What was decided for a batch of placements: int32 [count, num_decisions] for each set of
+#: The decisions for a batch of placements: int32 [count, num_decisions] for each set of
 #: decisions, in the order of `Agent.decisions`.
 Actions = tuple[tf.Tensor, ...]
 
 
 class Agent(tf.keras.Model, abc.ABC):
-    """Samples decisions, tells how probable they are, and what placement they are.
+    """Samples decisions, computes their probabilities, and turns them into placements.
 
-    A *unit* is what placements are made of: a group of the graph that a placer was given. An agent
-    may group units further, so that it decides for many of them at once.
+    A *unit* is the smallest thing that a placement assigns to a device: a group of the graph that
+    the placer gets. An agent may group units further, to decide for many of them at once.
 
     Attributes:
         num_units: length of a placement.
-        num_devices: how many devices there are.
+        num_devices: number of devices.
     """
 
     num_units: int
@@ -35,16 +35,16 @@ class Agent(tf.keras.Model, abc.ABC):
         """Samples decisions. Compiled once per `count`.
 
         Args:
-            count: for how many placements; a Python number.
+            count: number of placements; a Python number.
             seed: int64 [2]; placement i depends on (seed[0], seed[1] + i) and the weights alone.
         """
 
     @abc.abstractmethod
     def decisions(self, actions: Actions) -> tuple[DecisionSet, ...]:
-        """Computes how probable decisions are; traceable, differentiable.
+        """Computes the distributions of decisions; traceable, differentiable.
 
         Args:
-            actions: what was decided, as from `sample`.
+            actions: the decisions, as from `sample`.
         """
 
     @abc.abstractmethod
@@ -52,12 +52,12 @@ class Agent(tf.keras.Model, abc.ABC):
         """Turns decisions into placements.
 
         Args:
-            actions: what was decided, as from `sample`; tensors or arrays.
+            actions: the decisions, as from `sample`; tensors or arrays.
 
         Returns:
-            int32 [count, num_units], legal: a unit that may not go where its group goes is on the
-            first device where it may.
+            int32 [count, num_units], legal: a unit that may not run on its group's device gets
+            its first legal device.
         """
 
     def forget(self) -> None:
-        """Forgets what was learned elsewhere; without such weights there is nothing to forget."""
+        """Resets pretrained weights; does nothing for an agent without them."""

@@ -1,4 +1,4 @@
-"""Puts the parts of a learned placer together."""
+"""Builds a learned placer from its components."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.algorithms.with_cross_entropy import WithCrossEntropy
-from tf_placer.placers.learned.embedding import EmbeddingConfig, fixed_inputs, legal_inputs
+from tf_placer.placers.learned.embedding import EmbeddingConfig, build_fixed_inputs, legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
@@ -46,30 +46,30 @@ def compose(
     problem: PlacementProblem | None = None,
     start: np.ndarray | None = None,
 ) -> LearnedPlacer:
-    """Makes a learned placer.
+    """Builds a learned placer from its components.
 
     Args:
-        name: what the log calls it.
+        name: the name of the placer in the log.
         resolved: the components and their settings.
-        units: what placements are made of.
+        units: the units that placements assign to devices.
         legal: bool [num_units, num_devices], true where a unit may go; every row has one.
-        seed: of everything random; the parts derive their own from it.
-        problem: what the units cost on these devices; None if that is not known. Only policy
-            graph_neural reads it.
+        seed: seeds all random numbers; each component derives its own seed from it.
+        problem: the costs of the units on these devices; None if they are unknown. Only
+            policy graph_neural reads it.
         start: int32 [num_units], a placement to start from; None for none.
 
     Raises:
-        ValueError: the parts do not go together, or an argument does not fit.
+        ValueError: the components are incompatible, or an argument does not fit.
     """
     check_legal(units, legal)
     parts, configs = resolved.components, resolved.configs
-    # Keras' weights and METIS take no larger ones.
+    # Keras initializers and METIS accept seeds below 2**31 only.
     seeds = _Seeds(*(int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1))
     policy_type: type[Policy] = PARTS["policy"][parts["policy"]].made_by()
     group = PARTS["grouper"][parts["grouper"]].made_by()
-    begun = None
+    initial = None
     if start is not None:
-        begun = Start(start, configs["start"].uniform(len(start)), legal.shape[1])
+        initial = Start(start, configs["start"].uniform(len(start)), legal.shape[1])
     agent: Agent
     if isinstance(group, type):
         if policy_type.needs_fixed_groups:
@@ -77,18 +77,20 @@ def compose(
                 f"policy {parts['policy']} is for groups that stay as they are, and grouper "
                 f"{parts['grouper']} makes new ones for every placement; use policy seq2seq or gcn"
             )
-        agent = _learned_groups(group, policy_type, parts, configs, units, legal, seeds, begun)
+        agent = _build_learned_groups_agent(
+            group, policy_type, parts, configs, units, legal, seeds, initial
+        )
     else:
         if group is None:
             membership = np.arange(units.num_groups, dtype=np.int32)
         else:
             membership = group(configs[parts["grouper"]], units, seeds.grouper)
-        agent = _fixed_groups(
-            policy_type, parts, configs, units, legal, membership, seeds, problem, begun
+        agent = _build_fixed_groups_agent(
+            policy_type, parts, configs, units, legal, membership, seeds, problem, initial
         )
-    # Post and EAGLE keep one optimizer for all that they do by gradient.
+    # Post and EAGLE share one optimizer among all their gradient steps.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
-    algorithm = _algorithm(parts["algorithm"], configs, agent, optimizer)
+    algorithm = _build_algorithm(parts["algorithm"], configs, agent, optimizer)
     signal = Signal(configs["reward"])
     return LearnedPlacer(
         name, units, legal, agent, algorithm, signal, optimizer=optimizer, seed=seed
@@ -101,7 +103,7 @@ class _Seeds(NamedTuple):
     bridge: int
 
 
-def _learned_groups(
+def _build_learned_groups_agent(
     grouper_type: type[FeedForwardGrouper],
     policy_type: type[Policy],
     parts: Mapping[str, str],
@@ -131,7 +133,7 @@ def _learned_groups(
     return LearnedGroupsAgent(grouper, policy, units, legal, embedding, bridge=bridge, start=start)
 
 
-def _fixed_groups(
+def _build_fixed_groups_agent(
     policy_type: type[Policy],
     parts: Mapping[str, str],
     configs: Mapping[str, Any],
@@ -149,9 +151,7 @@ def _fixed_groups(
     if problem is not None and policy_type.reads_costs:
         unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
         if groups.num_groups < units.num_groups:
-            unit_secs, sending_secs = _merged_secs(
-                units, membership, groups, unit_secs, sending_secs
-            )
+            unit_secs, sending_secs = _sum_secs(units, membership, groups, unit_secs, sending_secs)
         fill = np.zeros([*legal_groups.shape, 2])
         np.add.at(fill, membership, device_fill(problem))
         fixed = dataclasses.replace(
@@ -165,28 +165,29 @@ def _fixed_groups(
         0 if embedding is None else embedding.num_features,
     )
     policy = policy_type.make(sizes, fixed, configs.get(parts["policy"]), seeds.policy)
-    # Some read nothing; the neighbors of thousands of groups would take a gigabyte.
+    # Skip inputs that the policy does not read: an adjacency matrix of thousands of groups takes a
+    # gigabyte.
     if embedding is None:
         inputs = legal_inputs(legal_groups)
     else:
-        inputs = fixed_inputs(groups, legal_groups, embedding)
+        inputs = build_fixed_inputs(groups, legal_groups, embedding)
     if start_probabilities is not None:
         prior = tf.constant(np.log(start_probabilities)[np.newaxis], tf.float32)
         inputs = inputs._replace(prior=prior)
     return FixedGroupsAgent(policy, inputs, membership, legal)
 
 
-def _merged_secs(
+def _sum_secs(
     units: GroupGraph,
     membership: np.ndarray,
     groups: GroupGraph,
     unit_secs: np.ndarray,
     sending_secs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Adds up what groups of units take on each device, and what the edges between them take."""
+    """Sums the seconds of units and edges over groups, for each device."""
     count = groups.num_groups
     merged = np.zeros([count, unit_secs.shape[1]])
-    # A unit that may not go where its group goes takes the time of where it goes instead.
+    # A unit that may not run on its group's device runs on another one: count its slowest time.
     fallback = np.where(np.isfinite(unit_secs), unit_secs, 0.0).max(axis=1, keepdims=True)
     np.add.at(merged, membership, np.where(np.isfinite(unit_secs), unit_secs, fallback))
     ends = membership[units.edges].astype(np.int64)
@@ -199,21 +200,23 @@ def _merged_secs(
     return merged, sending_secs
 
 
-def _algorithm(
+def _build_algorithm(
     name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
 ) -> Algorithm:
-    """Makes one algorithm, or one with cross-entropy minimization every so many samples."""
+    """Builds an algorithm, or a pair "first+second" that adds cross-entropy minimization."""
     first, _, second = name.partition("+")
     if not second:
-        return _single(first, configs, agent, optimizer)
-    cross_entropy = _single(second, configs, agent, optimizer)
+        return _build_single_algorithm(first, configs, agent, optimizer)
+    cross_entropy = _build_single_algorithm(second, configs, agent, optimizer)
     assert isinstance(cross_entropy, EliteAlgorithm)
     return WithCrossEntropy(
-        _single(first, configs, agent, optimizer), cross_entropy, instead=second == "ce"
+        _build_single_algorithm(first, configs, agent, optimizer),
+        cross_entropy,
+        instead=second == "ce",
     )
 
 
-def _single(
+def _build_single_algorithm(
     name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
 ) -> Algorithm:
     part = PARTS["algorithm"][name]

@@ -1,7 +1,7 @@
-"""What an agent decided, and how probable that was.
+"""The decisions of an agent and their probabilities.
 
-An agent makes one or more sets of decisions for a placement: which group each unit joins, where
-the grouping is learned, and which device each group gets. Algorithms see these sets only.
+An agent makes one or more sets of decisions for a placement: the device of each group and, if the
+grouping is learned, the group of each unit. Algorithms see these sets only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 __all__ = ["IMPOSSIBLE", "DecisionSet", "chosen_log_probs", "divergences", "entropies"]
 
-#: Log-probability of what may not be chosen: below every real one, yet finite, so that it adds 0 to
+#: Log-probability of an impossible choice: below every real one, yet finite, so that it adds 0 to
 #: an entropy instead of 0 * inf.
 IMPOSSIBLE = tf.float32.min / 2
 
@@ -23,11 +23,11 @@ class DecisionSet(NamedTuple):
 
     Attributes:
         log_dists: float32 [count or 1, num_decisions, num_choices], the logarithm of each
-            decision's distribution, given the decisions before it; 1 where all placements share
-            them. Choices that are not possible are at `IMPOSSIBLE`.
-        chosen: int32 [count, num_decisions], what was chosen.
+            decision's distribution, given the decisions before it; the first dimension is 1 if all
+            placements share them. Impossible choices are at `IMPOSSIBLE`.
+        chosen: int32 [count, num_decisions], the choices.
         counted: float32 [count or 1, num_decisions], 1, or 0 for a decision without effect (the
-            device of an empty group), which neither learning nor a probability counts.
+            device of an empty group), which learning and probabilities ignore.
     """
 
     log_dists: tf.Tensor
@@ -37,13 +37,13 @@ class DecisionSet(NamedTuple):
 
 def chosen_log_probs(decisions: DecisionSet) -> tf.Tensor:
     """Picks each choice's log-probability, float32 [count, num_decisions]; 0 if not counted."""
-    return _chosen_entries(decisions.log_dists, decisions.chosen) * decisions.counted
+    return _select_entries(decisions.log_dists, decisions.chosen) * decisions.counted
 
 
 def entropies(decisions: DecisionSet) -> tf.Tensor:
     """Computes the entropy of each decision in nats.
 
-    A product of both counts, where `log_dists` and `counted` have different first dimensions.
+    The first dimensions of `log_dists` and `counted` broadcast.
 
     Returns:
         float32 [count or 1, num_decisions]; 0 if not counted.
@@ -52,11 +52,11 @@ def entropies(decisions: DecisionSet) -> tf.Tensor:
 
 
 def divergences(old_log_dists: tf.Tensor, decisions: DecisionSet) -> tf.Tensor:
-    """Computes the Kullback-Leibler divergence of each decision from what its distribution was.
+    """Computes the Kullback-Leibler divergence of each decision from its old distribution.
 
     Args:
-        old_log_dists: float32, `log_dists` at another time.
-        decisions: the decisions now.
+        old_log_dists: float32, `log_dists` before the weights changed.
+        decisions: the decisions with the current distributions.
 
     Returns:
         D(old || new) in nats, float32 [count or 1, num_decisions]; 0 if not counted.
@@ -66,13 +66,13 @@ def divergences(old_log_dists: tf.Tensor, decisions: DecisionSet) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def _chosen_entries(
+def _select_entries(
     log_dists: tf.Tensor, chosen: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, None]]]:
     """Picks the chosen entry of each row.
 
-    Distributions that all placements share are not repeated for each of them: those of the groups
-    of 20,000 units would take hundreds of megabytes.
+    Shared distributions are not copied for each placement: for the groups of 20,000 units the
+    copies would take hundreds of megabytes.
 
     Args:
         log_dists: float32 [count or 1, num_decisions, num_choices].
@@ -87,8 +87,8 @@ def _chosen_entries(
     indices = rows * shape[2] + chosen
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
-        # Placement by placement, because the entries of one are all different: where an entry
-        # repeats within one call, what it gets may be added in any order.
+        # Add placement by placement, because the indices of one placement are distinct: TensorFlow
+        # adds to repeated indices of one call in any order, which changes the last bit.
         def add(total: tf.Tensor, placement: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             return tf.tensor_scatter_nd_add(total, placement[0][:, tf.newaxis], placement[1])
 
@@ -104,8 +104,8 @@ def _row_entropies(
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """Computes the entropy of each row and its gradient.
 
-    With a gradient of one term: where TensorFlow adds three or more, as it would for this entropy
-    and the probability of a choice, it adds any two of them first, and sums differ in the last bit.
+    The gradient has one term: TensorFlow adds three or more terms, as it would for this entropy and
+    the probability of a choice, in any order, and then sums differ in the last bit.
 
     Args:
         log_dists: float32 [count or 1, num_decisions, num_choices].

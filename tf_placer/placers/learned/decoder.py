@@ -12,22 +12,22 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from tf_placer.placers.learned.attention import Memory, attend, attend_gradient
+from tf_placer.placers.learned.attention import AttentionMemory, attend, attend_gradient
 from tf_placer.placers.learned.lstm import lstm_step, lstm_step_gradient, weight_gradient
 
-__all__ = ["Attention", "DecoderWeights", "Step", "decode", "decoder_step"]
+__all__ = ["AttentionPosition", "DecoderStep", "DecoderWeights", "decode", "decoder_step"]
 
-Attention = Literal["before", "after"]
+AttentionPosition = Literal["before", "after"]
 
 
 class DecoderWeights(NamedTuple):
     """The weights of a decoder.
 
     Attributes:
-        recurrent: float32 [units, 4 * units], from the output before to the gates.
+        recurrent: float32 [units, 4 * units], from the previous output to the gates.
         query: float32 [units, attention_units], from an output to the query.
         context: float32 [value_units, 4 * units], from the context to the gates; None where the
-            context is what it says to the gates, or comes after the cell.
+            context already is its contribution to the gates, or is computed after the cell.
     """
 
     recurrent: tf.Tensor
@@ -35,8 +35,8 @@ class DecoderWeights(NamedTuple):
     context: tf.Tensor | None
 
 
-class Step(NamedTuple):
-    """What a step computed: output and state of the cells, the context, and what led to them."""
+class DecoderStep(NamedTuple):
+    """The output and state of the cells after a step, the context, and intermediate values."""
 
     hidden: tf.Tensor
     cell: tf.Tensor
@@ -47,26 +47,26 @@ class Step(NamedTuple):
 
 
 def decoder_step(
-    attention: Attention,
+    attention: AttentionPosition,
     weights: DecoderWeights,
-    memory: Memory,
+    memory: AttentionMemory,
     inputs: tf.Tensor,
     hidden: tf.Tensor,
     cell: tf.Tensor,
-) -> Step:
-    """Takes one step of the decoder.
+) -> DecoderStep:
+    """Runs one step of the decoder.
 
-    With attention "before", the output before asks for the context that the cell reads:
-    s_t = LSTM([x_t ; c_t], s_t-1). With "after", the new output asks for it:
+    With attention "before", the previous output is the query, and the cell reads the context:
+    s_t = LSTM([x_t ; c_t], s_t-1). With "after", the new output is the query:
     s_t = LSTM(x_t, s_t-1).
 
     Args:
-        attention: before or after the cell.
-        weights: of the decoder.
-        memory: what it looks at.
-        inputs: float32 [count, 4 * units], what input and bias say to the gates.
-        hidden: float32 [count, units], the output before.
-        cell: float32 [count, units], the state of the cells before.
+        attention: its position, before or after the cell.
+        weights: the weights of the decoder.
+        memory: the items of the attention.
+        inputs: float32 [count, 4 * units], the contribution of input and bias to the gates.
+        hidden: float32 [count, units], the previous output.
+        cell: float32 [count, units], the previous state of the cells.
     """
     gates = inputs + tf.matmul(hidden, weights.recurrent)
     if attention == "after":
@@ -78,18 +78,18 @@ def decoder_step(
         shares, context = attend(query, memory)
         gates += context if weights.context is None else tf.matmul(context, weights.context)
         activated, cell, hidden = lstm_step(gates, cell)
-    return Step(hidden, cell, context, activated, query, shares)
+    return DecoderStep(hidden, cell, context, activated, query, shares)
 
 
 def decode(
-    attention: Attention,
+    attention: AttentionPosition,
     weights: DecoderWeights,
-    memory: Memory,
+    memory: AttentionMemory,
     inputs: tf.Tensor,
     hidden: tf.Tensor,
     cell: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes all steps of the decoder, for inputs that are known; differentiable.
+    """Runs all steps of the decoder for known inputs; differentiable.
 
     With TensorFlow's own gradient, which XLA cannot compile either (see `lstm`), an update of a
     policy takes 3.2 times as long for 256 groups, 512 units and 10 placements, in processor time,
@@ -97,10 +97,10 @@ def decode(
     compiled, it takes 1.5 times as long.
 
     Args:
-        attention: before or after the cell.
-        weights: of the decoder.
-        memory: what it looks at.
-        inputs: float32 [steps, count, 4 * units], what input and bias say to the gates.
+        attention: its position, before or after the cell.
+        weights: the weights of the decoder.
+        memory: the items of the attention.
+        inputs: float32 [steps, count, 4 * units], the contribution of input and bias to the gates.
         hidden: float32 [count, units], the output before the first step.
         cell: float32 [count, units], the state of the cells before it.
 
@@ -122,7 +122,7 @@ def decode(
         *context: tf.Tensor,
     ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., tuple[tf.Tensor, ...]]]:
         weights = DecoderWeights(recurrent, query, *(context or [None]))
-        memory = Memory(values, keys, scorer)
+        memory = AttentionMemory(values, keys, scorer)
         steps = _run(attention, weights, memory, inputs, hidden, cell)
 
         def gradient(to_hidden: tf.Tensor, to_context: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -130,20 +130,20 @@ def decode(
 
         return (steps.hidden, steps.context), gradient
 
-    # What is differentiated must be a tensor.
+    # A custom gradient accepts only tensors as arguments, so leave out a missing context.
     context = [] if weights.context is None else [weights.context]
     return run(weights.recurrent, weights.query, *memory, inputs, hidden, cell, *context)
 
 
 def _run(
-    attention: Attention,
+    attention: AttentionPosition,
     weights: DecoderWeights,
-    memory: Memory,
+    memory: AttentionMemory,
     inputs: tf.Tensor,
     hidden: tf.Tensor,
     cell: tf.Tensor,
-) -> Step:
-    """Takes all steps and stacks each field along a first dimension."""
+) -> DecoderStep:
+    """Runs all steps and stacks each field along a first dimension."""
     num_steps = inputs.shape[0]
     count, units = hidden.shape
     num_items, value_units = memory.values.shape[1:]
@@ -153,7 +153,7 @@ def _run(
         saved = tuple(array.write(index, value) for array, value in zip(saved, result, strict=True))
         return index + 1, result.hidden, result.cell, saved
 
-    sizes = Step(units, units, value_units, 4 * units, memory.keys.shape[2], num_items)
+    sizes = DecoderStep(units, units, value_units, 4 * units, memory.keys.shape[2], num_items)
     arrays = tuple(
         tf.TensorArray(tf.float32, size=num_steps, element_shape=[count, size]) for size in sizes
     )
@@ -163,57 +163,59 @@ def _run(
         (tf.constant(0), hidden, cell, arrays),
         maximum_iterations=num_steps,
     )
-    return Step(*(array.stack() for array in saved))
+    return DecoderStep(*(array.stack() for array in saved))
 
 
 def _run_back(
-    attention: Attention,
+    attention: AttentionPosition,
     weights: DecoderWeights,
-    memory: Memory,
-    steps: Step,
+    memory: AttentionMemory,
+    steps: DecoderStep,
     hidden: tf.Tensor,
     cell: tf.Tensor,
     to_hiddens: tf.Tensor,
     to_contexts: tf.Tensor,
 ) -> tuple[tf.Tensor, ...]:
-    """Computes the gradient of what `decode` runs with respect to each argument, in their order."""
+    """Computes the gradient of `decode` with respect to each argument, in their order."""
     num_steps, count, units = steps.hidden.shape
     hidden_before = tf.concat([hidden[tf.newaxis], steps.hidden[:-1]], axis=0)
     cell_before = tf.concat([cell[tf.newaxis], steps.cell[:-1]], axis=0)
 
-    # Transposed once, not at every step.
+    # Transpose once, not at every step.
     back = DecoderWeights(*(None if weight is None else tf.transpose(weight) for weight in weights))
 
     def step(index, to_hidden, to_cell, to_keys, to_scorer, saved):  # type: ignore[no-untyped-def]
         to_hidden += to_hiddens[index]
         to_context = to_contexts[index]
 
-        def attended(to_context):  # type: ignore[no-untyped-def]
+        def attention_gradient(to_context):  # type: ignore[no-untyped-def]
             return attend_gradient(steps.query[index], memory, steps.shares[index], to_context)
 
-        def cells(to_hidden):  # type: ignore[no-untyped-def]
+        def cell_gradient(to_hidden):  # type: ignore[no-untyped-def]
             return lstm_step_gradient(
                 steps.activated[index], cell_before[index], steps.cell[index], to_hidden, to_cell
             )
 
         if attention == "after":
-            asked = attended(to_context)
-            to_hidden += tf.matmul(asked.query, back.query)
-            to_gates, to_cell_before = cells(to_hidden)
+            from_attention = attention_gradient(to_context)
+            to_hidden += tf.matmul(from_attention.query, back.query)
+            to_gates, to_cell_before = cell_gradient(to_hidden)
             to_hidden = tf.matmul(to_gates, back.recurrent)
         else:
-            to_gates, to_cell_before = cells(to_hidden)
+            to_gates, to_cell_before = cell_gradient(to_hidden)
             to_context += to_gates if back.context is None else tf.matmul(to_gates, back.context)
-            asked = attended(to_context)
-            to_hidden = tf.matmul(to_gates, back.recurrent) + tf.matmul(asked.query, back.query)
-        values = (to_gates, to_context, asked.query)
+            from_attention = attention_gradient(to_context)
+            to_hidden = tf.matmul(to_gates, back.recurrent) + tf.matmul(
+                from_attention.query, back.query
+            )
+        values = (to_gates, to_context, from_attention.query)
         saved = tuple(array.write(index, value) for array, value in zip(saved, values, strict=True))
         return (
             index - 1,
             to_hidden,
             to_cell_before,
-            to_keys + asked.keys,
-            to_scorer + asked.scorer,
+            to_keys + from_attention.keys,
+            to_scorer + from_attention.scorer,
             saved,
         )
 
@@ -236,14 +238,14 @@ def _run_back(
     )
     to_gates, to_contexts, to_queries = (array.stack() for array in saved)
 
-    # The output that asks is the one before the cell, or the one behind it.
-    asking = steps.hidden if attention == "after" else hidden_before
+    # The query comes from the new output, or from the previous one.
+    query_outputs = steps.hidden if attention == "after" else hidden_before
     one_memory = memory.values.shape[0] == 1
     equation = "sbi,sbv->iv" if one_memory else "sbi,sbv->biv"
     to_values = tf.reshape(tf.einsum(equation, steps.shares, to_contexts), memory.values.shape)
     gradients = (
         weight_gradient(hidden_before, to_gates),
-        weight_gradient(asking, to_queries),
+        weight_gradient(query_outputs, to_queries),
         to_values,
         memory.scorer * to_keys,
         tf.reduce_sum(to_scorer, axis=0),

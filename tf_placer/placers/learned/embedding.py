@@ -1,7 +1,7 @@
-"""What a learned placer is told about each group, as numbers.
+"""The numeric features of groups that learned placers read.
 
 The three parts of ColocRL's operation embedding, for groups: operation types, output shapes and
-adjacency. The types are only weights here, because their vectors are learned by the policy.
+adjacency. Types appear as weights only, because the policy learns their vectors.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -28,7 +28,7 @@ __all__ = [
     "EmbeddingConfig",
     "ShapeLayout",
     "adjacency_matrix",
-    "fixed_inputs",
+    "build_fixed_inputs",
     "group_shapes",
     "legal_inputs",
     "output_shapes",
@@ -41,7 +41,7 @@ AdjacencyKind = Literal["binary", "bytes"]
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingConfig:
-    """Settings of what is told about groups, each with its line of help.
+    """Settings of the features of groups, each with its line of help.
 
     Raises:
         ValueError: a number is not positive, or there is no such layout or adjacency.
@@ -68,17 +68,19 @@ class EmbeddingConfig:
 
     @property
     def num_features(self) -> int:
-        """The width of what is told about a group besides its types and its neighbors."""
+        """The number of features of a group, without its types and its neighbors."""
         return self.shape_dims * self.shape_outputs
 
 
-def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig) -> GroupInputs:
-    """Makes what a policy reads about groups that stay as they are.
+def build_fixed_inputs(
+    groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig
+) -> GroupInputs:
+    """Builds the inputs of a policy for groups that are the same in every placement.
 
     Args:
         groups: the groups.
         legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-        config: how they are described.
+        config: settings of the features.
 
     Returns:
         The shares of the types, the output shapes and the edges of the groups, the same for all
@@ -94,7 +96,7 @@ def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig)
 
 
 def legal_inputs(legal: np.ndarray) -> GroupInputs:
-    """Makes the inputs of a policy that reads nothing about groups but where they may go.
+    """Builds the inputs of a policy that reads only the legal devices of groups.
 
     Args:
         legal: bool [num_groups, num_devices], true where a group may go; every row has one.
@@ -182,12 +184,12 @@ def output_shapes(
 
 
 def adjacency_matrix(groups: GroupGraph, kind: AdjacencyKind) -> np.ndarray:
-    """Builds the matrix of what each group sends to each other one.
+    """Builds the adjacency matrix of the groups.
 
     Args:
         groups: the groups.
         kind: "binary" for a one at every edge, "bytes" for the logarithm of 1 + its bytes, divided
-            by the largest of the producer.
+            by the largest such logarithm of the producer.
 
     Returns:
         float32 [num_groups, num_groups], from 0 to 1; producers are rows.

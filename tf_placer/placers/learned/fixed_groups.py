@@ -1,4 +1,4 @@
-"""An agent that places groups which stay as they are."""
+"""An agent that places groups which are the same in every placement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FixedGroupsAgent"]
 
 
 class FixedGroupsAgent(Agent):
-    """Decides one thing per placement: the device of each group.
+    """An agent that makes one set of decisions: the device of each group.
 
     Attributes:
         policy: the distribution over devices.
@@ -24,11 +24,11 @@ class FixedGroupsAgent(Agent):
     def __init__(
         self, policy: Policy, inputs: GroupInputs, membership: np.ndarray, legal: np.ndarray
     ) -> None:
-        """Puts a policy and groups together.
+        """Combines a policy with groups.
 
         Args:
-            policy: for these groups and devices.
-            inputs: what the policy reads about the groups; the first dimensions are 1.
+            policy: a policy for these groups and devices.
+            inputs: the inputs of the policy; the first dimensions are 1.
             membership: int32 [num_units], the group of each unit.
             legal: bool [num_units, num_devices], true where a unit may go; every row has one.
 
@@ -68,10 +68,10 @@ class FixedGroupsAgent(Agent):
         return (DecisionSet(log_dists, devices, self._inputs.counted),)
 
     def placements(self, actions: Actions) -> np.ndarray:
-        """Units go where their groups go, if they may; see `Agent.placements`."""
+        """Puts units on the devices of their groups where legal; see `Agent.placements`."""
         (devices,) = actions
         return legal_placements(np.asarray(devices)[:, self._membership], self._legal)
 
     def forget(self) -> None:
-        """Lets the policy forget; see `Agent.forget`."""
+        """Resets pretrained weights of the policy; see `Agent.forget`."""
         self.policy.forget()

@@ -15,8 +15,13 @@ from typing import Annotated, NamedTuple
 import tensorflow as tf
 
 from tf_placer.placers.learned import weights
-from tf_placer.placers.learned.attention import Memory
-from tf_placer.placers.learned.decoder import Attention, DecoderWeights, decode, decoder_step
+from tf_placer.placers.learned.attention import AttentionMemory
+from tf_placer.placers.learned.decoder import (
+    AttentionPosition,
+    DecoderWeights,
+    decode,
+    decoder_step,
+)
 from tf_placer.placers.learned.lstm import lstm
 from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
 from tf_placer.placers.learned.policy import GroupInputs, Policy
@@ -36,7 +41,9 @@ class Seq2SeqConfig:
         ValueError: a number is outside its range.
     """
 
-    attention: Annotated[Attention, "before the decoder's cell (EAGLE) or after it"] = "before"
+    attention: Annotated[AttentionPosition, "before the decoder's cell (EAGLE) or after it"] = (
+        "before"
+    )
     hidden_units: Annotated[int, "of the decoder, and of both encoder directions together"] = 512
     attention_units: Annotated[int, "size of the attention's hidden layer"] = 512
     device_units: Annotated[int, "size of the vector learned for a device"] = 64
@@ -75,7 +82,7 @@ class _Encoded(NamedTuple):
         decoder: the decoder's other weights.
     """
 
-    memory: Memory
+    memory: AttentionMemory
     hidden: tf.Tensor
     cell: tf.Tensor
     by_device: tf.Tensor
@@ -251,7 +258,7 @@ class Seq2SeqPolicy(Policy):
             # Average what groups say to the gates, not the groups: fewer products per step.
             values, context_kernel = tf.tensordot(values, from_context, 1), None
         return _Encoded(
-            Memory(
+            AttentionMemory(
                 values,
                 keys,
                 tf.convert_to_tensor(self._scorer)[:, 0],

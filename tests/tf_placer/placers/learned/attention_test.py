@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from tf_placer.placers.learned.attention import Memory, attend, attend_gradient
+from tf_placer.placers.learned.attention import AttentionMemory, attend, attend_gradient
 
 
 class AttentionTest(tf.test.TestCase, parameterized.TestCase):
@@ -29,7 +29,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             total = tf.reduce_sum(average * upstream)
         to_query, _, to_keys, to_scorer = tape.gradient(total, arguments)
 
-        memory = Memory(values, keys, scorer)
+        memory = AttentionMemory(values, keys, scorer)
         found_shares, found_average = attend(query, memory)
         self.assertAllClose(found_shares, shares, atol=1e-5)
         self.assertAllClose(found_average, average, atol=1e-5)
@@ -40,7 +40,9 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_stays_finite_however_large_queries_and_keys_are(self):
         query = tf.constant([[1e30, -1e30, 1e30]])
-        memory = Memory(tf.ones([1, 2, 1]), tf.constant([[[-1e30] * 3, [1e30] * 3]]), tf.ones([3]))
+        memory = AttentionMemory(
+            tf.ones([1, 2, 1]), tf.constant([[[-1e30] * 3, [1e30] * 3]]), tf.ones([3])
+        )
         shares, average = attend(query, memory)
         gradient = attend_gradient(query, memory, shares, tf.ones([1, 1]))
         for value in (shares, average, *gradient):

@@ -8,7 +8,7 @@ from tf_placer.placers.learned import embedding
 from tf_placer.placers.learned.embedding import (
     EmbeddingConfig,
     adjacency_matrix,
-    fixed_inputs,
+    build_fixed_inputs,
     output_shapes,
     type_weights,
 )
@@ -103,7 +103,7 @@ class FixedInputsTest(absltest.TestCase):
         )
         legal = np.array([[True, False], [True, True]])
         config = EmbeddingConfig(shape_dims=2, shape_outputs=1, raw_shapes=True)
-        inputs = fixed_inputs(groups, legal, config)
+        inputs = build_fixed_inputs(groups, legal, config)
         for block, expected in (
             (inputs.types, [[[0.5, 0.5], [0, 1]]]),
             (inputs.features, [[[8, 3], [0, 0]]]),
@@ -115,7 +115,7 @@ class FixedInputsTest(absltest.TestCase):
             self.assertEqual(block.dtype, np.bool_ if block is inputs.legal else np.float32)
 
     def test_has_the_published_width_by_default(self):
-        inputs = fixed_inputs(graphs.chain(7), np.ones([7, 2], np.bool_), EmbeddingConfig())
+        inputs = build_fixed_inputs(graphs.chain(7), np.ones([7, 2], np.bool_), EmbeddingConfig())
         self.assertEqual(inputs.features.shape, [1, 7, 25])
         self.assertEqual(inputs.adjacency.shape, [1, 7, 7])
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.tf_placer.placers import graphs
 from tests.tf_placer.placers.learned.linear_policy import LinearPolicy
 from tf_placer.placers.learned.decisions import chosen_log_probs
-from tf_placer.placers.learned.embedding import EmbeddingConfig, fixed_inputs
+from tf_placer.placers.learned.embedding import EmbeddingConfig, build_fixed_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.legality import group_legal
 
@@ -19,7 +19,7 @@ def _agent(seed=0):
     groups = graphs.group_graph(3, [(0, 1), (1, 2)], output_shapes=[[[4]], [[7, 3]], []])
     config = EmbeddingConfig(shape_dims=2, shape_outputs=1)
     legal = group_legal(_LEGAL, _MEMBERSHIP, 3)
-    inputs = fixed_inputs(groups, legal, config)
+    inputs = build_fixed_inputs(groups, legal, config)
     policy = LinearPolicy(3, 3, 1 + config.num_features + 2, seed)
     return FixedGroupsAgent(policy, inputs, _MEMBERSHIP, _LEGAL)
 
@@ -79,7 +79,7 @@ class FixedGroupsAgentTest(tf.test.TestCase):
 
     def test_refuses_what_does_not_fit(self):
         groups = graphs.chain(3)
-        inputs = fixed_inputs(groups, np.ones([3, 2], np.bool_), EmbeddingConfig())
+        inputs = build_fixed_inputs(groups, np.ones([3, 2], np.bool_), EmbeddingConfig())
         policy = LinearPolicy(3, 2, 28)
         membership = np.arange(3, dtype=np.int32)
         legal = np.ones([3, 2], np.bool_)
