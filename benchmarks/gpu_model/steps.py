@@ -65,7 +65,9 @@ def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
-    problem = CostedGraph(grouped, machine, analytic_costs(workload.op_graph, machine)).problem()
+    problem = CostedGraph(
+        grouped, machine, compute_analytic_costs(workload.op_graph, machine)
+    ).problem()
 
     assignment = grouped.assignment(placement, devices)
     for node in workload.graph_def.node:

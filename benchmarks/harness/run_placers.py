@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import PLACERS, Granularity, granularity_of, make_placer
+from tf_placer.placers import PLACERS, Granularity, find_granularity, make_placer
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
 
@@ -26,8 +26,8 @@ ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
 
 
 def run_granularity(name: str, options: Mapping[str, str]) -> Granularity:
-    """Says what placements of a run are made of; see `tf_placer.placers.granularity_of`."""
-    return granularity_of(name, options) if name in PLACERS else "coarse"
+    """Says what placements of a run are made of; see `tf_placer.placers.find_granularity`."""
+    return find_granularity(name, options) if name in PLACERS else "coarse"
 
 
 def uses_seed(name: str) -> bool:

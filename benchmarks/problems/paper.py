@@ -22,6 +22,7 @@ from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.models.catalog import MODELS
 from benchmarks.problems.group_graph_file import read_group_graph, write_group_graph
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalog import make_described_machine
 from tf_placer.placers import Granularity
@@ -60,7 +61,7 @@ class ProblemKey:
     Attributes:
         model: of the catalog.
         machine: name of a described machine.
-        granularity: what a group is; see `tf_placer.placers.granularity_of`.
+        granularity: what a group is; see `tf_placer.placers.find_granularity`.
         small: whether the model has its small size.
     """
 
@@ -232,7 +233,6 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from benchmarks.models.catalog import build_model
     from graph_passes.pipeline import group_operations
-    from tf_placer.costs.analytic import compute_analytic_costs
     from tf_placer.costs.costed_graph import CostedGraph
     from tf_placer.inputs.workload import read_workload
 
@@ -241,7 +241,7 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     num_graph_operations = len(workload.op_graph.names)
     del model
     costs = {
-        key.machine: analytic_costs(workload.op_graph, make_described_machine(key.machine))
+        key.machine: compute_analytic_costs(workload.op_graph, make_described_machine(key.machine))
         for key in keys
     }
     for granularity in sorted({key.granularity for key in keys}):

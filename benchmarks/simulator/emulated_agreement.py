@@ -216,7 +216,9 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     built = build_model(model)
     workload = read_workload(built.graph, [built.train_op], next(built.feeds()), built.initializer)
     grouped = group_operations(workload.op_graph)
-    problem = CostedGraph(grouped, machine, analytic_costs(workload.op_graph, machine)).problem()
+    problem = CostedGraph(
+        grouped, machine, compute_analytic_costs(workload.op_graph, machine)
+    ).problem()
     rows = read_or_make_placements(
         folder / "placements.json",
         args.placements,

@@ -70,7 +70,7 @@ class KillsTest(absltest.TestCase):
             (header, "", "lines of trials.jsonl have changed"),
             (header + b"one\ntwo\n", "trial 1 a\ntrial 1 a", "twice"),
         ):
-            found = kills._lost(before, {**before, "trials.jsonl": content}, printed)
+            found = kills._find_lost(before, {**before, "trials.jsonl": content}, printed)
             self.assertIn(expected, found)
             self.assertEqual(bool(found), bool(expected))
 

@@ -181,7 +181,7 @@ def cost_graph(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "
                 "leave out measure_links"
             )
-        costs = analytic_costs(workload.op_graph, machine)
+        costs = compute_analytic_costs(workload.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
             report(

@@ -15,7 +15,7 @@ from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import explain_no_choice, prepare
-from tf_placer.placers import granularity_of, needs_problem
+from tf_placer.placers import find_granularity, needs_problem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.runs.header import live_header, mark_costs_known
 from tf_placer.runs.run_directory import TRIALS
@@ -129,7 +129,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     workload, config = given.workload, prepare(given, config)
     machine, log_dir = config.found_machine, config.log_dir
     devices = tuple(device.name for device in machine.devices)
-    granularity = granularity_of(config.placer, config.placer_options)
+    granularity = find_granularity(config.placer, config.placer_options)
     grouped = group_operations(workload.op_graph, granularity)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     # Count the coarse groups, even for placers of finer groups: users know only these.

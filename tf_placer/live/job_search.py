@@ -21,11 +21,11 @@ from tf_placer.live.time_plan import SHORTEST_TIMEOUT_SECS
 from tf_placer.placers import (
     BASELINES,
     ORIGINAL_START,
-    granularity_of,
+    find_granularity,
+    find_start_source,
     needs_problem,
-    start_source,
 )
-from tf_placer.placers.coarse_to_fine_placer import LiftedPlacer
+from tf_placer.placers.coarse_to_fine_placer import CoarseToFinePlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.runs.search_result import build_placement
@@ -193,7 +193,9 @@ class _Stages:
         setup, clusters = self._setup(name)
         placer = setup.make_placer()
         if clusters is not None:
-            return LiftedPlacer(placer, self._grouped.group_graph, self._context.legal, clusters)
+            return CoarseToFinePlacer(
+                placer, self._grouped.group_graph, self._context.legal, clusters
+            )
         # Let the placer begin with the trials of the baselines.
         before = () if name in BASELINES else BASELINES
         known = [trial for trial in self._context.log.trials if trial.placer in before]
@@ -213,8 +215,8 @@ class _Stages:
         """
         coarse = self._grouped.coarse
         options = self._config.placer_options if name == self._config.placer else {}
-        source = start_source(name, options)
-        if coarse is not None and granularity_of(name, options) == "coarse":
+        source = find_start_source(name, options)
+        if coarse is not None and find_granularity(name, options) == "coarse":
             # All stages use the same groups, so that they can reuse each other's trials.
             coarse_legal = coarse.grouping.legal_devices(coarse.colocation, self._context.devices)
             setup = PlacerSetup(

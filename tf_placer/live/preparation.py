@@ -20,7 +20,7 @@ from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
-from tf_placer.placers import ORIGINAL_START, start_source
+from tf_placer.placers import ORIGINAL_START, find_start_source
 from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
@@ -127,7 +127,7 @@ def _note_on_held_memory(machine: Machine) -> str | None:
 
 def _check_start(placer: str, options: Mapping[str, Any], machine: Machine) -> None:
     """Checks that the start placement of a learned placer fits the machine."""
-    source = start_source(placer, options)
+    source = find_start_source(placer, options)
     if source is None or source == ORIGINAL_START:
         return
     there = {device.name for device in machine.devices}

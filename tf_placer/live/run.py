@@ -33,7 +33,7 @@ from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.live.worker_group import BackendMaker, WorkerGroup, connect_ray_backend
-from tf_placer.placers import BASELINES, granularity_of, needs_problem
+from tf_placer.placers import BASELINES, find_granularity, needs_problem
 from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest
 from tf_placer.runs.own_files import check_own_graph
@@ -90,7 +90,7 @@ def run(
     with Stages(callback.on_note, callback.on_stage) as stages, contextlib.ExitStack() as stack:
         stages.enter("reading the graph")
         workload, config = given.read_request()
-        granularity = granularity_of(config.placer, config.placer_options)
+        granularity = find_granularity(config.placer, config.placer_options)
         grouped = group_operations(workload.op_graph, granularity)
         if grouped.num_decisions == 0:
             return Outcome.NOTHING_TO_PLACE

@@ -7,16 +7,16 @@ from tf_placer.placers.making import (
     ORIGINAL_START,
     check_options,
     describe_placer,
+    find_start,
+    find_start_source,
     make_placer,
-    start_of,
-    start_source,
 )
 from tf_placer.placers.registry import (
     AUTO,
     BASELINES,
     PLACERS,
     Granularity,
-    granularity_of,
+    find_granularity,
     is_learned,
     needs_problem,
 )
@@ -30,10 +30,10 @@ __all__ = [
     "Granularity",
     "check_options",
     "describe_placer",
-    "granularity_of",
+    "find_granularity",
+    "find_start",
+    "find_start_source",
     "is_learned",
     "make_placer",
     "needs_problem",
-    "start_of",
-    "start_source",
 ]

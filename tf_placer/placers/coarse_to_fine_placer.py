@@ -12,10 +12,10 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["LiftedPlacer"]
+__all__ = ["CoarseToFinePlacer"]
 
 
-class LiftedPlacer(Placer):
+class CoarseToFinePlacer(Placer):
     """A placer whose placements are those of a placer of coarse groups, expanded."""
 
     def __init__(

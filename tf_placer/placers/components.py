@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PARTS", "SHARED_COMPONENTS", "Component"]
+__all__ = ["COMPONENTS", "SHARED_COMPONENTS", "Component"]
 
 _LEARNED = "tf_placer.placers.learned"
 
@@ -39,7 +39,7 @@ class Component:
         """Imports the dataclass of its settings; returns None if it has no settings."""
         return self._import_member(self.config)
 
-    def made_by(self) -> Any:
+    def import_factory(self) -> Any:
         """Imports its factory; returns None if it has no factory."""
         return self._import_member(self.factory)
 
@@ -54,7 +54,7 @@ _OPTIMIZER = ("optimizer",)
 _ALGORITHMS = f"{_LEARNED}.algorithms"
 _GROUPERS = f"{_LEARNED}.groupers"
 
-PARTS: Mapping[str, Mapping[str, Component]] = {
+COMPONENTS: Mapping[str, Mapping[str, Component]] = {
     "grouper": {
         "coarse": Component("the groups of the model rules and of the single-consumer merge"),
         "fine": Component("one group per colocation group"),

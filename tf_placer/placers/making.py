@@ -20,7 +20,7 @@ from tf_placer.placers.registry import (
     find_placer,
     is_learned,
 )
-from tf_placer.placers.resolved_config import Composition, resolve
+from tf_placer.placers.resolved_config import ResolvedConfig, resolve
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
     "ORIGINAL_START",
     "check_options",
     "describe_placer",
+    "find_start",
+    "find_start_source",
     "make_placer",
-    "start_of",
-    "start_source",
 ]
 
 
@@ -41,7 +41,7 @@ BEST_START = "best"
 """The value of option `start` for the best simple placement; these are measured first."""
 
 
-def start_of(name: str, options: Mapping[str, object] | None) -> object:
+def find_start(name: str, options: Mapping[str, object] | None) -> object:
     """Finds the value of option `start`; None for a placer that does not learn.
 
     Args:
@@ -57,7 +57,7 @@ def start_of(name: str, options: Mapping[str, object] | None) -> object:
     return (options or {}).get("start", preset.settings.get("start"))
 
 
-def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
+def find_start_source(name: str, options: Mapping[str, object] | None) -> str | None:
     """Finds the placement that the caller must give `make_placer` as its start.
 
     Args:
@@ -70,11 +70,11 @@ def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
     Raises:
         ValueError: there is no such placer.
     """
-    start = start_of(name, options)
+    start = find_start(name, options)
     return start if isinstance(start, str) and _is_placement(start) else None
 
 
-def describe_placer(name: str, options: Mapping[str, object] | None = None) -> Composition:
+def describe_placer(name: str, options: Mapping[str, object] | None = None) -> ResolvedConfig:
     """Applies options to a placer, and lists its components and settings.
 
     A heuristic has no components.
@@ -92,7 +92,7 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> C
         return resolve(entry.preset, options, owner=owner)
     config_type = None if entry.config is None else _import(entry.config)
     config = config_from_options(config_type, options, owner=owner)
-    return Composition({}, {} if config is None else {name: config})
+    return ResolvedConfig({}, {} if config is None else {name: config})
 
 
 def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def make_placer(
         seed: the seed of all random numbers; not negative.
         options: settings that differ from the placer's defaults. Strings are converted.
         problem: the costs of the operations on these devices; None if they are unknown.
-        start: int32 [num_groups], the placement that `start_source` names; None for none.
+        start: int32 [num_groups], the placement that `find_start_source` names; None for none.
 
     Returns:
         A placer that has observed nothing.
@@ -168,7 +168,7 @@ def make_placer(
 
 def _make_learned_placer(
     entry: PlacerEntry,
-    resolved: Composition,
+    resolved: ResolvedConfig,
     groups: GroupGraph,
     legal: np.ndarray,
     seed: int,

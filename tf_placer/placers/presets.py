@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-__all__ = ["PAPER_PRESETS", "SYSTEMS", "Preset"]
+__all__ = ["PAPER_PRESETS", "PRESETS", "Preset"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +244,7 @@ _CHANGES: Mapping[str, _Settings] = {
     "eagle_gcn": _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _GCN_LEARNING_RATE | _FEW_GROUPS,
 }
 
-SYSTEMS: Mapping[str, Preset] = {
+PRESETS: Mapping[str, Preset] = {
     name: dataclasses.replace(preset, settings={**preset.settings, **_CHANGES.get(name, {})})
     for name, preset in _AS_PUBLISHED.items()
 }

@@ -9,7 +9,7 @@ from typing import Literal
 
 from graph_passes.util.messages import quote
 from tf_placer.placers.options import suggest
-from tf_placer.placers.presets import PAPER_PRESETS, SYSTEMS, Preset
+from tf_placer.placers.presets import PAPER_PRESETS, PRESETS, Preset
 
 __all__ = [
     "AUTO",
@@ -17,8 +17,8 @@ __all__ = [
     "PLACERS",
     "Granularity",
     "PlacerEntry",
+    "find_granularity",
     "find_placer",
-    "granularity_of",
     "is_learned",
     "needs_problem",
 ]
@@ -43,7 +43,7 @@ class PlacerEntry:
         preset: the components and settings of a placer that learns; such a placer needs TensorFlow.
         needs_problem: whether the placer needs a `PlacementProblem`.
         uses_problem: whether the placer takes a `PlacementProblem` if there is one.
-        granularity: see `granularity_of`.
+        granularity: see `find_granularity`.
         is_random: whether proposals depend on the seed, so that tables compare several seeds.
         is_baseline: whether live searches measure its proposals before those of other placers.
         seeds_auto: number of its proposals that `auto` starts from before the next placer has its
@@ -241,7 +241,7 @@ def _find_grouper_granularity(grouper: object) -> Granularity:
 
 PLACERS: Mapping[str, PlacerEntry] = {
     **{entry.name: entry for entry in _HEURISTICS},
-    **{name: _make_entry(name, preset) for name, preset in {**SYSTEMS, **PAPER_PRESETS}.items()},
+    **{name: _make_entry(name, preset) for name, preset in {**PRESETS, **PAPER_PRESETS}.items()},
 }
 """All placers by name."""
 
@@ -286,7 +286,7 @@ def needs_problem(name: str) -> bool:
     return find_placer(name).needs_problem
 
 
-def granularity_of(name: str, options: Mapping[str, object] | None = None) -> Granularity:
+def find_granularity(name: str, options: Mapping[str, object] | None = None) -> Granularity:
     """Finds the granularity of the groups that a placer places.
 
     Args:

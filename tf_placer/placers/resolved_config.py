@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graph_passes.util.messages import quote
-from tf_placer.placers.components import PARTS, SHARED_COMPONENTS, Component
+from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS, Component
 from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import Setting, config_from_options, list_settings, suggest
 from tf_placer.placers.presets import Preset
 
-__all__ = ["Composition", "resolve"]
+__all__ = ["ResolvedConfig", "resolve"]
 
 _SHARED_BY_ALL = {"reward", "start"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Composition:
+class ResolvedConfig:
     """The components of a placer and their settings.
 
     Attributes:
@@ -43,7 +43,7 @@ class Composition:
         return settings
 
 
-def resolve(preset: Preset, options: Mapping[str, object] | None, *, owner: str) -> Composition:
+def resolve(preset: Preset, options: Mapping[str, object] | None, *, owner: str) -> ResolvedConfig:
     """Applies options to a preset.
 
     Args:
@@ -90,11 +90,11 @@ def resolve(preset: Preset, options: Mapping[str, object] | None, *, owner: str)
         config = config_from_options(config_type, own, owner=owner)
         if config is not None:
             configs[name] = config
-    return Composition(chosen, configs)
+    return ResolvedConfig(chosen, configs)
 
 
 def _list_choices(kind: str) -> Iterator[str]:
-    yield from PARTS[kind]
+    yield from COMPONENTS[kind]
     if kind == "algorithm":
         yield "ppo_kl+ce"
         yield "ppo+ce_gradient"
@@ -108,4 +108,4 @@ def _list_components(kind: str, choice: str) -> Iterator[tuple[str, Component]]:
             f"no {kind} {quote(choice)}{suggest(choice, known)}; there are: {', '.join(known)}"
         )
     for name in choice.split("+"):
-        yield name, PARTS[kind][name]
+        yield name, COMPONENTS[kind][name]

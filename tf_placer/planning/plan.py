@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.errors import describe_error, require_tensorflow
-from tf_placer.placers import AUTO, ORIGINAL_START, granularity_of, start_source
+from tf_placer.placers import AUTO, ORIGINAL_START, find_granularity, find_start_source
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
@@ -228,7 +228,7 @@ def _plan_by_placer(
 ) -> SearchOutcome:
     """Searches with a placer that proposes placements, or with several controllers of it."""
     placed, clusters = problem, np.arange(problem.num_groups)
-    if granularity_of(config.placer, config.placer_options) == "coarse":
+    if find_granularity(config.placer, config.placer_options) == "coarse":
         placed, clusters = coarse_problem(problem)
     setup = PlacerSetup(
         config.placer,
@@ -282,7 +282,7 @@ def _read_start(
     config: SearchConfig,
 ) -> np.ndarray | None:
     """Reads the start placement of a policy: for each group the device of its largest part."""
-    source = start_source(config.placer, config.placer_options)
+    source = find_start_source(config.placer, config.placer_options)
     if source is None:
         return None
     if source == ORIGINAL_START:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer
-from tf_placer.placers.components import PARTS, SHARED_COMPONENTS
+from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS
 from tf_placer.placers.options import Setting, list_settings
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table, terminal_width
@@ -82,7 +82,7 @@ def placers_page() -> str:
     ]
     lines += ["", "## Settings of learned placers that differ from those of their components", ""]
     lines.append(_table(["placer", "settings"], rows))
-    kinds = {**PARTS, "shared component": SHARED_COMPONENTS}
+    kinds = {**COMPONENTS, "shared component": SHARED_COMPONENTS}
     for kind, components in kinds.items():
         for name, component in components.items():
             lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(component.summary)]

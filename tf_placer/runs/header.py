@@ -18,7 +18,7 @@ from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.workload import Workload
-from tf_placer.placers import granularity_of
+from tf_placer.placers import find_granularity
 from tf_placer.placers.former_names import restore_former
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
@@ -103,7 +103,7 @@ def live_header(
     digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
     return {
         **_build_request_header(config, step, graph_def),
-        "granularity": granularity_of(config.placer, config.placer_options),
+        "granularity": find_granularity(config.placer, config.placer_options),
         "grouping_fingerprint": digest.hexdigest(),
     }
 

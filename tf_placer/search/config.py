@@ -14,7 +14,7 @@ from graph_passes.util.path_validation import check_path
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.placers import AUTO, check_options, is_learned, start_of
+from tf_placer.placers import AUTO, check_options, find_start, is_learned
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 
@@ -220,7 +220,7 @@ def starting_options(
     """
     if is_simulated or not is_learned(placer) or "start" in options:
         return options
-    return options if start_of(placer, options) is not None else {"start": "expert", **options}
+    return options if find_start(placer, options) is not None else {"start": "expert", **options}
 
 
 def check_machine(machine: object) -> None:

@@ -8,9 +8,9 @@ from tests.tf_placer.placers import graphs, problems
 from tf_placer.placers.making import (
     check_options,
     describe_placer,
+    find_start,
+    find_start_source,
     make_placer,
-    start_of,
-    start_source,
 )
 from tf_placer.placers.registry import PLACERS, needs_problem
 
@@ -21,7 +21,7 @@ class MakingTest(parameterized.TestCase):
     @parameterized.parameters(sorted(PLACERS))
     def test_makes_every_placer_under_its_name(self, name):
         groups = graphs.chain(4)
-        problem = problems.problem_of_groups(groups, _LEGAL) if needs_problem(name) else None
+        problem = problems.build_group_problem(groups, _LEGAL) if needs_problem(name) else None
         try:
             placer = make_placer(name, groups, _LEGAL, seed=5, problem=problem)
         except ImportError as error:
@@ -71,19 +71,19 @@ class MakingTest(parameterized.TestCase):
             self.assertEqual(check_options("post", {"start": start}), {"start": start})
 
     def test_finds_the_start_of_a_placer(self):
-        self.assertEqual(start_of("warm_softmax", None), "best")
-        self.assertEqual(start_of("warm_softmax", {"start": "expert"}), "expert")
-        self.assertIsNone(start_of("warm_softmax", {"start": None}))
-        self.assertIsNone(start_of("post", {}))
-        self.assertIsNone(start_of("auto", None))
+        self.assertEqual(find_start("warm_softmax", None), "best")
+        self.assertEqual(find_start("warm_softmax", {"start": "expert"}), "expert")
+        self.assertIsNone(find_start("warm_softmax", {"start": None}))
+        self.assertIsNone(find_start("post", {}))
+        self.assertIsNone(find_start("auto", None))
 
     def test_finds_a_start_that_the_caller_must_give(self):
         for start in ("original", "best.json"):
-            self.assertEqual(start_source("post", {"start": start}), start)
-        self.assertIsNone(start_source("post", {"start": "expert"}))
-        self.assertIsNone(start_source("post", {"start": None}))
-        self.assertIsNone(start_source("post", None))
-        self.assertIsNone(start_source("auto", None))
+            self.assertEqual(find_start_source("post", {"start": start}), start)
+        self.assertIsNone(find_start_source("post", {"start": "expert"}))
+        self.assertIsNone(find_start_source("post", {"start": None}))
+        self.assertIsNone(find_start_source("post", None))
+        self.assertIsNone(find_start_source("auto", None))
 
     def test_an_unknown_placer_is_named_and_the_nearest_one_suggested(self):
         for call in (describe_placer, lambda name: check_options(name, {})):

@@ -11,10 +11,10 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["problem_of_groups", "task_problem"]
+__all__ = ["build_group_problem", "build_task_problem"]
 
 
-def task_problem(
+def build_task_problem(
     secs: Sequence[Sequence[float]],
     edges: Sequence[tuple[int, int, int]] = (),
     *,
@@ -62,8 +62,8 @@ def task_problem(
     )
 
 
-def problem_of_groups(groups: GroupGraph, legal: np.ndarray) -> PlacementProblem:
+def build_group_problem(groups: GroupGraph, legal: np.ndarray) -> PlacementProblem:
     """Makes a problem with one operation of one second for each group of an acyclic graph."""
-    return task_problem(
+    return build_task_problem(
         np.where(legal, 1.0, np.inf).tolist(), [(*edge, 1) for edge in groups.edges.tolist()]
     )

@@ -3,8 +3,8 @@ from absl.testing import absltest
 from tf_placer.placers.registry import (
     BASELINES,
     PLACERS,
+    find_granularity,
     find_placer,
-    granularity_of,
     is_learned,
     needs_problem,
 )
@@ -18,11 +18,11 @@ class RegistryTest(absltest.TestCase):
         self.assertContainsSubset(_HEURISTICS | _PAPERS, PLACERS)
 
     def test_placers_that_group_operations_have_fine_granularity(self):
-        self.assertEqual(granularity_of("colocrl"), "coarse")
-        self.assertEqual(granularity_of("random"), "coarse")
-        self.assertEqual(granularity_of("hierarchical"), "fine")
-        self.assertEqual(granularity_of("colocrl", {"grouper": "metis"}), "fine")
-        self.assertEqual(granularity_of("eagle", {"grouper": "coarse"}), "coarse")
+        self.assertEqual(find_granularity("colocrl"), "coarse")
+        self.assertEqual(find_granularity("random"), "coarse")
+        self.assertEqual(find_granularity("hierarchical"), "fine")
+        self.assertEqual(find_granularity("colocrl", {"grouper": "metis"}), "fine")
+        self.assertEqual(find_granularity("eagle", {"grouper": "coarse"}), "coarse")
 
     def test_tells_learned_placers_from_others(self):
         self.assertTrue(is_learned("post"))
@@ -40,7 +40,7 @@ class RegistryTest(absltest.TestCase):
 
     def test_refuses_unknown_names_and_suggests_the_nearest(self):
         self.assertEqual(find_placer("heft").name, "heft")
-        for call in (find_placer, granularity_of, needs_problem):
+        for call in (find_placer, find_granularity, needs_problem):
             with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
                 call("colocr")
 

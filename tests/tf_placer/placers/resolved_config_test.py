@@ -1,14 +1,14 @@
 from absl.testing import absltest, parameterized
 
-from tf_placer.placers.components import PARTS, SHARED_COMPONENTS
+from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.policy import Policy
-from tf_placer.placers.presets import PAPER_PRESETS, SYSTEMS
+from tf_placer.placers.presets import PAPER_PRESETS, PRESETS
 from tf_placer.placers.resolved_config import resolve
 
 
 def _resolve(name, **options):
-    return resolve((SYSTEMS | PAPER_PRESETS)[name], options, owner=f"placer {name!r}")
+    return resolve((PRESETS | PAPER_PRESETS)[name], options, owner=f"placer {name!r}")
 
 
 def _settings(name):
@@ -16,14 +16,14 @@ def _settings(name):
 
 
 class PresetsTest(parameterized.TestCase):
-    @parameterized.parameters(sorted(SYSTEMS))
+    @parameterized.parameters(sorted(PRESETS))
     def test_every_setting_of_a_preset_belongs_to_one_of_its_components(self, name):
         resolved = _resolve(name)
         values = {setting.name: setting.value for setting in resolved.settings}
-        for setting, value in SYSTEMS[name].settings.items():
+        for setting, value in PRESETS[name].settings.items():
             self.assertEqual(values[setting], value)
 
-    @parameterized.parameters(sorted(SYSTEMS))
+    @parameterized.parameters(sorted(PRESETS))
     def test_components_of_a_preset_have_settings_with_distinct_names(self, name):
         names = [setting.name for setting in _resolve(name).settings]
         self.assertLen(set(names), len(names))
@@ -58,7 +58,7 @@ class PresetsTest(parameterized.TestCase):
 
     @parameterized.parameters(sorted(PAPER_PRESETS))
     def test_a_paper_preset_differs_from_its_variant_in_settings_only(self, name):
-        variant, paper = SYSTEMS[name.removesuffix(":published")], PAPER_PRESETS[name]
+        variant, paper = PRESETS[name.removesuffix(":published")], PAPER_PRESETS[name]
         self.assertNotEqual(_settings(name), _settings(name.removesuffix(":published")))
         for field in ("grouper", "policy", "algorithm", "reference"):
             self.assertEqual(getattr(paper, field), getattr(variant, field))
@@ -80,18 +80,18 @@ class ResolveTest(parameterized.TestCase):
         self.assertContainsSubset({"ppo", "ce_gradient", "optimizer"}, resolved.configs)
 
     def test_every_component_can_be_chosen(self):
-        for kind, components in PARTS.items():
+        for kind, components in COMPONENTS.items():
             for name in components:
                 self.assertEqual(_resolve("colocrl", **{kind: name}).components[kind], name)
 
     def test_every_component_can_be_imported(self):
-        for components in (SHARED_COMPONENTS, *PARTS.values()):
+        for components in (SHARED_COMPONENTS, *COMPONENTS.values()):
             for component in components.values():
                 if component.config is not None:
                     self.assertEqual(component.config_type().__name__, component.config)
         for kind, base in (("policy", Policy), ("algorithm", Algorithm)):
-            for component in PARTS[kind].values():
-                self.assertTrue(issubclass(component.made_by(), base), component.factory)
+            for component in COMPONENTS[kind].values():
+                self.assertTrue(issubclass(component.import_factory(), base), component.factory)
 
     @parameterized.parameters(
         ({"policy": "seqseq"}, "no policy 'seqseq'.*did you mean 'seq2seq'"),

@@ -19,7 +19,7 @@ from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.machines.lookup import find_machine
-from tf_placer.placers import granularity_of
+from tf_placer.placers import find_granularity
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest, select_cost_fields
 from tf_placer.search.config import SearchConfig
 
@@ -53,7 +53,7 @@ class HeaderTest(tf.test.TestCase):
     ) -> dict:
         config, step = make_config(**changes), step or self.workload.step
         op_graph = OpGraph.from_graph_def(graph_def or self.workload.graph_def, step.fetches)
-        granularity = granularity_of(config.placer, config.placer_options)
+        granularity = find_granularity(config.placer, config.placer_options)
         grouped = group_operations(op_graph, granularity)
         legal = np.ones([grouped.group_graph.num_groups, legal_devices], bool)
         return live_header(config, step, grouped, legal)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import merge_group_graph
-from tf_placer.placers.components import PARTS
+from tf_placer.placers.components import COMPONENTS
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
@@ -28,7 +28,7 @@ from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
 from tf_placer.placers.learned.signal import Signal
 from tf_placer.placers.learned.start import Start
 from tf_placer.placers.placer import check_legal
-from tf_placer.placers.resolved_config import Composition
+from tf_placer.placers.resolved_config import ResolvedConfig
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_fill, device_secs
@@ -38,7 +38,7 @@ __all__ = ["compose"]
 
 def compose(
     name: str,
-    resolved: Composition,
+    resolved: ResolvedConfig,
     units: GroupGraph,
     legal: np.ndarray,
     *,
@@ -65,8 +65,8 @@ def compose(
     parts, configs = resolved.components, resolved.configs
     # Keras initializers and METIS accept seeds below 2**31 only.
     seeds = _Seeds(*(int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1))
-    policy_type: type[Policy] = PARTS["policy"][parts["policy"]].made_by()
-    group = PARTS["grouper"][parts["grouper"]].made_by()
+    policy_type: type[Policy] = COMPONENTS["policy"][parts["policy"]].import_factory()
+    group = COMPONENTS["grouper"][parts["grouper"]].import_factory()
     initial = None
     if start is not None:
         initial = Start(start, configs["start"].uniform(len(start)), legal.shape[1])
@@ -117,8 +117,8 @@ def _build_learned_groups_agent(
     embedding: EmbeddingConfig = configs["embedding"]
     start_groups = None
     if config.grouper_start != "none":
-        heuristic = PARTS["grouper"][config.grouper_start]
-        group, config_type = heuristic.made_by(), heuristic.config_type()
+        heuristic = COMPONENTS["grouper"][config.grouper_start]
+        group, config_type = heuristic.import_factory(), heuristic.config_type()
         assert config_type is not None
         start_groups = group(config_type(num_groups=config.num_groups), units, seeds.grouper)
     grouper = grouper_type(units, config, embedding, start=start_groups, seed=seeds.grouper)
@@ -146,7 +146,9 @@ def _build_fixed_groups_agent(
 ) -> FixedGroupsAgent:
     groups = merge_group_graph(units, membership)
     legal_groups = group_legal(legal, membership, groups.num_groups)
-    start_probabilities = None if start is None else start.of_groups(membership, groups.num_groups)
+    start_probabilities = (
+        None if start is None else start.compute_group_probabilities(membership, groups.num_groups)
+    )
     fixed = FixedGroups(groups, legal_groups, start=start_probabilities)
     if problem is not None and policy_type.reads_costs:
         unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
@@ -219,7 +221,7 @@ def _build_algorithm(
 def _build_single_algorithm(
     name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
 ) -> Algorithm:
-    part = PARTS["algorithm"][name]
+    part = COMPONENTS["algorithm"][name]
     uses = (optimizer,) if "optimizer" in part.shares else ()
-    algorithm: Algorithm = part.made_by()(agent, *uses, configs[name])
+    algorithm: Algorithm = part.import_factory()(agent, *uses, configs[name])
     return algorithm

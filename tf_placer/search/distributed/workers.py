@@ -14,7 +14,7 @@ from typing import Any
 from graph_passes.util.messages import quote
 from tf_placer.errors import SearchError
 from tf_placer.machines.backends import BACKENDS, Kind
-from tf_placer.placers import BEST_START, is_learned, start_of
+from tf_placer.placers import BEST_START, find_start, is_learned
 from tf_placer.temporary_directory import temporary_directory
 
 __all__ = [
@@ -167,7 +167,7 @@ def check_is_for_controllers(
     several = f"controllers={workers.controllers}"
     if not is_learned(placer):
         raise ValueError(f"{several} train a placer that learns, and {placer!r} does not")
-    if start_of(placer, options) == BEST_START:
+    if find_start(placer, options) == BEST_START:
         raise ValueError(
             f"{several} have no first placements to measure, which start='best' of {placer!r} "
             "needs: give another start, such as 'expert'"

@@ -6,7 +6,7 @@ from absl.testing import absltest
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.placers.placer_conformance import PlacerConformance
-from tests.tf_placer.placers.problems import problem_of_groups
+from tests.tf_placer.placers.problems import build_group_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -39,9 +39,9 @@ def run(placer, measure, most=60):
 class AutoPlacerConformanceTest(PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
         if legal.shape[:-1] == (6,) and legal.dtype == np.bool_ and legal.any(axis=1).all():
-            problem = problem_of_groups(groups, legal)
+            problem = build_group_problem(groups, legal)
         else:
-            problem = problem_of_groups(groups, np.ones([6, 2], np.bool_))
+            problem = build_group_problem(groups, np.ones([6, 2], np.bool_))
         return AutoPlacer(groups, legal, seed=seed, problem=problem, max_simulated=100)
 
 

@@ -8,12 +8,12 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers import registry
 from tf_placer.placers.auto.starts import propose_starts
 from tf_placer.problem.problem_groups import group_graph
 
-_PROBLEM = task_problem([(1, 1)] * 6)
+_PROBLEM = build_task_problem([(1, 1)] * 6)
 
 
 def _list_start_names(seeding: dict[str, int]) -> list[str]:

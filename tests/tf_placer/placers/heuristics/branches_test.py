@@ -15,7 +15,7 @@ def propose(problem):
 
 class BranchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        problem = problems.build_group_problem(groups, np.ones([groups.num_groups, 3], np.bool_))
         return Branches(groups, legal, seed=seed, problem=problem)
 
     def test_matches_the_known_placements_of_experts_and_trees(self):
@@ -30,13 +30,13 @@ class BranchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
 
     def test_the_largest_branch_has_a_device_of_its_own(self):
         # Independent chains of 3, 2 and 1 seconds.
-        problem = problems.task_problem([(9, 1, 1)] * 6, [(0, 1, 0), (1, 2, 0), (3, 4, 0)])
+        problem = problems.build_task_problem([(9, 1, 1)] * 6, [(0, 1, 0), (1, 2, 0), (3, 4, 0)])
         self.assertIn([1, 1, 1, 2, 2, 2], propose(problem).tolist())
 
     def test_a_chain_has_a_device_of_its_own_and_its_heads_share_the_other(self):
         # Operations 0 to 3 are a chain; each has a head of the same duration, 4 to 7.
         edges = [(k, k + 1, 0) for k in range(3)] + [(k, k + 4, 0) for k in range(4)]
-        problem = problems.task_problem([(9, 1, 1)] * 8, edges)
+        problem = problems.build_task_problem([(9, 1, 1)] * 8, edges)
         simulator = Simulator(problem, threads=1)
         self.assertEqual(simulator.simulate(propose(problem)).step_secs.min(), 5.0)
 

@@ -85,7 +85,9 @@ class EarliestTaskFirstTest(absltest.TestCase):
         # before 2. Operation 2 depends on 0, and could start on device 0 at 2, on device 1 at
         # 2 + 4. Operation 3 depends on 1, and could start at 3 on device 1, or at 3 + 1 on device
         # 0, which is busy with 2 until 5.
-        problem = problems.task_problem([(2, 2), (3, 3), (3, 3), (1, 1)], [(0, 2, 4), (1, 3, 1)])
+        problem = problems.build_task_problem(
+            [(2, 2), (3, 3), (3, 3), (1, 1)], [(0, 2, 4), (1, 3, 1)]
+        )
         devices, starts, ends = schedule(problem)
         self.assertEqual(devices, [0, 1, 0, 1])
         self.assertEqual(starts, [0, 0, 2, 3])
@@ -94,19 +96,19 @@ class EarliestTaskFirstTest(absltest.TestCase):
     def test_leaves_a_device_when_the_transfer_is_over_before_it_is_free(self):
         for size, device, start in ((4, 0, 5), (2, 1, 3)):
             # Operations 1 and 2 depend on 0.
-            problem = problems.task_problem(
+            problem = problems.build_task_problem(
                 [(1, 1), (4, 4), (1, 1)], [(0, 1, 0), (0, 2, size)], latency_secs=0.0
             )
             devices, starts, _ = schedule(problem)
             self.assertEqual((devices[2], starts[2]), (device, start))
 
     def test_breaks_ties_by_order_and_then_by_the_earliest_end(self):
-        devices, _, ends = schedule(problems.task_problem([(5, 2), (1, 1)]))
+        devices, _, ends = schedule(problems.build_task_problem([(5, 2), (1, 1)]))
         self.assertEqual(devices, [1, 0])
         self.assertEqual(ends, [2, 1])
 
     def test_uses_another_device_when_memory_is_full(self):
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(9, 1, 1)] * 4, resident_bytes=[5, 5, 5, 5], memory_bytes=[0, 13, 9]
         )
         devices, starts, _ = schedule(problem)
@@ -120,7 +122,7 @@ class EarliestTaskFirstTest(absltest.TestCase):
         # device 1 before 22.
         inf = float("inf")
         secs, edges = [(2, inf), (inf, 3), (1, 1), (9, 9)], [(0, 2, 5), (1, 2, 1), (0, 3, 20)]
-        problem = problems.task_problem(secs, edges)
+        problem = problems.build_task_problem(secs, edges)
         devices, starts, _ = schedule(problem)
         self.assertEqual((devices, starts), ([0, 1, 1, 0], [0, 0, 7, 2]))
         devices, starts, _ = schedule(problem, favorites=[2, -1, -1, -1])
@@ -129,7 +131,7 @@ class EarliestTaskFirstTest(absltest.TestCase):
     def test_a_waiting_device_runs_urgent_operations(self):
         inf = float("inf")
         secs, edges = [(2, inf), (inf, 3), (1, 1), (9, 9)], [(0, 2, 5), (1, 2, 1), (0, 3, 1)]
-        _, starts, _ = schedule(problems.task_problem(secs, edges), favorites=[2, -1, -1, -1])
+        _, starts, _ = schedule(problems.build_task_problem(secs, edges), favorites=[2, -1, -1, -1])
         # Operation 3 is urgent from 3 on, when it could start on device 1 as well.
         self.assertEqual(starts[3], 3)
 
@@ -140,7 +142,7 @@ class EarliestTaskFirstTest(absltest.TestCase):
             sizes = rng.integers(1, 10, count)
             # One of the two devices always has room for the next operation.
             most = int(sizes.sum() / 2 + sizes.max()) + 1
-            problem = problems.task_problem(
+            problem = problems.build_task_problem(
                 [(1, 1)] * count, resident_bytes=sizes, memory_bytes=most
             )
             devices, _, _ = schedule(problem)

@@ -52,19 +52,21 @@ def make_random_task_graph(rng, count):
 class FavoriteChildrenTest(absltest.TestCase):
     def test_in_a_chain_each_is_the_favorite_of_the_one_before(self):
         favorites, length = solve(
-            problems.task_problem([(2, 4), (1, 1), (5, 5)], [(0, 1, 7), (1, 2, 7)])
+            problems.build_task_problem([(2, 4), (1, 1), (5, 5)], [(0, 1, 7), (1, 2, 7)])
         )
         self.assertEqual(favorites, [1, 2, -1])
         self.assertAlmostEqual(length, 3 + 1 + 5)
 
     def test_the_longer_path_is_the_favorite(self):
         secs, edges = [1, 9, 2, 1], [(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]
-        favorites, length = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+        favorites, length = solve(
+            problems.build_task_problem([(each,) * 3 for each in secs], edges)
+        )
         self.assertEqual(favorites[:2], [1, 3])
         self.assertAlmostEqual(length, 11)
 
     def test_transfers_in_a_group_and_signals_need_no_favorites(self):
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1, 1)] * 3, [(0, 1, 9), (1, 2, 0)], groups=[0, 0, 1], latency_secs=3.0
         )
         favorites, length = solve(problem)
@@ -76,7 +78,7 @@ class FavoriteChildrenTest(absltest.TestCase):
         tight = 0
         for _ in range(25):
             secs, edges = make_random_task_graph(rng, 4)
-            _, length = solve(problems.task_problem([(each,) * 2 for each in secs], edges))
+            _, length = solve(problems.build_task_problem([(each,) * 2 for each in secs], edges))
             shortest = find_shortest_makespan(secs, edges)
             self.assertLessEqual(length, shortest + 1e-6)
             tight += length > shortest - 1e-6
@@ -86,7 +88,7 @@ class FavoriteChildrenTest(absltest.TestCase):
         rng = np.random.default_rng(1)
         for _ in range(20):
             secs, edges = make_random_task_graph(rng, 15)
-            favorites, _ = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+            favorites, _ = solve(problems.build_task_problem([(each,) * 3 for each in secs], edges))
             chosen = [favorite for favorite in favorites if favorite >= 0]
             self.assertLen(set(chosen), len(chosen))
             self.assertNotEmpty(chosen)
@@ -96,7 +98,7 @@ class FavoriteChildrenTest(absltest.TestCase):
                     self.assertIn((before, favorite), pairs)
 
     def test_unconnected_operations_have_no_favorites(self):
-        self.assertEqual(solve(problems.task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))
+        self.assertEqual(solve(problems.build_task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tf_placer.problem.problem_groups import legal_devices
 def fill(sizes, memory_bytes, devices, legal=None):
     num_devices = len(memory_bytes)
     secs = np.ones([len(sizes), num_devices])
-    problem = problems.task_problem(
+    problem = problems.build_task_problem(
         np.where(True if legal is None else legal, secs, np.inf).tolist(), resident_bytes=sizes
     )
     binding = GroupBinding(legal_devices(problem), estimate_group_memories(problem), memory_bytes)

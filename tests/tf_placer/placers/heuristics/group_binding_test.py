@@ -29,7 +29,7 @@ def add_empty_group(problem):
 
 class GroupBindingTest(absltest.TestCase):
     def test_a_bound_group_stays(self):
-        binding = make_binding(problems.task_problem([(1, 1, 1), (1, float("inf"), 1)]))
+        binding = make_binding(problems.build_task_problem([(1, 1, 1), (1, float("inf"), 1)]))
         self.assertEqual(binding.list_choices(1), [0, 2])
         self.assertFalse(binding.can_go(1, 1))
         binding.bind(1, 2)
@@ -39,7 +39,7 @@ class GroupBindingTest(absltest.TestCase):
         self.assertEqual(binding.build_placement().tolist(), [0, 2])
 
     def test_choices_have_room_or_the_smallest_lack_of_memory(self):
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1, 1, 1)] * 3, resident_bytes=[4, 5, 7], memory_bytes=[3, 10, 6]
         )
         binding = make_binding(problem)
@@ -48,7 +48,7 @@ class GroupBindingTest(absltest.TestCase):
         self.assertEqual([binding.list_choices(group) for group in range(3)], [[1, 2], [1], [2]])
 
     def test_temporaries_share_memory(self):
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1,)] * 3, temp_bytes=[4, 6, 7], resident_bytes=[1, 1, 0], memory_bytes=8
         )
         binding = make_binding(problem)
@@ -58,7 +58,9 @@ class GroupBindingTest(absltest.TestCase):
         self.assertEqual(binding.compute_room(2, 0), -1)
 
     def test_reserves_memory_for_inputs_of_a_group(self):
-        binding = make_binding(problems.task_problem([(1, 1)] * 2, [(0, 1, 6)], memory_bytes=10))
+        binding = make_binding(
+            problems.build_task_problem([(1, 1)] * 2, [(0, 1, 6)], memory_bytes=10)
+        )
         binding.bind(1, 0)
         self.assertEqual(binding.compute_room(0, 0), 4)
         self.assertEqual(binding.compute_room(0, 1), 4)

@@ -13,7 +13,7 @@ class GroupMemoryTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         # Two layers forward and backward: 0 and 1 keep tensors for 3 and 2.
-        self.problem = problems.task_problem(
+        self.problem = problems.build_task_problem(
             [(1, 1)] * 4,
             [(0, 1, 10), (0, 3, 20), (1, 2, 30), (2, 3, 40)],
             groups=[0, 1, 1, 0],
@@ -38,7 +38,7 @@ class GroupMemoryTest(absltest.TestCase):
         self.assertEqual(
             without.compute_held_bytes(np.array([0, 1]), 2).tolist(), [120 + 7, 270 + 5]
         )
-        problem = problems.task_problem([(1, 1)] * 3, [(0, 1, 10)])
+        problem = problems.build_task_problem([(1, 1)] * 3, [(0, 1, 10)])
         problem = dataclasses.replace(
             problem, consumer_start=np.array([0, 2]), consumers=np.array([1, 2])
         )
@@ -48,7 +48,7 @@ class GroupMemoryTest(absltest.TestCase):
         )
 
     def test_only_copies_of_a_tensor_that_shares_memory_take_memory(self):
-        problem = problems.task_problem([(1, 1)] * 2, [(0, 1, 10)], resident_bytes=[10, 0])
+        problem = problems.build_task_problem([(1, 1)] * 2, [(0, 1, 10)], resident_bytes=[10, 0])
         problem = dataclasses.replace(problem, local_bytes=np.array([0]))
         memory = estimate_group_memories(problem)[0]
         self.assertEqual(memory.compute_held_bytes(np.array([0, 0]), 2).tolist(), [10, 0])
@@ -56,7 +56,9 @@ class GroupMemoryTest(absltest.TestCase):
 
     def test_further_instants_are_peaks_of_other_groups(self):
         # Groups are single operations: 0 and 1 hold 9 bytes for 2, then 2 and 3 hold 5 for 4.
-        problem = problems.task_problem([(1, 1)] * 5, [(0, 1, 4), (1, 2, 5), (2, 3, 2), (3, 4, 3)])
+        problem = problems.build_task_problem(
+            [(1, 1)] * 5, [(0, 1, 4), (1, 2, 5), (2, 3, 2), (3, 4, 3)]
+        )
         memories = estimate_group_memories(problem)
         # The instants are those when 1 and 3 run; at no other instant does a group hold more.
         self.assertEqual(

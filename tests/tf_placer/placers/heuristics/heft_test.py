@@ -50,13 +50,13 @@ def schedule(problem):
 
 class HeftScheduleTest(absltest.TestCase):
     def test_ranks_the_tasks_of_the_paper_as_published(self):
-        problem = problems.task_problem(_SECS, _EDGES)
+        problem = problems.build_task_problem(_SECS, _EDGES)
         ranks = compute_upward_ranks(read_schedule_costs(problem), legal_devices(problem))
         expected = [108.0, 77.0, 80.0, 80.0, 69.0, 63.333, 42.667, 35.667, 44.333, 14.667]
         np.testing.assert_allclose(ranks, expected, atol=5e-4)
 
     def test_schedules_the_tasks_of_the_paper_as_published(self):
-        devices, starts, ends = schedule(problems.task_problem(_SECS, _EDGES))
+        devices, starts, ends = schedule(problems.build_task_problem(_SECS, _EDGES))
         self.assertEqual(devices, [2, 0, 2, 1, 2, 1, 2, 0, 1, 1])
         self.assertEqual(starts, [0, 27, 9, 18, 28, 26, 38, 57, 56, 73])
         self.assertEqual(ends, [9, 40, 28, 26, 38, 42, 49, 62, 68, 80])
@@ -66,17 +66,17 @@ class HeftScheduleTest(absltest.TestCase):
         inf = float("inf")
         for gap_secs, start in ((5, 0), (6, 19)):
             secs = [(inf, 1), (5, inf), (gap_secs, inf), (9, inf)]
-            _, starts, _ = schedule(problems.task_problem(secs, [(0, 1, 4), (1, 3, 0)]))
+            _, starts, _ = schedule(problems.build_task_problem(secs, [(0, 1, 4), (1, 3, 0)]))
             self.assertEqual(starts, [0, 5, start, 10])
 
     def test_slots_run_at_a_time(self):
-        _, starts, ends = schedule(problems.task_problem([(1,)] * 5, slots=2))
+        _, starts, ends = schedule(problems.build_task_problem([(1,)] * 5, slots=2))
         self.assertEqual(sorted(starts), [0, 0, 1, 1, 2])
         self.assertEqual(max(ends), 3)
 
     def test_the_first_operation_of_a_group_binds_the_others(self):
         secs = [(9, 1), (1, 9), (1, 9)]
-        devices, _, ends = schedule(problems.task_problem(secs, groups=[0, 0, 1]))
+        devices, _, ends = schedule(problems.build_task_problem(secs, groups=[0, 0, 1]))
         self.assertEqual(devices[:2], [1, 1])
         self.assertEqual(max(ends), 10)
 
@@ -94,7 +94,7 @@ class HeftScheduleTest(absltest.TestCase):
                 secs = rng.integers(0, 5, [count, 3]).tolist()
                 groups = rng.integers(0, count, count)
                 groups[-1] = count - 1
-                problem = problems.task_problem(
+                problem = problems.build_task_problem(
                     secs, edges, groups=groups, latency_secs=1, slots=slots
                 )
                 devices, starts, ends = schedule(problem)
@@ -120,11 +120,11 @@ class HeftScheduleTest(absltest.TestCase):
 
 class HeftTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        problem = problems.build_group_problem(groups, np.ones([groups.num_groups, 3], np.bool_))
         return Heft(groups, legal, seed=seed, problem=problem)
 
     def test_proposes_the_published_schedule_first_and_one_without_the_cpu(self):
-        problem = problems.task_problem(_SECS, _EDGES)
+        problem = problems.build_task_problem(_SECS, _EDGES)
         placer = Heft(group_graph(problem), legal_devices(problem), problem=problem)
         placements = placer.propose(99)
         self.assertEqual(placements[0].tolist(), [2, 0, 2, 1, 2, 1, 2, 0, 1, 1])
@@ -132,7 +132,7 @@ class HeftTest(placer_conformance.PlacerConformance, absltest.TestCase):
 
     def test_proposes_a_placement_that_fits_if_the_published_schedule_does_not(self):
         # All operations are fastest on device 1, which has room for two.
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(9, 1, 3)] * 5, resident_bytes=[4] * 5, memory_bytes=[99, 10, 10]
         )
         placer = Heft(group_graph(problem), legal_devices(problem), problem=problem)

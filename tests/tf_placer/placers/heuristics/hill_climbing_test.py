@@ -79,7 +79,7 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
     def test_finds_a_placement_that_fits_by_its_excess_bytes(self):
         # 20 groups of one byte on devices of 2 to 6 bytes fill the memory completely.
         sizes = np.array([2, 3, 4, 5, 6])
-        problem = problems.task_problem([(1,) * 5] * 20, memory_bytes=sizes.tolist())
+        problem = problems.build_task_problem([(1,) * 5] * 20, memory_bytes=sizes.tolist())
         failure = Failure(FailureKind.OUT_OF_MEMORY, "made up")
         placer = HillClimbing(graphs.chain(20), np.ones([20, 5], np.bool_), problem=problem)
         for _ in range(40):

@@ -40,7 +40,7 @@ class ListSchedulerTest(absltest.TestCase):
         np.testing.assert_array_equal(restrict_to_devices(legal, [1]), expected)
 
     def test_skips_limits_that_the_last_placement_meets(self):
-        problem = problems.task_problem([(1, 1)] * 3, resident_bytes=[4, 4, 4])
+        problem = problems.build_task_problem([(1, 1)] * 3, resident_bytes=[4, 4, 4])
         limits = [np.full(2, most) for most in (np.inf, 20.0, 12.0, 8.0, 4.0)]
         bound = []
 

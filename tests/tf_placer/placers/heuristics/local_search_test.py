@@ -73,7 +73,7 @@ class LocalSearchTest(absltest.TestCase):
         self.assertEqual(placer.best[0].tolist(), moves[2].tolist())
 
     def test_placements_that_run_are_better_than_failures(self):
-        problem = problems.task_problem([(1, 1)] * 4, memory_bytes=10)
+        problem = problems.build_task_problem([(1, 1)] * 4, memory_bytes=10)
         placer = _Recorder(_GROUPS, _EVERYWHERE, problem=problem)
         failures = [
             _make_failure(peaks=(12, 0)),
@@ -86,7 +86,7 @@ class LocalSearchTest(absltest.TestCase):
         self.assertEqual(placer.best[0].tolist(), _STARTS[1])
 
     def test_compares_failures_by_their_excess_bytes(self):
-        problem = problems.task_problem([(1, 1)] * 4, memory_bytes=[10, 20])
+        problem = problems.build_task_problem([(1, 1)] * 4, memory_bytes=[10, 20])
         placer = _Recorder(_GROUPS, _EVERYWHERE, problem=problem)
         # The excess is 15, 30, 1 and 4 bytes.
         peaks = [(25, 0), (0, 50), (11, 20), (13, 21)]

@@ -13,13 +13,13 @@ def propose(problem):
 
 class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        problem = problems.build_group_problem(groups, np.ones([groups.num_groups, 3], np.bool_))
         return MTopo(groups, legal, seed=seed, problem=problem)
 
     def test_fills_devices_up_to_the_mean_and_one_more_group_in_topological_order(self):
         # The share of the 15 bytes is 15 / 2 + 4 without the CPU and 15 / 3 + 4 with it. Group 0 is
         # last in the order.
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1, 1, 1)] * 6, [(5, 0, 0)], resident_bytes=[4, 2, 2, 2, 2, 3]
         )
         self.assertEqual(propose(problem).tolist(), [[2, 1, 1, 1, 1, 1], [2, 1, 1, 1, 1, 2]])
@@ -28,7 +28,7 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
         rng = np.random.default_rng(0)
         for _ in range(50):
             count = int(rng.integers(3, 20))
-            problem = problems.task_problem(
+            problem = problems.build_task_problem(
                 [(1, 1, 1)] * count,
                 resident_bytes=rng.integers(0, 10, count),
                 temp_bytes=rng.integers(0, 10, count),
@@ -40,7 +40,7 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
                 self.assertLessEqual(held.max(), share)
 
     def test_does_not_overfill_a_device_that_is_smaller_than_a_share(self):
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1, 1, 1)] * 4, resident_bytes=[4] * 4, memory_bytes=[99, 5, 99]
         )
         for row in propose(problem):

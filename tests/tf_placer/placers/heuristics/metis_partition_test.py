@@ -80,34 +80,34 @@ class MetisPartsTest(parameterized.TestCase):
 
 class MetisPartitionTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(graphs.two_chains(3), np.ones([6, 3], np.bool_))
+        problem = problems.build_group_problem(graphs.two_chains(3), np.ones([6, 3], np.bool_))
         if groups.num_groups == 6 and legal.shape == (6, 3):
-            problem = problems.problem_of_groups(groups, legal)
+            problem = problems.build_group_problem(groups, legal)
         return MetisPartition(groups, legal, seed=seed, problem=problem)
 
     def test_accelerators_share_the_work_and_the_cpu_keeps_cpu_only_groups(self):
         secs = [(8, 1, 1)] * 8 + [(1, _INF, _INF)]
         chains = [(k, k + 1, 100) for k in range(7) if k != 3]
         placements = _placer(
-            problems.task_problem(secs, [*chains, (3, 4, 1), (7, 8, 500)])
+            problems.build_task_problem(secs, [*chains, (3, 4, 1), (7, 8, 500)])
         ).propose(9)
         found = {tuple(row) for row in placements.tolist()}
         self.assertLessEqual(found, {(1,) * 4 + (2,) * 4 + (0,), (2,) * 4 + (1,) * 4 + (0,)})
 
     def test_replaces_illegal_devices_by_the_first_legal_device(self):
         secs = [(8, 1, 1)] * 3 + [(8, 1, _INF)] + [(8, 1, 1)] * 4
-        problem = problems.task_problem(secs, [(k, k + 1, 100) for k in range(7)])
+        problem = problems.build_task_problem(secs, [(k, k + 1, 100) for k in range(7)])
         placer = _placer(problem)
         for row in placer.propose(9):
             self.assertIn(row[3], (0, 1))
             self.assertTrue((np.delete(row, 3) > 0).all())
 
     def test_one_accelerator_has_all_groups_it_can_run(self):
-        problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
+        problem = problems.build_task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(problem).propose(9).tolist(), [[1, 0, 1]])
 
     def test_the_same_seed_gives_the_same_placements(self):
-        problem = problems.task_problem([(9, 1, 1)] * 30, [(k, k + 1, 5) for k in range(29)])
+        problem = problems.build_task_problem([(9, 1, 1)] * 30, [(k, k + 1, 5) for k in range(29)])
         np.testing.assert_array_equal(_placer(problem).propose(9), _placer(problem).propose(9))
 
 

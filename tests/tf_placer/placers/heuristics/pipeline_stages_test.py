@@ -14,7 +14,7 @@ def propose(problem):
 
 class PipelineStagesTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        problem = problems.build_group_problem(groups, np.ones([groups.num_groups, 3], np.bool_))
         return PipelineStages(groups, legal, seed=seed, problem=problem)
 
     def test_finds_the_pipelines_of_layered_graphs_without_names(self):
@@ -28,7 +28,7 @@ class PipelineStagesTest(placer_conformance.PlacerConformance, absltest.TestCase
 
     def test_only_cpu_only_groups_are_on_the_cpu(self):
         inf = float("inf")
-        problem = problems.task_problem(
+        problem = problems.build_task_problem(
             [(1, inf, inf), (1, 1, 1), (1, 1, 1), (1, 1, 1)], [(0, 1, 0), (1, 2, 0), (2, 3, 0)]
         )
         for placement in propose(problem).tolist():
@@ -36,7 +36,7 @@ class PipelineStagesTest(placer_conformance.PlacerConformance, absltest.TestCase
             self.assertNotIn(0, placement[1:])
 
     def test_balances_groups_without_edges(self):
-        problem = problems.task_problem([(1, 1, 1)] * 4)
+        problem = problems.build_task_problem([(1, 1, 1)] * 4)
         for placement in propose(problem).tolist():
             self.assertEqual(sorted(placement), [1, 1, 2, 2])
 

@@ -163,9 +163,9 @@ class _Conformance(placer_conformance.PlacerConformance):
     placer = None
 
     def new_placer(self, groups, legal, seed):
-        problem = problems.problem_of_groups(graphs.two_chains(3), np.ones([6, 3], np.bool_))
+        problem = problems.build_group_problem(graphs.two_chains(3), np.ones([6, 3], np.bool_))
         if groups.num_groups == 6 and legal.shape == (6, 3):
-            problem = problems.problem_of_groups(groups, legal)
+            problem = problems.build_group_problem(groups, legal)
         return self.placer(groups, legal, seed=seed, problem=problem)
 
 
@@ -173,14 +173,14 @@ class ScotchTest(_Conformance, absltest.TestCase):
     placer = Scotch
 
     def test_the_cpu_gets_its_share(self):
-        problem = problems.task_problem([(2, 1, 1)] * 50, [(k, k + 1, 9) for k in range(49)])
+        problem = problems.build_task_problem([(2, 1, 1)] * 50, [(k, k + 1, 9) for k in range(49)])
         (placement,) = _placer(Scotch, problem).propose(9)
         np.testing.assert_allclose(np.bincount(placement), [10, 20, 20], atol=2)
         self.assertEqual(np.count_nonzero(np.diff(placement)), 2)
 
     def test_groups_without_choice_stay(self):
         secs = [(1, _INF, _INF)] + [(9, 1, 1)] * 9 + [(_INF, _INF, 1)]
-        (placement,) = _placer(Scotch, problems.task_problem(secs)).propose(9)
+        (placement,) = _placer(Scotch, problems.build_task_problem(secs)).propose(9)
         self.assertEqual((placement[0], placement[10]), (0, 2))
 
 
@@ -189,20 +189,20 @@ class MinCutTest(_Conformance, absltest.TestCase):
 
     def test_only_cpu_only_groups_are_on_the_cpu(self):
         secs = [(1, _INF, _INF)] + [(1, 1, 1)] * 50
-        problem = problems.task_problem(secs, [(k, k + 1, 9) for k in range(50)])
+        problem = problems.build_task_problem(secs, [(k, k + 1, 9) for k in range(50)])
         (placement,) = _placer(MinCut, problem).propose(9)
         self.assertEqual(placement[0], 0)
         np.testing.assert_allclose(np.bincount(placement[1:]), [0, 25, 25], atol=2)
         self.assertEqual(np.count_nonzero(np.diff(placement[1:])), 1)
 
     def test_one_accelerator_has_all_groups_it_can_run(self):
-        problem = problems.task_problem([(1, 1), (1, _INF), (1, 1)])
+        problem = problems.build_task_problem([(1, 1), (1, _INF), (1, 1)])
         self.assertEqual(_placer(MinCut, problem).propose(9).tolist(), [[1, 0, 1]])
 
 
 class WithoutScotchTest(absltest.TestCase):
     def test_the_error_tells_how_to_install_scotch(self):
-        problem = problems.task_problem([(1, 1)] * 3)
+        problem = problems.build_task_problem([(1, 1)] * 3)
         with mock.patch.object(scotch_library, "_library", return_value=None):
             for placer, name in ((Scotch, "scotch"), (MinCut, "mincut")):
                 with self.assertRaisesRegex(

@@ -6,7 +6,7 @@ from tests.tf_placer.placers import graphs, placer_conformance
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers import make_placer
-from tf_placer.placers.presets import SYSTEMS
+from tf_placer.placers.presets import PRESETS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 # Small networks, for the presets that have networks.
@@ -17,11 +17,11 @@ setUpModule = leave_graphs_as_traced
 
 def _run_as_it_can(name):
     """Eagerly, but for what cannot be: TensorFlow gives an empty gather of an array no type."""
-    tf.config.run_functions_eagerly(SYSTEMS[name].policy != "graph_neural")
+    tf.config.run_functions_eagerly(PRESETS[name].policy != "graph_neural")
 
 
 def _small(name):
-    return SMALL if SYSTEMS[name].policy == "seq2seq" else {}
+    return SMALL if PRESETS[name].policy == "seq2seq" else {}
 
 
 class _Conformance(placer_conformance.PlacerConformance):

@@ -9,7 +9,7 @@ class StartTest(parameterized.TestCase):
     def test_groups_start_where_their_units_are_by_hand_worked_shares(self):
         start = Start(np.array([0, 0, 2, 1, 1], np.int32), uniform=0.1, num_devices=3)
         # Two units, three units, none.
-        found = start.of_groups(np.array([0, 0, 1, 1, 1], np.int32), num_groups=3)
+        found = start.compute_group_probabilities(np.array([0, 0, 1, 1, 1], np.int32), num_groups=3)
         third = 0.1 / 3
         expected = [
             [0.9 + third, third, third],

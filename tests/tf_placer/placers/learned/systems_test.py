@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.placers.learned.small_searches import search
-from tf_placer.placers.presets import SYSTEMS
+from tf_placer.placers.presets import PRESETS
 
 _PROBLEM = SMALL_PROBLEMS["heterogeneous"]
 _SEEDS = range(4)
@@ -21,7 +21,7 @@ _QUANTILE = 0.001
 # What others have: ColocRL's parts in batches of another size, and EAGLE's policy and algorithm on
 # groups that stay, which are those of "eagle_gcn".
 _LIKE_OTHERS = ("policy_gradient", "eagle_metis", "eagle_fluid")
-_TESTED = [name for name in SYSTEMS if name not in _LIKE_OTHERS]
+_TESTED = [name for name in PRESETS if name not in _LIKE_OTHERS]
 
 setUpModule = leave_graphs_as_traced
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
-from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers import make_placer
 from tf_placer.placers.learned.training import Training
@@ -28,7 +28,7 @@ def _measured(placements: np.ndarray) -> list[Measurement]:
 
 class TrainingTest(parameterized.TestCase, tf.test.TestCase):
     def placer(self, name: str, **options):
-        problem = task_problem([(1, 1, 1)] * 4, [(0, 1, 1), (1, 2, 1), (2, 3, 1)])
+        problem = build_task_problem([(1, 1, 1)] * 4, [(0, 1, 1), (1, 2, 1), (2, 3, 1)])
         return make_placer(
             name, group_graph(problem), legal_devices(problem), seed=3, options=options
         )

@@ -11,7 +11,7 @@ from absl.testing import absltest
 
 from tests.tf_placer import doubles
 from tests.tf_placer.placers.learned.eagerly import run_eagerly
-from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.search.distributed import fake_backend
 from tests.tf_placer.search.distributed.fake_backend import FakeBackend
 from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
@@ -49,7 +49,7 @@ class ControllersTest(absltest.TestCase):
         # Run eagerly: every replacement actor would compile its own functions.
         run_eagerly(self)
         edges = [(n, n + 1, 1) for n in range(7)]
-        self.problem = task_problem([(2, 1, 1)] * 8, edges)
+        self.problem = build_task_problem([(2, 1, 1)] * 8, edges)
         self.groups, self.legal = group_graph(self.problem), legal_devices(self.problem)
         self.directory = self.create_tempdir().full_path
         self.lines: list[str] = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl.testing import absltest
 
-from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
@@ -37,7 +37,7 @@ class IslandSearchTest(absltest.TestCase):
         edges = [
             (int(i), n, int(rng.integers(1, 4))) for n, each in enumerate(before) for i in each
         ]
-        self.problem = task_problem(rng.integers(1, 9, (40, 3)).tolist(), edges)
+        self.problem = build_task_problem(rng.integers(1, 9, (40, 3)).tolist(), edges)
 
     def search(self, backend: IslandWorkers, count: int = 3, max_simulated: int = 2400, **changes):
         return island_search(

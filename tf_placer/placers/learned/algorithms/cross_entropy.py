@@ -104,7 +104,9 @@ class CrossEntropy(EliteAlgorithm):
                 loss=-float(log_probs[groups, devices].sum()) / len(window),
                 gradient_norm=None,
                 entropy=-float((before * log_probs).sum(axis=1).mean()),
-                divergence=float((before * (log_probs - _compute_logarithms(after))).sum(axis=1).mean()),
+                divergence=float(
+                    (before * (log_probs - _compute_logarithms(after))).sum(axis=1).mean()
+                ),
             )
         ]
 
