@@ -23,7 +23,7 @@ from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
 from tf_placer.placers.learned.learned_groups import LearnedGroupsAgent
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
-from tf_placer.placers.learned.legality import group_legal
+from tf_placer.placers.learned.legality import find_legal_devices
 from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
 from tf_placer.placers.learned.signal import Signal
 from tf_placer.placers.learned.start import Start
@@ -145,10 +145,8 @@ def _build_fixed_groups_agent(
     start: Start | None,
 ) -> FixedGroupsAgent:
     groups = merge_group_graph(units, membership)
-    legal_groups = group_legal(legal, membership, groups.num_groups)
-    start_probabilities = (
-        None if start is None else start.compute_group_probabilities(membership, groups.num_groups)
-    )
+    legal_groups = find_legal_devices(legal, membership, groups.num_groups)
+    start_probabilities = None if start is None else start.of_groups(membership, groups.num_groups)
     fixed = FixedGroups(groups, legal_groups, start=start_probabilities)
     if problem is not None and policy_type.reads_costs:
         unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Actions, Agent
 from tf_placer.placers.learned.decisions import DecisionSet
-from tf_placer.placers.learned.legality import check_legal, legal_placements
+from tf_placer.placers.learned.legality import check_legal, legalize_placements
 from tf_placer.placers.learned.noise import gumbel_noise
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
@@ -70,7 +70,7 @@ class FixedGroupsAgent(Agent):
     def placements(self, actions: Actions) -> np.ndarray:
         """Puts units on the devices of their groups where legal; see `Agent.placements`."""
         (devices,) = actions
-        return legal_placements(np.asarray(devices)[:, self._membership], self._legal)
+        return legalize_placements(np.asarray(devices)[:, self._membership], self._legal)
 
     def forget(self) -> None:
         """Resets pretrained weights of the policy; see `Agent.forget`."""

@@ -15,7 +15,7 @@ from typing import Annotated
 import tensorflow as tf
 
 from tf_placer.placers.learned import weights
-from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
+from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["GCNConfig", "GCNPolicy"]
@@ -91,14 +91,14 @@ class GCNPolicy(Policy):
 
     def _compute_logits(self, inputs: GroupInputs) -> tf.Tensor:
         """Computes the logits, float32 [n, num_groups, num_devices]."""
-        spread = _normalized(inputs.adjacency)
+        spread = _normalize(inputs.adjacency)
         items = tf.concat([inputs.types, inputs.features], axis=2)
         hidden = self._first(tf.matmul(spread, items))
         logits = self._logits(self._second(tf.matmul(spread, hidden)))
-        return with_prior(logits, inputs.prior)
+        return add_prior(logits, inputs.prior)
 
 
-def _normalized(adjacency: tf.Tensor) -> tf.Tensor:
+def _normalize(adjacency: tf.Tensor) -> tf.Tensor:
     """Computes D^-1/2 (A + 1) D^-1/2 of undirected edges A, D the row sums of A + 1."""
     undirected = tf.maximum(adjacency, tf.linalg.matrix_transpose(adjacency))
     loops = undirected + tf.eye(adjacency.shape[-1])

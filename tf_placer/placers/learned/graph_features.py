@@ -1,7 +1,7 @@
-"""What a policy that fits any graph is told about one: numbers that mean the same in every graph.
+"""Features of a graph for policies that fit any graph: numbers that mean the same in every graph.
 
-Nothing here depends on how many groups, devices or operation types there are: times are counted in
-the mean time of a group, bytes in the mean bytes of an edge, and places in the graph as fractions.
+The features do not depend on the numbers of groups, devices or operation types: the unit of time is
+the mean time of a group, that of bytes the mean edge, and positions in the graph are fractions.
 
 References:
     Addanki et al., Placeto: Learning Generalizable Device Placement Algorithms for Distributed
@@ -22,16 +22,16 @@ __all__ = [
     "NUM_DEVICE_FEATURES",
     "NUM_GROUP_FEATURES",
     "GraphFeatures",
-    "longest_paths",
-    "placing_order",
-    "shares",
+    "compute_shares",
+    "measure_longest_paths",
+    "order_groups",
 ]
 
 #: Columns of `GraphFeatures.group_features` and of the last axis of `device_features`.
 NUM_GROUP_FEATURES = 16
 NUM_DEVICE_FEATURES = 5
 
-# A device that takes more than e^6 = 400 times as long as the fastest is as good as any such.
+# Policies need not tell apart devices over e^6 = 400 times slower than the fastest.
 _MAX_LOG_RATIO = 6.0
 
 
@@ -39,16 +39,16 @@ _MAX_LOG_RATIO = 6.0
 class GraphFeatures:
     """One graph on one machine.
 
-    Groups are numbered in the order in which they are placed. Seconds are counted in the mean time
-    of a group, every group on its fastest device.
+    Groups are numbered in the order in which they are placed. The unit of time is the mean time of
+    a group on its fastest device.
 
     Attributes:
         order: int32 [num_groups], the group that is placed first, second and so on.
         group_features: float32 [num_groups, NUM_GROUP_FEATURES].
         device_features: float32 [num_groups, num_devices, NUM_DEVICE_FEATURES].
         device_secs: float32 [num_groups, num_devices], the time of each group on each device; 0
-            where it may not go.
-        device_fill: float32 [num_groups, num_devices, 2], what each group would hold of the memory
+            where not legal.
+        device_fill: float32 [num_groups, num_devices, 2], the share of each group in the memory
             of each device; see `problem_groups.device_fill`.
         edges: int32 [num_edges, 2], (producer, consumer).
         edge_bytes: float32 [num_edges], relative to the mean; positive.
@@ -79,13 +79,12 @@ class GraphFeatures:
         Args:
             groups: the groups.
             legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-            device_secs: float64 [num_groups, num_devices], what each group takes on each device, in
-                seconds; ignored where it may not go. By default all devices are alike, and groups
-                take as long as their `work` says.
-            edge_secs: float64 [num_edges], what it takes to send each edge from device to device,
-                in seconds. By default sending takes no time.
-            device_fill: float64 [num_groups, num_devices, 2], shares of the memory of the devices
-                that the groups hold. By default nothing.
+            device_secs: float64 [num_groups, num_devices], seconds of each group on each device;
+                ignored where not legal. By default all devices take `work` seconds for a group.
+            edge_secs: float64 [num_edges], seconds to send each edge from device to device; by
+                default 0.
+            device_fill: float64 [num_groups, num_devices, 2], the share of each group in the memory
+                of each device; by default 0.
 
         Raises:
             ValueError: an array does not fit the groups, or a number is negative or not finite.
@@ -114,7 +113,7 @@ class GraphFeatures:
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise ValueError(f"{name} must be finite and not negative")
 
-        order = placing_order(groups.edges, groups.layers)
+        order = order_groups(groups.edges, groups.layers)
         positions = np.empty(count, np.int32)
         positions[order] = np.arange(count)
         edges = positions[groups.edges]
@@ -122,7 +121,7 @@ class GraphFeatures:
         fastest = np.where(legal, device_secs, np.inf).min(axis=1)
         unit = _positive_mean(fastest)
         device_secs, fastest, edge_secs = device_secs / unit, fastest / unit, edge_secs / unit
-        # An edge without bytes, or of unknown size, is an edge.
+        # Add 1, so that edges without bytes or of unknown size have a weight.
         edge_bytes = 1.0 + groups.edge_bytes
         edge_bytes = edge_bytes / _positive_mean(edge_bytes)
         return cls(
@@ -145,11 +144,10 @@ class GraphFeatures:
         )
 
 
-def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """Orders groups topologically: of what can come next, the lowest layer, then the lowest number.
+def order_groups(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
+    """Orders groups topologically; among ready groups, the lowest layer, then number, goes first.
 
-    Where groups wait for each other in a circle, the one that is next by layer and number goes
-    first.
+    A cycle is broken at its group of lowest layer, then lowest number.
 
     Args:
         edges: int32 [num_edges, 2], (producer, consumer).
@@ -159,7 +157,7 @@ def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
         int32 [num_groups].
 
     Example:
-        >>> placing_order(np.array([[2, 0], [0, 1]]), np.zeros(3, np.int32)).tolist()
+        >>> order_groups(np.array([[2, 0], [0, 1]]), np.zeros(3, np.int32)).tolist()
         [2, 0, 1]
     """
     by_rank = np.lexsort([np.arange(len(layers)), layers])
@@ -169,17 +167,17 @@ def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
     return by_rank[order].astype(np.int32)
 
 
-def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def measure_longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Measures the longest paths to and from each group.
 
     Args:
-        edges: int32 [num_edges, 2], (producer, consumer); those that lead back, to a lower number,
-            do not count.
-        secs: float64 [num_groups], how long each group takes.
+        edges: int32 [num_edges, 2], (producer, consumer); edges that lead back to a lower number
+            are ignored.
+        secs: float64 [num_groups], the time of each group.
 
     Returns:
-        The length of the longest path before each group, and of the longest one that starts with
-        it, float64 [num_groups].
+        The lengths of the longest path that ends before each group and of the longest path that
+        starts with it, each float64 [num_groups].
     """
     edges = edges[edges[:, 0] < edges[:, 1]]
     order = np.arange(len(secs))
@@ -187,13 +185,13 @@ def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.n
     return before, secs + compute_longest_paths(order[::-1], edges[:, ::-1], secs)
 
 
-def shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:
+def compute_shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:
     """Computes the share of each amount in the sum of its row.
 
     Args:
         rows: int32 [num_amounts].
         amounts: floating [num_amounts], positive.
-        num_rows: how many rows there are.
+        num_rows: number of rows.
 
     Returns:
         float32 [num_amounts].
@@ -212,14 +210,14 @@ def _group_features(
     edge_secs: np.ndarray,
     num_devices: int,
 ) -> np.ndarray:
-    """Collects what is known of each group, and of the graph as a whole in every row."""
+    """Collects the features of each group; features of the whole graph repeat in every row."""
     count = len(secs)
     producers, consumers = edges.T
 
     def per_group(ends: np.ndarray, amounts: np.ndarray | None = None) -> np.ndarray:
         return np.log1p(np.bincount(ends, amounts, count))
 
-    before, after = longest_paths(edges, secs)
+    before, after = measure_longest_paths(edges, secs)
     critical_secs = float((before + after).max()) or 1.0
     parallelism = secs.sum() / critical_secs
     features = np.broadcast_arrays(
@@ -244,7 +242,7 @@ def _group_features(
 
 
 def _device_features(legal: np.ndarray, device_secs: np.ndarray, fastest: np.ndarray) -> np.ndarray:
-    """Collects what is known of each group on each device."""
+    """Collects the features of each group on each device."""
     tiny = np.finfo(np.float32).tiny
     ratios = np.log(np.maximum(device_secs, tiny) / np.maximum(fastest, tiny)[:, None])
     ratios = np.where(legal, np.minimum(ratios, _MAX_LOG_RATIO), 0.0)
@@ -265,5 +263,5 @@ def _rank_fractions(layers: np.ndarray) -> np.ndarray:
 
 
 def _positive_mean(values: np.ndarray) -> float:
-    """Computes the mean, or 1 where it is 0 or there are no values: something to divide by."""
+    """Computes the mean as a divisor: 1 if it is 0 or there are no values."""
     return float(np.mean(values)) or 1.0 if len(values) else 1.0

@@ -1,8 +1,8 @@
 """A policy whose weights fit any graph on any machine: message passing, then a shared scorer.
 
-Every group gathers what surrounds it in the graph; then groups are placed one after the other, and
-the same small network scores every device for every group by what is already there. So weights that
-were trained on some problems can be used on others, with or without more training.
+Every group gathers the states of its neighbors in the graph; then groups are placed one after the
+other, and the same small network scores every device for every group by the groups already there.
+So weights trained on some problems can be used on others, with or without more training.
 
 References:
     Addanki et al., Placeto: Learning Generalizable Device Placement Algorithms for Distributed
@@ -30,7 +30,7 @@ from tf_placer.placers.learned.graph_features import (
     GraphFeatures,
 )
 from tf_placer.placers.learned.graph_tensors import GraphTensors
-from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
+from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
 from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 from tf_placer.placers.validators import check_fields
@@ -43,25 +43,25 @@ __all__ = [
     "GraphNeuralPolicy",
 ]
 
-#: What `initial_weights` names for the weights that are shipped.
+#: The value of `initial_weights` for the weights shipped with the package.
 SHIPPED = "shipped"
 
-#: How the name of a file of weights ends.
+#: The suffix of weight files, which Keras requires.
 WEIGHTS_SUFFIX = ".weights.h5"
 
-# Made by `tf_placer pretrain` of what is named beside it: problems of models that
+# Written by `tf_placer pretrain` from the list beside it: problems of models that
 # `benchmarks.problems.export` makes, without language models, transformers and NASNet, and steps of
 # `random_step` (benchmarks) with seeds 0 to 19. Trained without a family of models, such a policy
 # finds in 16 samples 1.44 times the step of 60 s of `auto` there; a split by layer has 1.54 times
 # that, and 200 samples of an untrained policy find 1.95 (commit 9b08b96).
 _SHIPPED_WEIGHTS = pathlib.Path(__file__).parent / "data" / f"graph_neural{WEIGHTS_SUFFIX}"
 
-# What is known about a device when a group is placed, see `_facts`.
+# Features of a device at the moment when a group is placed, see `_compute_facts`.
 _NUM_FACTS = 7
-# A device that holds twice what it can is as bad as one that holds more.
-_MOST_FILL = 2.0
-# Of small graphs not more than this share of the groups goes anywhere.
-_MOST_ANY = 0.1
+# Policies need not tell apart devices filled beyond twice their memory.
+_MAX_FILL = 2.0
+# Bounds the share of groups on random devices, for graphs with few groups.
+_MAX_RANDOM_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,9 +101,9 @@ class GraphNeuralConfig:
 
 
 class GraphNeuralNetwork(tf.keras.Model):
-    """The weights, which know of no graph and no machine.
+    """The weights, which depend on no graph and no machine.
 
-    Before it has learned it scores all devices alike.
+    The untrained network gives all devices the same score.
     """
 
     def __init__(self, config: GraphNeuralConfig | None = None, seed: int = 0) -> None:
@@ -111,7 +111,7 @@ class GraphNeuralNetwork(tf.keras.Model):
 
         Args:
             config: settings; the defaults if None.
-            seed: of the initial weights, unless they come from a file.
+            seed: seeds the initial weights, unless they come from a file.
 
         Raises:
             ValueError: there is no file `initial_weights`, or it holds other weights.
@@ -147,20 +147,20 @@ class GraphNeuralNetwork(tf.keras.Model):
             self._load(str(_SHIPPED_WEIGHTS) if path == SHIPPED else path, path)
 
     def describe(self, graph: GraphTensors) -> tf.Tensor:
-        """Computes what a graph says about each group on each device, whatever is placed.
+        """Computes the part of the hidden layer that does not depend on placed groups.
 
         Args:
             graph: the graph.
 
         Returns:
-            float32 [num_groups, num_devices, scorer_units], a part of the scorer's hidden layer.
+            float32 [num_groups, num_devices, scorer_units], a summand of the scorer's hidden layer.
         """
         states = tf.nn.relu(graph.group_features @ self._embed_kernel + self._embed_bias)
         for kernel, bias in self._rounds:
-            read = _scaled(states)
+            read = _normalize_rms(states)
             around = [read, graph.received @ read, graph.sent @ read]
             states += tf.nn.relu(tf.concat(around, axis=1) @ kernel + bias)
-        states = _scaled(states)
+        states = _normalize_rms(states)
         whole = tf.reduce_mean(states, axis=0, keepdims=True)
         states = tf.concat([states, tf.repeat(whole, graph.num_groups, axis=0)], axis=1)
         by_group = states @ self._group_kernel + self._group_bias
@@ -173,8 +173,8 @@ class GraphNeuralNetwork(tf.keras.Model):
         """Scores devices.
 
         Args:
-            described: float32 [..., num_devices, scorer_units], of `describe`.
-            facts: float32 [..., num_devices, 7], what is on the devices; see `_facts`.
+            described: float32 [..., num_devices, scorer_units], from `describe`.
+            facts: float32 [..., num_devices, 7], the state of the devices; see `_compute_facts`.
 
         Returns:
             float32 [..., num_devices].
@@ -183,7 +183,7 @@ class GraphNeuralNetwork(tf.keras.Model):
         return tf.tensordot(tf.nn.relu(hidden), tf.convert_to_tensor(self._scorer)[:, 0], 1)
 
     def forget(self) -> None:
-        """Takes the weights that a network has before it learns, as if it had not been trained."""
+        """Replaces pretrained weights by random initial weights."""
         if self.config.initial_weights is not None:
             config = dataclasses.replace(self.config, initial_weights=None)
             self.set_weights(GraphNeuralNetwork(config, self._seed).get_weights())
@@ -199,7 +199,7 @@ class GraphNeuralNetwork(tf.keras.Model):
         try:
             self.load_weights(path)
         except (KeyError, OSError, ValueError) as error:
-            # Keras says which tensor does not fit, which tells nobody what to do.
+            # Keras names the tensor that does not fit, but not the settings to change.
             config = self.config
             raise ValueError(
                 f"initial_weights: {name!r} does not hold weights for state_units="
@@ -212,13 +212,13 @@ class GraphNeuralPolicy(Policy):
     """The network applied to one graph on one machine.
 
     Groups are placed in topological order; a group's distribution depends on the groups before it.
-    Of the inputs that policies are called with it reads `legal` and `prior` alone.
+    Of its inputs, the policy reads `legal` and `prior` only.
 
     Attributes:
-        network: what is trained; other policies may share it.
-        graph: what it reads, as tensors.
-        own_scores: variable [num_groups, num_devices], what groups learn for themselves; None for
-            nothing.
+        network: the trainable weights; other policies may share them.
+        graph: the features of the graph.
+        own_scores: variable [num_groups, num_devices], learned scores of each group, added to those
+            of the network; None without.
     """
 
     needs_fixed_groups = True
@@ -232,7 +232,7 @@ class GraphNeuralPolicy(Policy):
         config: GraphNeuralConfig,
         seed: int,
     ) -> GraphNeuralPolicy:
-        """Makes a network of its own; see `Policy.make`."""
+        """Builds a policy with a new network; see `Policy.make`."""
         assert fixed is not None
         features = GraphFeatures.from_groups(
             fixed.groups,
@@ -265,7 +265,7 @@ class GraphNeuralPolicy(Policy):
         self.network = network
         self.graph = GraphTensors(graph)
         self._own_scale = own_scores
-        self._any_share = min(explored / self.num_groups, _MOST_ANY)
+        self._random_share = min(explored / self.num_groups, _MAX_RANDOM_SHARE)
         self.own_scores = None
         if own_scores:
             shape = (self.num_groups, self.num_devices)
@@ -278,7 +278,7 @@ class GraphNeuralPolicy(Policy):
         described = self.network.describe(graph)
         legal = tf.gather(inputs.legal, graph.order, axis=1)
         noise = tf.gather(noise, graph.order, axis=1)
-        prior = self._prior(inputs)
+        prior = self._compute_prior(inputs)
 
         def step(position, loads, fill, used, chosen):  # type: ignore[no-untyped-def]
             def near(matrix: SparseMatrix) -> tf.Tensor:
@@ -288,13 +288,13 @@ class GraphNeuralPolicy(Policy):
 
             secs, allowed = graph.device_secs[position], legal[:, position]
             filled = fill + graph.device_fill[position]
-            facts = self._facts(
+            facts = self._compute_facts(
                 secs, allowed, loads, filled, used, near(graph.near_bytes), near(graph.near_secs)
             )
             scores = self.network.scores(described[position], facts)
-            scores = with_prior(scores, None if prior is None else prior[:, position])
-            if self._any_share:
-                scores = self._explored(scores, allowed)
+            scores = add_prior(scores, None if prior is None else prior[:, position])
+            if self._random_share:
+                scores = self._mix_in_random_devices(scores, allowed)
             devices = choose(scores, allowed, noise[:, position])
             here = tf.one_hot(devices, num_devices)
             return (
@@ -322,13 +322,13 @@ class GraphNeuralPolicy(Policy):
         """Computes the distributions; see `Policy.log_dists`."""
         graph, count = self.graph, devices.shape[0]
         shape = [self.num_groups, count, self.num_devices]
-        # Groups come first here, so that the products see each as one row.
+        # Put groups first, so that the sparse products see each as one row.
         chosen = tf.one_hot(tf.gather(tf.transpose(devices), graph.order), self.num_devices)
         flat = tf.reshape(chosen, [self.num_groups, count * self.num_devices])
         before = tf.cumsum(chosen, exclusive=True)
         secs, fill = graph.device_secs[:, tf.newaxis], graph.device_fill[:, tf.newaxis]
         legal = tf.transpose(tf.gather(inputs.legal, graph.order, axis=1), [1, 0, 2])
-        facts = self._facts(
+        facts = self._compute_facts(
             secs,
             legal,
             tf.cumsum(chosen * secs, exclusive=True),
@@ -339,38 +339,38 @@ class GraphNeuralPolicy(Policy):
         )
         described = self.network.describe(graph)[:, tf.newaxis]
         scores = self.network.scores(described, facts)
-        prior = self._prior(inputs)
+        prior = self._compute_prior(inputs)
         if prior is not None:
-            scores = with_prior(scores, tf.transpose(prior, [1, 0, 2]))
-        if self._any_share:
-            scores = self._explored(scores, legal)
+            scores = add_prior(scores, tf.transpose(prior, [1, 0, 2]))
+        if self._random_share:
+            scores = self._mix_in_random_devices(scores, legal)
         log_dists = masked_log_softmax(scores, legal)
         return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
 
     def forget(self) -> None:
-        """Forgets what the network was trained on; see `Policy.forget`."""
+        """Resets pretrained weights; see `Policy.forget`."""
         self.network.forget()
 
-    def _explored(self, scores: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-        """Mixes a share of any legal device into distributions; takes and returns scores."""
+    def _mix_in_random_devices(self, scores: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+        """Mixes the uniform distribution over legal devices into scores."""
         legal = tf.broadcast_to(legal, tf.shape(scores))
         ways = tf.cast(legal, tf.float32)
-        anywhere = self._any_share / tf.reduce_sum(ways, axis=-1, keepdims=True)
+        anywhere = self._random_share / tf.reduce_sum(ways, axis=-1, keepdims=True)
         chosen = tf.exp(masked_log_softmax(scores, legal))
-        return tf.math.log((1.0 - self._any_share) * chosen + anywhere)
+        return tf.math.log((1.0 - self._random_share) * chosen + anywhere)
 
-    def _prior(self, inputs: GroupInputs) -> tf.Tensor | None:
-        """Adds up what is known of groups before the network is asked, in the order of placing.
+    def _compute_prior(self, inputs: GroupInputs) -> tf.Tensor | None:
+        """Adds up the scores that do not come from the network, in the order of placing.
 
         Returns:
-            float32 [n, num_groups, num_devices], added to the scores; None for nothing.
+            float32 [n, num_groups, num_devices], to be added to scores; None if there are none.
         """
         parts = [] if inputs.prior is None else [inputs.prior]
         if self.own_scores is not None:
             parts.append(self._own_scale * tf.convert_to_tensor(self.own_scores)[tf.newaxis])
         return tf.gather(tf.add_n(parts), self.graph.order, axis=1) if parts else None
 
-    def _facts(
+    def _compute_facts(
         self,
         secs: tf.Tensor,
         legal: tf.Tensor,
@@ -380,13 +380,13 @@ class GraphNeuralPolicy(Policy):
         near_bytes: tf.Tensor,
         near_secs: tf.Tensor,
     ) -> tf.Tensor:
-        """Collects what is known about the devices when a group is placed.
+        """Computes features of the devices at the moment when a group is placed.
 
         Args:
-            secs: float32 [..., num_devices], what the group takes on each device.
-            legal: bool [..., num_devices], where it may go.
-            loads: float32 [..., num_devices], seconds that each device has to do so far.
-            filled: float32 [..., num_devices, 2], what would be held of the memory of each device
+            secs: float32 [..., num_devices], seconds of the group on each device.
+            legal: bool [..., num_devices], true where the group may go.
+            loads: float32 [..., num_devices], seconds of the groups placed on each device so far.
+            filled: float32 [..., num_devices, 2], the used share of the memory of each device
                 with the group on it.
             used: float32 [..., num_devices], 1 where there is a group, otherwise 0.
             near_bytes: float32 [..., num_devices], the share of each device in the bytes that pass
@@ -406,19 +406,19 @@ class GraphNeuralPolicy(Policy):
                 tf.math.log1p(tf.where(legal, ends - first, 0.0)),
                 used,
                 near_bytes,
-                # What has to be sent; rounding must not make it negative.
+                # Seconds to send from other devices; rounding must not make them negative.
                 tf.math.log1p(tf.maximum(total_secs - near_secs, 0.0)),
             ],
             axis=-1,
         )
-        return tf.concat([around, tf.minimum(filled, _MOST_FILL)], axis=-1)
+        return tf.concat([around, tf.minimum(filled, _MAX_FILL)], axis=-1)
 
 
-def _scaled(states: tf.Tensor) -> tf.Tensor:
-    """States of root mean square 1, float32 [num_groups, units].
+def _normalize_rms(states: tf.Tensor) -> tf.Tensor:
+    """Scales states to a root mean square of 1, float32 [num_groups, units].
 
-    A score that all devices of a group share changes no distribution, so that nothing in training
-    holds it. Without this limit it grows until float32 loses what tells the devices apart.
+    A score that all devices of a group share changes no distribution, so training does not bound
+    it. Without this limit it grows until float32 cannot represent the differences of devices.
     """
     squares = tf.reduce_mean(tf.square(states), axis=1, keepdims=True)
     return states * tf.math.rsqrt(squares + 1e-6)

@@ -1,11 +1,11 @@
-"""A graph in the form that a graph-neural network reads."""
+"""Tensors of a graph for a graph-neural network."""
 
 from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.placers.learned.graph_features import GraphFeatures, shares
+from tf_placer.placers.learned.graph_features import GraphFeatures, compute_shares
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 
 __all__ = ["GraphTensors"]
@@ -15,9 +15,9 @@ class GraphTensors:
     """A graph as tensors; groups are numbered in the order in which they are placed.
 
     Attributes:
-        num_groups: how many groups there are.
+        num_groups: number of groups.
         order: int32 [num_groups], the group that is placed first, second and so on.
-        positions: int32 [num_groups], when each group is placed.
+        positions: int32 [num_groups], the position of each group in `order`.
         group_features: see `GraphFeatures`.
         device_features: see `GraphFeatures`.
         device_secs: see `GraphFeatures`.
@@ -28,11 +28,11 @@ class GraphTensors:
             group (row) sends.
         near_bytes: [num_groups, num_groups], the share that each earlier group (column) has in the
             bytes that pass between a group (row) and earlier ones, either way.
-        near_secs: [num_groups, num_groups], the seconds to send what passes between them.
+        near_secs: [num_groups, num_groups], the seconds to send those bytes.
     """
 
     def __init__(self, graph: GraphFeatures) -> None:
-        """Brings features into the form that the network reads."""
+        """Converts features to tensors."""
         self.num_groups = count = len(graph.order)
         producers, consumers = graph.edges.T
         self.order = tf.constant(graph.order)
@@ -42,12 +42,12 @@ class GraphTensors:
         self.device_secs = tf.constant(graph.device_secs)
         self.device_fill = tf.constant(graph.device_fill)
         self.received = SparseMatrix(
-            consumers, producers, shares(consumers, graph.edge_bytes, count), count
+            consumers, producers, compute_shares(consumers, graph.edge_bytes, count), count
         )
         self.sent = SparseMatrix(
-            producers, consumers, shares(producers, graph.edge_bytes, count), count
+            producers, consumers, compute_shares(producers, graph.edge_bytes, count), count
         )
         later, earlier = np.maximum(producers, consumers), np.minimum(producers, consumers)
-        near_bytes = shares(later, graph.edge_bytes, count)
+        near_bytes = compute_shares(later, graph.edge_bytes, count)
         self.near_bytes = SparseMatrix(later, earlier, near_bytes, count)
         self.near_secs = SparseMatrix(later, earlier, graph.edge_secs, count)

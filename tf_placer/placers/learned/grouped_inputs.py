@@ -1,4 +1,4 @@
-"""What a policy reads about groups that differ from placement to placement.
+"""The inputs of a policy for groups that differ between placements.
 
 References:
     Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR 2018: types, output shapes
@@ -21,10 +21,10 @@ __all__ = ["GroupedInputs"]
 
 
 class GroupedInputs:
-    """Adds up what is known about units, by group.
+    """Sums the features of units over groups.
 
-    Types, shapes and edges are divided by their own largest sums, so that one kind does not drown
-    the others. Edges inside a group are left out. An empty group is all zeros and does not count.
+    Types, shapes and edges are divided by their own largest sums, so that they have similar ranges.
+    Edges inside a group are ignored. An empty group is all zeros and does not count.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class GroupedInputs:
         """Prepares the sums.
 
         Args:
-            units: what is grouped.
+            units: the units to group.
             legal: bool [num_units, num_devices], true where a unit may go; every row has one.
-            num_groups: how many groups there are.
-            config: how groups are described.
-            start: a placement of the units that policies start from; None for none.
+            num_groups: number of groups.
+            config: settings of the features.
+            start: the placement that policies start from; None without.
         """
         self._start = start
         self._num_groups = num_groups
@@ -52,7 +52,7 @@ class GroupedInputs:
         if start is not None:
             blocks.append(np.eye(legal.shape[1])[start.devices])
         self._widths = [block.shape[1] for block in blocks]
-        # Sums over columns of one matrix, so that its rows are visited once.
+        # Join all features in one matrix, so that one segment sum handles them.
         self._units = tf.constant(np.concatenate(blocks, axis=1), tf.float32)
         self._edges = tf.constant(units.edges, tf.int32)
         weights = units.edge_bytes if self._log_edges else np.ones(len(units.edges))
@@ -96,15 +96,15 @@ class GroupedInputs:
         edges = tf.reshape(edges, [-1, self._num_groups, self._num_groups])
         edges = tf.linalg.set_diag(edges, tf.zeros_like(members[:, :, 0]))
         return GroupInputs(
-            types=_scaled(types),
-            features=_scaled(shapes),
-            adjacency=_scaled(tf.math.log1p(edges) if self._log_edges else edges),
+            types=_scale_rows(types),
+            features=_scale_rows(shapes),
+            adjacency=_scale_rows(tf.math.log1p(edges) if self._log_edges else edges),
             legal=tf.where(tf.reduce_any(everyone, axis=2, keepdims=True), everyone, allowed > 0),
             counted=tf.cast(members[:, :, 0] > 0, tf.float32),
             prior=prior,
         )
 
 
-def _scaled(sums: tf.Tensor) -> tf.Tensor:
-    """Rows divided by their maximum + 1."""
+def _scale_rows(sums: tf.Tensor) -> tf.Tensor:
+    """Divides rows by their maximum + 1."""
     return sums / (tf.reduce_max(sums, axis=2, keepdims=True) + 1)

@@ -18,7 +18,7 @@ from tf_placer.placers.learned.embedding import EmbeddingConfig
 from tf_placer.placers.learned.grouped_inputs import GroupedInputs
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardGrouper
-from tf_placer.placers.learned.legality import check_legal, legal_placements
+from tf_placer.placers.learned.legality import check_legal, legalize_placements
 from tf_placer.placers.learned.noise import gumbel_noise, uniform_noise
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 from tf_placer.placers.learned.start import Start
@@ -27,7 +27,7 @@ __all__ = ["LearnedGroupsAgent"]
 
 
 class LearnedGroupsAgent(Agent):
-    """Decides two things per placement: the group of each unit, then the device of each group.
+    """An agent that makes two sets of decisions: groups of units, then devices of groups.
 
     The device of a group that no unit chose places nothing and does not count as a decision, though
     the policy has read it when it decides about the next group.
@@ -35,7 +35,7 @@ class LearnedGroupsAgent(Agent):
     Attributes:
         grouper: the distribution over groups.
         policy: the distribution over devices.
-        bridge: what tells the policy about the grouper; None for nothing.
+        bridge: connects the policy to the grouper; None without.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class LearnedGroupsAgent(Agent):
         bridge: Bridge | None = None,
         start: Start | None = None,
     ) -> None:
-        """Puts a grouper and a policy together.
+        """Combines a grouper with a policy.
 
         Args:
-            grouper: for these units.
-            policy: for the grouper's number of groups.
-            units: what is grouped.
+            grouper: a grouper for these units.
+            policy: a policy for the grouper's number of groups.
+            units: the units to group.
             legal: bool [num_units, num_devices], true where a unit may go; every row has one.
-            embedding: how groups are described to the policy.
-            bridge: of this grouper, if there is one.
-            start: a placement of the units that the policy starts from; None for none.
+            embedding: settings of the features of groups.
+            bridge: a bridge of this grouper; None without.
+            start: the placement that the policy starts from; None without.
 
         Raises:
             ValueError: the arguments do not fit each other.
@@ -91,7 +91,7 @@ class LearnedGroupsAgent(Agent):
             cumulative, tf.transpose(uniform) * cumulative[:, -1:], side="right"
         )
         grouping = tf.transpose(tf.minimum(chosen, self.grouper.num_groups - 1))
-        # Random numbers of their own: the same seed would give the devices those of the groups.
+        # Derive another seed, so that groups and devices have independent random numbers.
         folded = tf.random.experimental.stateless_fold_in(
             tf.stack([seed[0], 0]), tf.constant(1, tf.int64)
         )
@@ -111,12 +111,12 @@ class LearnedGroupsAgent(Agent):
         )
 
     def placements(self, actions: Actions) -> np.ndarray:
-        """Units go where their groups go, if they may; see `Agent.placements`."""
+        """Puts units on the devices of their groups where legal; see `Agent.placements`."""
         grouping, devices = (np.asarray(action) for action in actions)
-        return legal_placements(np.take_along_axis(devices, grouping, axis=1), self._legal)
+        return legalize_placements(np.take_along_axis(devices, grouping, axis=1), self._legal)
 
     def _inputs(self, grouping: tf.Tensor) -> GroupInputs:
-        """Makes what the policy reads about the groups of a batch of placements."""
+        """Builds the inputs of the policy for a batch of placements."""
         inputs = self._grouped_inputs(grouping)
         if self.bridge is None:
             return inputs

@@ -1,4 +1,4 @@
-"""A placer that learns: an agent, an algorithm and a signal, put together."""
+"""A learned placer: an agent, an algorithm and a reward signal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ __all__ = ["WEIGHTS_FILE", "LearnedPlacer", "record_of"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
-# A policy that was trained elsewhere, and proposes nothing that runs in so many batches, is of no
-# use.
-_MOST_FAILED_BATCHES = 4
+# Reset a pretrained policy after this many batches without a placement that runs.
+_MAX_FAILED_BATCHES = 4
 
 
 class LearnedPlacer(Placer):
@@ -37,10 +36,10 @@ class LearnedPlacer(Placer):
     proposals nor the learning depend on how the measurements are cut into calls of `observe`.
 
     Attributes:
-        agent: what is trained.
+        agent: the agent to train.
         algorithm: trains it.
-        signal: turns measurements into what the algorithm learns from.
-        optimizer: of the algorithm; None for one that follows no gradient.
+        signal: converts measurements to rewards and advantages.
+        optimizer: the optimizer of the algorithm; None for an algorithm without gradients.
     """
 
     def __init__(
@@ -55,16 +54,16 @@ class LearnedPlacer(Placer):
         optimizer: Optimizer | None = None,
         seed: int = 0,
     ) -> None:
-        """Puts the parts together.
+        """Combines the components.
 
         Args:
-            name: what the log calls it.
+            name: the name of the placer in the log.
             groups: see `Placer`.
             legal: see `Placer`.
-            agent: for these groups and devices, untrained or trained elsewhere.
+            agent: an agent for these groups and devices, untrained or pretrained.
             algorithm: trains that agent.
-            signal: one that has seen nothing.
-            optimizer: that of the algorithm, if it has one.
+            signal: a signal without history.
+            optimizer: the optimizer of the algorithm; None without.
             seed: see `Placer`.
 
         Raises:
@@ -82,19 +81,19 @@ class LearnedPlacer(Placer):
         self._num_failed_batches = 0
         self._best_secs = np.inf
         self._measurements: list[Measurement] = []
-        # The batch that is being measured; sampled when it is asked for.
+        # The batch that is being measured; sampled on first use.
         self._sampled: tuple[tuple[np.ndarray, ...], np.ndarray] | None = None
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:
-        """What was learned so far."""
+        """The updates so far."""
         return self._records
 
     def propose(self, count: int) -> np.ndarray:
         """Samples from the agent; see `Placer.propose`.
 
-        Proposes the rest of a batch at most: what comes after it depends on what is learned from
-        it. Never has nothing more to propose.
+        Proposes at most the rest of a batch, because the next batch depends on the update by this
+        one. Never runs out of proposals.
         """
         done = len(self._measurements)
         return self._batch()[1][done : done + count].copy()
@@ -104,7 +103,7 @@ class LearnedPlacer(Placer):
 
         Raises:
             ValueError: there is not one measurement per placement, or a placement is not the one
-                that was proposed: what was decided to get there is not known then.
+                that was proposed, so that its decisions are unknown.
         """
         shape = (len(measurements), self.groups.num_groups)
         if placements.shape != shape:
@@ -140,11 +139,11 @@ class LearnedPlacer(Placer):
         return self._sampled
 
     def _learn(self, actions: tuple[np.ndarray, ...], measurements: Sequence[Measurement]) -> None:
-        """Learns from one full batch, unless there is nothing to compare it with yet."""
+        """Learns from one full batch, unless the signal has no baseline yet."""
         batch = self.signal.advantages(measurements)
         if batch is None:
             self._num_failed_batches += 1
-            if self._num_failed_batches == _MOST_FAILED_BATCHES:
+            if self._num_failed_batches == _MAX_FAILED_BATCHES:
                 self.agent.forget()
             return
         self._best_secs = min(self._best_secs, float(batch.step_secs.min()))
@@ -156,13 +155,13 @@ class LearnedPlacer(Placer):
 
 
 def record_of(update: Update, batch: SignalBatch, number: int, samples: int) -> UpdateRecord:
-    """Says what an update saw and did.
+    """Builds the record of an update.
 
     Args:
-        update: what the algorithm says of it.
-        batch: what it learned from.
-        number: of the update, from 0.
-        samples: placements that were observed by then.
+        update: the results of the algorithm.
+        batch: the batch that it learned from.
+        number: number of the update, from 0.
+        samples: number of placements observed so far.
 
     Returns:
         The record, whose `best_step_secs` is that of the batch.

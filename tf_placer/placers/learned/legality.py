@@ -1,10 +1,10 @@
-"""Where groups of units may go, and what becomes of a unit that may not go there."""
+"""Legal devices of groups, and a fallback for units that may not run there."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["check_legal", "group_legal", "legal_placements"]
+__all__ = ["check_legal", "find_legal_devices", "legalize_placements"]
 
 
 def check_legal(legal: np.ndarray, num_units: int) -> None:
@@ -12,7 +12,7 @@ def check_legal(legal: np.ndarray, num_units: int) -> None:
 
     Args:
         legal: bool [num_units, num_devices], true where a unit may go.
-        num_units: how many units there should be.
+        num_units: the expected number of units.
 
     Raises:
         ValueError: `legal` is of another kind or shape, or a unit has no legal device.
@@ -26,17 +26,17 @@ def check_legal(legal: np.ndarray, num_units: int) -> None:
         raise ValueError(f"unit {nowhere[0]} has no legal device")
 
 
-def group_legal(legal: np.ndarray, membership: np.ndarray, num_groups: int) -> np.ndarray:
-    """Says where groups may go: where all their units may, or else where at least one may.
+def find_legal_devices(legal: np.ndarray, membership: np.ndarray, num_groups: int) -> np.ndarray:
+    """Finds the legal devices of groups: those of all their units, or else of at least one.
 
     Args:
         legal: bool [num_units, num_devices], true where a unit may go; every row has one.
         membership: int32 [num_units], the group of each unit.
-        num_groups: how many groups there are.
+        num_groups: number of groups.
 
     Returns:
-        bool [num_groups, num_devices]; every row has a true entry, that of an empty group has
-        only such.
+        bool [num_groups, num_devices]; every row has a true entry, the row of an empty group is
+        all true.
     """
     members = np.bincount(membership, minlength=num_groups)
     allowed = np.stack(
@@ -46,8 +46,8 @@ def group_legal(legal: np.ndarray, membership: np.ndarray, num_groups: int) -> n
     return np.where(everyone.any(axis=1, keepdims=True), everyone, allowed > 0)
 
 
-def legal_placements(devices: np.ndarray, legal: np.ndarray) -> np.ndarray:
-    """Moves each unit that may not go where its group goes to the first device where it may.
+def legalize_placements(devices: np.ndarray, legal: np.ndarray) -> np.ndarray:
+    """Moves each unit whose group is on an illegal device for it to its first legal device.
 
     Args:
         devices: int32 [count, num_units], the devices of the units' groups.

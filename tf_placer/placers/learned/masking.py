@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from tf_placer.placers.learned.decisions import IMPOSSIBLE
 
-__all__ = ["choose", "masked_log_softmax", "with_prior"]
+__all__ = ["add_prior", "choose", "masked_log_softmax"]
 
 
 def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-    """Computes the logarithm of the softmax over what is legal.
+    """Computes the logarithm of the softmax over the legal devices.
 
     Args:
         logits: float32 [..., num_devices], any real numbers.
@@ -24,12 +24,12 @@ def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
     return tf.where(legal, log_dists, IMPOSSIBLE)
 
 
-def with_prior(scores: tf.Tensor, prior: tf.Tensor | None) -> tf.Tensor:
-    """Adds what devices score before anything is learned, if there is anything.
+def add_prior(scores: tf.Tensor, prior: tf.Tensor | None) -> tf.Tensor:
+    """Adds initial scores of devices, if there are any.
 
     Args:
         scores: float32 [..., num_devices].
-        prior: float32, of a shape that broadcasts with `scores`; None for nothing.
+        prior: float32, of a shape that broadcasts with `scores`; None without.
     """
     return scores if prior is None else scores + prior
 

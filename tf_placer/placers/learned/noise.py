@@ -1,4 +1,4 @@
-"""Random numbers of placements, each with a seed of its own."""
+"""Random numbers for placements, each seeded separately."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def uniform_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tenso
     """Draws uniform random numbers for a batch of placements; traceable, without state.
 
     Args:
-        count: how many placements.
+        count: number of placements.
         seed: int64 [2]; the numbers of placement i depend on (seed[0], seed[1] + i) alone.
-        shape: of one placement's numbers.
+        shape: the shape of one placement's numbers.
 
     Returns:
         float32 [count, *shape], above 0 and below 1.
     """
-    return _by_placement(count, seed, shape, lambda uniform: uniform)
+    return _draw_by_placement(count, seed, shape, lambda uniform: uniform)
 
 
 def gumbel_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
@@ -30,17 +30,19 @@ def gumbel_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tensor
     The largest sum of log-probability and such noise is a sample of the distribution.
 
     Args:
-        count: how many placements.
+        count: number of placements.
         seed: int64 [2]; the noise of placement i depends on (seed[0], seed[1] + i) alone.
-        shape: of one placement's noise.
+        shape: the shape of one placement's noise.
 
     Returns:
         float32 [count, *shape].
     """
-    return _by_placement(count, seed, shape, lambda uniform: -tf.math.log(-tf.math.log(uniform)))
+    return _draw_by_placement(
+        count, seed, shape, lambda uniform: -tf.math.log(-tf.math.log(uniform))
+    )
 
 
-def _by_placement(
+def _draw_by_placement(
     count: int,
     seed: tf.Tensor,
     shape: Sequence[int],
@@ -48,7 +50,8 @@ def _by_placement(
 ) -> tf.Tensor:
     """Draws uniform numbers above 0 and below 1, and transforms them.
 
-    Placement by placement: the last bit of a logarithm depends on where the number is in its array.
+    Draws placement by placement, because the last bit of a logarithm depends on the position of the
+    number in its array.
     """
 
     def numbers(row: tf.Tensor) -> tf.Tensor:

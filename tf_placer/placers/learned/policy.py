@@ -1,4 +1,4 @@
-"""The one face of the networks that choose a device for each group."""
+"""The interface of networks that choose a device for each group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FixedGroups", "GroupInputs", "Policy", "PolicySizes"]
 
 
 class PolicySizes(NamedTuple):
-    """How large the inputs and outputs of a policy are.
+    """The sizes of the inputs and outputs of a policy.
 
     Attributes:
         num_groups: see `Policy`.
@@ -37,13 +37,13 @@ class FixedGroups:
     Attributes:
         groups: the groups.
         legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-        device_secs: float [num_groups, num_devices], what they take; None if that is not known, or
-            the policy does not read it.
-        edge_secs: float [num_edges], what it takes to send along the edges; None as above.
-        device_fill: float [num_groups, num_devices, 2], what they hold of the memory of devices;
-            None as above.
-        start: float [num_groups, num_devices], how probable devices are at first; None for what
-            the policy makes of its initial weights.
+        device_secs: float [num_groups, num_devices], seconds of each group on each device; None
+            if they are unknown or the policy does not read them.
+        edge_secs: float [num_edges], seconds to send along each edge; None as above.
+        device_fill: float [num_groups, num_devices, 2], the share of each group in the memory
+            of each device; None as above.
+        start: float [num_groups, num_devices], initial probabilities of devices; None for the
+            distribution of the initial weights.
     """
 
     groups: GroupGraph
@@ -55,17 +55,17 @@ class FixedGroups:
 
 
 class GroupInputs(NamedTuple):
-    """What a policy reads about groups; "n" is 1 if all placements of a batch share the groups.
+    """The inputs of a policy; "n" is 1 if all placements of a batch share the groups.
 
     Attributes:
         types: float32 [n, num_groups, num_types], the share of each operation type in each group.
-        features: float32 [n, num_groups, num_features], whatever else is known of each group.
-        adjacency: float32 [n, num_groups, num_groups], what each group (row) sends to each other
-            one; 0 where it sends nothing.
+        features: float32 [n, num_groups, num_features], other features of each group.
+        adjacency: float32 [n, num_groups, num_groups], the weight of the edge from each group
+            (row) to each other one; 0 without an edge.
         legal: bool [n, num_groups, num_devices], true where a group may go; every row has one.
         counted: float32 [n, num_groups], 0 for an empty group, 1 for the others.
         prior: float32 [n, num_groups, num_devices], added to the scores of devices, so that the
-            policy starts near a placement; None for nothing.
+            policy starts near a placement; None without.
     """
 
     types: tf.Tensor
@@ -80,10 +80,10 @@ class Policy(tf.keras.Model, abc.ABC):
     """A distribution over placements of groups, with the trainable weights that define it.
 
     Attributes:
-        needs_fixed_groups: whether it is for groups that are the same in every placement.
-        reads_costs: whether it reads what groups take on devices, where that is known.
-        num_groups: how many groups it places.
-        num_devices: how many devices it chooses from.
+        needs_fixed_groups: whether groups must be the same in every placement.
+        reads_costs: whether it reads the costs of groups on devices, where known.
+        num_groups: number of groups that it places.
+        num_devices: number of devices that it chooses from.
     """
 
     needs_fixed_groups: ClassVar[bool] = False
@@ -94,13 +94,13 @@ class Policy(tf.keras.Model, abc.ABC):
 
     @classmethod
     def make(cls, sizes: PolicySizes, fixed: FixedGroups | None, config: Any, seed: int) -> Policy:
-        """Makes a policy with its initial weights; a network that is made of its sizes.
+        """Builds a policy with its initial weights; by default from its sizes.
 
         Args:
-            sizes: of its inputs and outputs.
+            sizes: the sizes of its inputs and outputs.
             fixed: the groups; None where a grouper makes new ones for every placement.
             config: settings of the policy; None if it has none.
-            seed: of the initial weights.
+            seed: seeds the initial weights.
         """
         del fixed
         return cls(*sizes, config, seed)
@@ -114,7 +114,7 @@ class Policy(tf.keras.Model, abc.ABC):
         group given the choices before it.
 
         Args:
-            inputs: what is known about the groups.
+            inputs: the features of the groups.
             noise: float32 [count, num_groups, num_devices].
 
         Returns:
@@ -126,8 +126,8 @@ class Policy(tf.keras.Model, abc.ABC):
         """Computes the distribution of each group's device; traceable, differentiable.
 
         Args:
-            inputs: what is known about the groups.
-            devices: int32 [count, num_groups], what was chosen.
+            inputs: the features of the groups.
+            devices: int32 [count, num_groups], the choices.
 
         Returns:
             float32 [count, num_groups, num_devices], log-probabilities given the choices for the
@@ -136,4 +136,4 @@ class Policy(tf.keras.Model, abc.ABC):
         """
 
     def forget(self) -> None:
-        """Forgets what was learned elsewhere; without such weights there is nothing to forget."""
+        """Resets pretrained weights; does nothing for a policy without them."""

@@ -1,4 +1,4 @@
-"""A recurrent network reads the groups and writes a device for each of them.
+"""A recurrent policy that reads all groups and writes a device for each of them.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -23,14 +23,14 @@ from tf_placer.placers.learned.decoder import (
     decoder_step,
 )
 from tf_placer.placers.learned.lstm import lstm
-from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
+from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["Seq2SeqConfig", "Seq2SeqPolicy"]
 
-# XLA halves the time that a policy takes and needs seconds to compile one, which pays only where
-# there is much to compute: this many groups times hidden units.
-_WORTH_COMPILING = 2**14
+# XLA halves the time of a policy but needs seconds to compile it, which pays only for large
+# policies (in groups times hidden units).
+_MIN_COMPILED_SIZE = 2**14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +69,16 @@ class Seq2SeqConfig:
 
 
 class _Encoded(NamedTuple):
-    """What the decoder needs to know; "n" as in `GroupInputs`.
+    """The inputs of the decoder; "n" as in `GroupInputs`.
 
     Attributes:
         memory: the encoded groups.
         hidden: float32 [n, hidden_units], the decoder's output before the first group.
         cell: float32 [n, hidden_units], the state of its cells before the first group.
-        by_device: float32 [num_devices + 1, 4 * hidden_units], what each device, as the choice
-            before, says to the gates of the decoder, bias included; the last row is that of GO.
-        by_group: float32 [num_groups, n, 4 * hidden_units], what the group to place says; None
-            where the decoder does not read it.
+        by_device: float32 [num_devices + 1, 4 * hidden_units], the contribution of each device, as
+            the previous choice, to the gates of the decoder, bias included; the last row is for GO.
+        by_group: float32 [num_groups, n, 4 * hidden_units], the contribution of the group to place;
+            None where the decoder does not read it.
         decoder: the decoder's other weights.
     """
 
@@ -115,7 +115,7 @@ class Seq2SeqPolicy(Policy):
             num_types: see `GroupInputs`.
             num_features: see `GroupInputs`.
             config: settings; the defaults if None.
-            seed: of the initial weights.
+            seed: seeds the initial weights.
         """
         super().__init__(name="seq2seq")
         self.num_groups, self.num_devices = num_groups, num_devices
@@ -156,12 +156,12 @@ class Seq2SeqPolicy(Policy):
         self._scorer = self.add_weight(
             name="scorer", shape=(config.attention_units, 1), initializer=glorot(seeds)
         )
-        # It reads the device before, the context unless that comes after it, and maybe the group.
+        # The cell reads the previous device, the context if it comes before, and maybe the group.
         read = (not after) + config.feed_item
         self._decoder.build((None, config.device_units + read * units))
         self._logits = tf.keras.layers.Dense(num_devices, kernel_initializer=glorot(seeds))
         self._logits.build((None, (2 if after else 1) * units))
-        compiled = num_groups * units >= _WORTH_COMPILING
+        compiled = num_groups * units >= _MIN_COMPILED_SIZE
         self._sample, self._log_dists = (
             tf.function(function, autograph=False, jit_compile=compiled)
             for function in (self._decode_freely, self._decode_forced)
@@ -177,7 +177,7 @@ class Seq2SeqPolicy(Policy):
         return self._log_dists(inputs, devices)
 
     def _decode_freely(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """Does the work of `sample`: each step reads what the one before chose."""
+        """Implements `sample`: each step reads the choice of the previous one."""
         count = noise.shape[0]
         encoded = self._encode(inputs)
         legal = tf.transpose(inputs.legal, [1, 0, 2])
@@ -192,7 +192,7 @@ class Seq2SeqPolicy(Policy):
                 self._config.attention, encoded.decoder, encoded.memory, gates, hidden, cell
             )
             logits = self._compute_logits(result.hidden, result.context)
-            logits = with_prior(logits, None if prior is None else prior[index])
+            logits = add_prior(logits, None if prior is None else prior[index])
             devices = choose(logits, legal[index], noise[index])
             return index + 1, devices, result.hidden, result.cell, chosen.write(index, devices)
 
@@ -210,7 +210,7 @@ class Seq2SeqPolicy(Policy):
         return tf.transpose(chosen.stack())
 
     def _decode_forced(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """Does the work of `log_dists`: the same steps over choices that are known."""
+        """Implements `log_dists`: the same steps with known choices."""
         count = devices.shape[0]
         encoded = self._encode(inputs)
         go = tf.fill([1, count], self.num_devices)
@@ -222,7 +222,7 @@ class Seq2SeqPolicy(Policy):
             self._config.attention, encoded.decoder, encoded.memory, gates, *state
         )
         logits = tf.transpose(self._compute_logits(outputs, contexts), [1, 0, 2])
-        return masked_log_softmax(with_prior(logits, inputs.prior), inputs.legal)
+        return masked_log_softmax(add_prior(logits, inputs.prior), inputs.legal)
 
     def _encode(self, inputs: GroupInputs) -> _Encoded:
         """Reads the groups."""
@@ -255,7 +255,7 @@ class Seq2SeqPolicy(Policy):
         keys = _affine(values, self._keys.kernel, self._keys.bias)
         context_kernel = None if after else from_context
         if not after and values.shape[0] == 1 and 3 * self.num_groups < 4 * units:
-            # Average what groups say to the gates, not the groups: fewer products per step.
+            # Average contributions to the gates instead of groups: fewer products per step.
             values, context_kernel = tf.tensordot(values, from_context, 1), None
         return _Encoded(
             AttentionMemory(
@@ -275,7 +275,7 @@ class Seq2SeqPolicy(Policy):
         )
 
     def _items(self, inputs: GroupInputs) -> tf.Tensor:
-        """Joins what the encoder reads, float32 [n, num_groups, item_units]."""
+        """Joins the inputs of the encoder, float32 [n, num_groups, item_units]."""
         types = inputs.types
         if self._config.type_units:
             types = tf.tensordot(types, tf.convert_to_tensor(self._type_vectors), 1)
@@ -288,8 +288,8 @@ class Seq2SeqPolicy(Policy):
         return tf.concat(items, axis=2)
 
     def _gates(self, encoded: _Encoded, previous: tf.Tensor) -> tf.Tensor:
-        """Computes what the choices before say to the gates, float32 [..., 4 * hidden_units]."""
-        # A product with one-hot rows instead of a gather, whose gradient adds in any order.
+        """Computes what previous choices add to the gates, float32 [..., 4 * hidden_units]."""
+        # Multiply one-hot rows: the gradient of a gather would add in any order.
         rows = tf.one_hot(previous, self.num_devices + 1)
         return tf.tensordot(rows, encoded.by_device, 1)
 
@@ -303,7 +303,7 @@ class Seq2SeqPolicy(Policy):
 
 
 def _affine(inputs: tf.Tensor, kernel: tf.Variable, bias: tf.Variable) -> tf.Tensor:
-    """Inputs @ kernel + bias, as one product of two matrices."""
+    """Computes inputs @ kernel + bias as one product of two matrices."""
     return tf.tensordot(inputs, tf.convert_to_tensor(kernel), 1) + tf.convert_to_tensor(bias)
 
 

@@ -1,4 +1,4 @@
-"""Post's policy: a softmax of its own for every group, and no network.
+"""Post's policy: a separate softmax for every group, without a network.
 
 References:
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
@@ -15,15 +15,15 @@ from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, P
 
 __all__ = ["SoftmaxPolicy"]
 
-# Stands for probability 0, whose logarithm no gradient could move.
-_LEAST_PROBABILITY = 1e-8
+# Replaces probability 0, because no gradient could change its infinite logarithm.
+_MIN_PROBABILITY = 1e-8
 
 
 class SoftmaxPolicy(Policy):
-    """Devices of groups that are independent of each other and of what the groups are.
+    """A policy whose devices depend neither on each other nor on features of the groups.
 
-    Starts uniform over the legal devices. What a prior would add to it are its weights: it starts
-    with other ones instead.
+    Starts uniform over the legal devices. A start placement sets its initial weights instead of a
+    prior.
 
     Attributes:
         legal: bool [num_groups, num_devices], see `__init__`.
@@ -35,7 +35,7 @@ class SoftmaxPolicy(Policy):
     def make(
         cls, sizes: PolicySizes, fixed: FixedGroups | None, config: None, seed: int
     ) -> SoftmaxPolicy:
-        """Makes a policy that is uniform, or as `fixed` says; see `Policy.make`."""
+        """Builds a policy that starts uniform or at `fixed.start`; see `Policy.make`."""
         assert fixed is not None
         policy = cls(fixed.legal)
         if fixed.start is not None:
@@ -43,11 +43,11 @@ class SoftmaxPolicy(Policy):
         return policy
 
     def __init__(self, legal: np.ndarray) -> None:
-        """Makes a uniform policy.
+        """Builds a uniform policy.
 
         Args:
             legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-                What a policy is called with must be the same.
+                Its inputs must have the same.
         """
         super().__init__(name="softmax")
         self.num_groups, self.num_devices = legal.shape
@@ -67,7 +67,7 @@ class SoftmaxPolicy(Policy):
         return masked_log_softmax(tf.convert_to_tensor(self._preferences), inputs.legal)
 
     def probabilities(self) -> np.ndarray:
-        """Computes how probable each device of each group is.
+        """Computes the probability of each device for each group.
 
         Returns:
             float64 [num_groups, num_devices], rows that sum to 1; 0 where not legal.
@@ -78,16 +78,16 @@ class SoftmaxPolicy(Policy):
         return weights / weights.sum(axis=1, keepdims=True)
 
     def assign(self, probabilities: np.ndarray) -> None:
-        """Makes the devices of each group as probable as told.
+        """Sets the probabilities of the devices of each group.
 
         Args:
-            probabilities: float [num_groups, num_devices]. Devices that are not legal keep
-                probability 0, whatever they are given, and the others share what remains in
-                proportion. None becomes less probable than 1e-8, so that all stay possible.
+            probabilities: float [num_groups, num_devices]. Those of illegal devices are ignored,
+                and the others are scaled to sum to 1. Legal devices get at least 1e-8, so that all
+                stay possible.
 
         Raises:
-            ValueError: the shape is another one, a probability is not a number from 0 on, or a
-                group has none on its legal devices.
+            ValueError: the shape is wrong, a probability is negative or not finite, or a group has
+                probability 0 on all of its legal devices.
         """
         probabilities = np.asarray(probabilities, np.float64)
         if probabilities.shape != self.legal.shape:
@@ -101,4 +101,4 @@ class SoftmaxPolicy(Policy):
         if not totals.all():
             group = int(np.flatnonzero(totals == 0)[0])
             raise ValueError(f"group {group} has probability 0 on all of its legal devices")
-        self._preferences.assign(np.log(np.maximum(shares / totals, _LEAST_PROBABILITY)))
+        self._preferences.assign(np.log(np.maximum(shares / totals, _MIN_PROBABILITY)))

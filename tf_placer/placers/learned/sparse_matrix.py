@@ -1,4 +1,4 @@
-"""Constant sparse matrices whose products are the same on every run, and so are their gradients."""
+"""Constant sparse matrices with deterministic products and gradients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["SparseMatrix"]
 class SparseMatrix:
     """A square matrix of constants: `matrix @ tensor`.
 
-    Sums go over rows in their order, in the gradient too, where TensorFlow's own gradient of a
-    gather would add in any order.
+    Products and gradients sum entries in a fixed order; TensorFlow's gradient of a gather would add
+    in any order.
     """
 
     def __init__(
@@ -25,21 +25,21 @@ class SparseMatrix:
         Args:
             rows: int32 [num_entries].
             columns: int32 [num_entries].
-            values: float32 [num_entries]; those of one place add up.
-            size: how many rows and columns there are.
+            values: float32 [num_entries]; entries of the same place add up.
+            size: number of rows and of columns.
         """
         self._size = size
-        self._entries = _by_row(rows, columns, values, size)
-        self._transposed = _by_row(columns, rows, values, size)
+        self._entries = _sort_by_row(rows, columns, values, size)
+        self._transposed = _sort_by_row(columns, rows, values, size)
         counts = np.bincount(rows, minlength=size)
         self._starts = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int32)
 
     def __matmul__(self, dense: tf.Tensor) -> tf.Tensor:
-        """The product with float32 [size, n]."""
+        """Multiplies with float32 [size, n]."""
 
         @tf.custom_gradient
         def product(dense: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            return self._sums(self._entries, dense), lambda upstream: self._sums(
+            return self._multiply(self._entries, dense), lambda upstream: self._multiply(
                 self._transposed, upstream
             )
 
@@ -51,17 +51,19 @@ class SparseMatrix:
         first, last = self._starts[index], self._starts[index + 1]
         return columns[first:last], values[first:last]
 
-    def _sums(self, entries: tuple[tf.Tensor, tf.Tensor, tf.Tensor], dense: tf.Tensor) -> tf.Tensor:
+    def _multiply(
+        self, entries: tuple[tf.Tensor, tf.Tensor, tf.Tensor], dense: tf.Tensor
+    ) -> tf.Tensor:
         rows, columns, values = entries
         products = tf.gather(dense, columns) * values[:, tf.newaxis]
         sums = tf.math.segment_sum(products, rows)
         return tf.ensure_shape(sums, [self._size, dense.shape[1]])
 
 
-def _by_row(
+def _sort_by_row(
     rows: np.ndarray, columns: np.ndarray, values: np.ndarray, size: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Entries sorted by row, and one without effect that makes the last row exist."""
+    """Sorts entries by row and appends a zero in the last row, which segment_sum needs."""
     order = np.lexsort([columns, rows])
     return (
         tf.constant(np.append(rows[order], size - 1), tf.int32),

@@ -1,4 +1,4 @@
-"""A placement that a policy starts from: at first it is sampled, mostly."""
+"""A placement that a policy starts from: its first samples are mostly close to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tf_placer.placers.validators import check_fields
 
 __all__ = ["Start", "StartConfig"]
 
-# What is sampled near a start shows where it can be improved. So many devices, and of a graph with
-# few of them this share, are enough.
-_UNIFORM, _LEAST_ANY, _MOST_UNIFORM = 0.03, 2.0, 0.3
+# Samples near a start show where it can be improved: this share of random devices suffices, but in
+# small graphs at least two units per placement, up to a maximum share.
+_UNIFORM_SHARE, _MIN_RANDOM_UNITS, _MAX_UNIFORM_SHARE = 0.03, 2.0, 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +41,10 @@ class StartConfig:
         check_fields(self, ("start_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
 
     def uniform(self, num_units: int) -> float:
-        """Says which share of the devices is any at first, of so many."""
+        """Computes the share of units that get random devices in the first samples."""
         if self.start_uniform is not None:
             return self.start_uniform
-        return max(_UNIFORM, min(_LEAST_ANY / num_units, _MOST_UNIFORM))
+        return max(_UNIFORM_SHARE, min(_MIN_RANDOM_UNITS / num_units, _MAX_UNIFORM_SHARE))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,21 +52,21 @@ class Start:
     """A placement of units to start from.
 
     Attributes:
-        devices: int32 [num_units], the device of each.
-        uniform: share of the devices sampled at first that are any.
-        num_devices: how many devices there are.
+        devices: int32 [num_units], the device of each unit.
+        uniform: share of random devices in the first samples.
+        num_devices: number of devices.
     """
 
     devices: np.ndarray
     uniform: float
     num_devices: int
 
-    def compute_group_probabilities(self, membership: np.ndarray, num_groups: int) -> np.ndarray:
-        """Computes how probable the devices of groups are at first.
+    def of_groups(self, membership: np.ndarray, num_groups: int) -> np.ndarray:
+        """Computes the initial probabilities of the devices of groups.
 
         Args:
             membership: int32 [num_units], the group of each unit.
-            num_groups: how many groups there are.
+            num_groups: number of groups.
 
         Returns:
             float64 [num_groups, num_devices], positive rows that sum to 1.
@@ -78,15 +78,15 @@ class Start:
         return np.asarray(self.probabilities(placed, members))
 
     def probabilities(self, placed: Any, members: Any) -> Any:
-        """Computes how probable devices are at first; of arrays or tensors.
+        """Computes initial probabilities of devices; takes arrays or tensors.
 
         Args:
-            placed: float [..., num_devices], how many units of a group each device has.
-            members: float [..., 1], how many units a group has; it may have none.
+            placed: float [..., num_devices], the number of the group's units on each device.
+            members: float [..., 1], the number of units of the group; may be 0.
 
         Returns:
             float [..., num_devices], positive.
         """
-        # Of an empty group every device is as probable.
+        # The small terms give an empty group equal probabilities.
         shares = (placed + 1e-6 / self.num_devices) / (members + 1e-6)
         return (1 - self.uniform) * shares + self.uniform / self.num_devices

@@ -1,4 +1,4 @@
-"""Initial weights that depend on one seed alone."""
+"""Initializers of weights that depend on one seed only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of weights, written whole or not at all."""
+"""Weight files, written atomically."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["most_bytes", "write_weights"]
 
-# What HDF5 writes beside the numbers, of each variable and of all.
+# Upper bounds of the metadata that HDF5 writes for each variable and for the file.
 _HEADER_BYTES, _FILE_BYTES = 2**14, 2**16
-# Some keep the state of an optimizer, too: up to two numbers per weight.
+# Files may include the state of an optimizer: up to two numbers per weight.
 _COPIES = 3
 
 
 def most_bytes(weights: Iterable[Any]) -> int:
-    """Computes how large a file with some variables may become."""
+    """Computes an upper bound of the size of a file with these variables."""
     each = [math.prod(weight.shape) * 8 for weight in weights]
     return _FILE_BYTES + sum(_COPIES * (size + _HEADER_BYTES) for size in each)
 
@@ -26,37 +26,37 @@ def most_bytes(weights: Iterable[Any]) -> int:
 def write_weights(
     save: Callable[[str], None], path: str | os.PathLike[str], size_bytes: int = 0
 ) -> None:
-    """Writes weights; what was there before stays until the new file is whole.
+    """Writes weights atomically: an existing file stays until the new one is complete.
 
     Args:
-        save: writes them to a path, as the `save_weights` of Keras does.
-        path: where they go; ends in ".weights.h5".
-        size_bytes: how much room there must be.
+        save: writes the weights to a path, as `save_weights` of Keras.
+        path: the file; its name ends in ".weights.h5".
+        size_bytes: required free space.
 
     Raises:
-        OSError: they cannot be written; names the file.
+        OSError: the weights cannot be written; names the file.
     """
     target = os.path.realpath(path)
     try:
-        # Beside the file: a rename is atomic within one file system only.
+        # Use a directory beside the file: a rename is atomic within one file system only.
         with temporary_directory(os.path.dirname(target)) as directory:
-            _check_room(os.path.join(directory, "room"), size_bytes)
-            # Keras looks at the end of the name.
+            _check_free_space(os.path.join(directory, "room"), size_bytes)
+            # Keras requires this suffix.
             new = os.path.join(directory, "new.weights.h5")
             save(new)
             os.replace(new, target)
     except OSError as error:
         if error.errno is None:
             raise
-        # HDF5 says where in its memory the bytes were.
+        # Replace the message of HDF5, which contains memory addresses.
         raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
 
 
-def _check_room(path: str, size_bytes: int) -> None:
-    """Makes sure that there is room for a file: HDF5 ends the process with SIGSEGV where it is not.
+def _check_free_space(path: str, size_bytes: int) -> None:
+    """Checks for free space, because HDF5 crashes with SIGSEGV on a full disk.
 
     Raises:
-        OSError: there is too little.
+        OSError: there is too little space.
     """
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:

@@ -9,7 +9,7 @@ from tests.tf_placer.placers.learned.linear_policy import LinearPolicy
 from tf_placer.placers.learned.decisions import chosen_log_probs
 from tf_placer.placers.learned.embedding import EmbeddingConfig, build_fixed_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
-from tf_placer.placers.learned.legality import group_legal
+from tf_placer.placers.learned.legality import find_legal_devices
 
 _MEMBERSHIP = np.array([0, 1, 0, 2, 1], np.int32)
 _LEGAL = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [0, 1, 0], [0, 1, 0]], np.bool_)
@@ -18,7 +18,7 @@ _LEGAL = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [0, 1, 0], [0, 1, 0]], np.bo
 def _agent(seed=0):
     groups = graphs.group_graph(3, [(0, 1), (1, 2)], output_shapes=[[[4]], [[7, 3]], []])
     config = EmbeddingConfig(shape_dims=2, shape_outputs=1)
-    legal = group_legal(_LEGAL, _MEMBERSHIP, 3)
+    legal = find_legal_devices(_LEGAL, _MEMBERSHIP, 3)
     inputs = build_fixed_inputs(groups, legal, config)
     policy = LinearPolicy(3, 3, 1 + config.num_features + 2, seed)
     return FixedGroupsAgent(policy, inputs, _MEMBERSHIP, _LEGAL)

@@ -9,9 +9,9 @@ from tf_placer.placers.learned.graph_features import (
     NUM_DEVICE_FEATURES,
     NUM_GROUP_FEATURES,
     GraphFeatures,
-    longest_paths,
-    placing_order,
-    shares,
+    compute_shares,
+    measure_longest_paths,
+    order_groups,
 )
 
 
@@ -32,23 +32,23 @@ class PlacingOrderTest(absltest.TestCase):
             ranks = rng.permutation(9)
             edges = _random_edges(rng, 9, 15)
             edges = edges[ranks[edges[:, 0]] < ranks[edges[:, 1]]]
-            order = placing_order(edges, rng.integers(0, 4, 9)).tolist()
+            order = order_groups(edges, rng.integers(0, 4, 9)).tolist()
             self.assertCountEqual(order, range(9))
             for producer, consumer in edges:
                 self.assertLess(order.index(producer), order.index(consumer))
 
     def test_groups_of_one_layer_come_together(self):
-        order = placing_order(graphs.two_chains(3).edges, graphs.two_chains(3).layers)
+        order = order_groups(graphs.two_chains(3).edges, graphs.two_chains(3).layers)
         self.assertEqual(order.tolist(), [0, 3, 1, 4, 2, 5])
 
     def test_a_circle_is_cut_at_its_lowest_layer(self):
         edges = np.array([[0, 1], [1, 2], [2, 0]])
-        self.assertEqual(placing_order(edges, np.array([2, 1, 0])).tolist(), [2, 0, 1])
+        self.assertEqual(order_groups(edges, np.array([2, 1, 0])).tolist(), [2, 0, 1])
 
     def test_circles_leave_no_group_out(self):
         rng = np.random.default_rng(1)
         for _ in range(20):
-            order = placing_order(_random_edges(rng, 8, 30), rng.integers(0, 8, 8))
+            order = order_groups(_random_edges(rng, 8, 30), rng.integers(0, 8, 8))
             self.assertCountEqual(order.tolist(), range(8))
 
 
@@ -64,7 +64,7 @@ class LongestPathsTest(absltest.TestCase):
             for path in itertools.combinations(range(6), size)
             if all(pair in feeds for pair in itertools.pairwise(path))
         ]
-        before, after = longest_paths(edges, secs)
+        before, after = measure_longest_paths(edges, secs)
         for group in range(6):
             self.assertAlmostEqual(
                 after[group], max(secs[list(p)].sum() for p in paths if p[0] == group)
@@ -77,7 +77,8 @@ class LongestPathsTest(absltest.TestCase):
 class GraphFeaturesTest(absltest.TestCase):
     def test_shares_of_a_row_add_up_to_one(self):
         self.assertEqual(
-            shares(np.array([0, 2, 2]), np.array([5.0, 1.0, 3.0]), 3).tolist(), [1.0, 0.25, 0.75]
+            compute_shares(np.array([0, 2, 2]), np.array([5.0, 1.0, 3.0]), 3).tolist(),
+            [1.0, 0.25, 0.75],
         )
 
     def test_a_chain_worked_out_by_hand(self):

@@ -81,7 +81,7 @@ def _diamond(network, device_secs=None, legal=_LEGAL):
     return GraphNeuralPolicy(network, features), _inputs(legal)
 
 
-def _sampled(policy, inputs, noise):
+def _sample(policy, inputs, noise):
     return tf.function(policy.sample, autograph=False)(inputs, noise)
 
 
@@ -120,7 +120,7 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
         policy, inputs = _diamond(_network())
         count = 20_000
         noise = np.random.default_rng(0).gumbel(size=[count, 4, 3]).astype(np.float32)
-        sampled = _sampled(policy, inputs, tf.constant(noise)).numpy()
+        sampled = _sample(policy, inputs, tf.constant(noise)).numpy()
         self.assertEqual(sampled.dtype, np.int32)
         placements = _all_placements(_LEGAL)
         probabilities = _probabilities(policy, inputs, placements)
@@ -136,7 +136,7 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
         policy = GraphNeuralPolicy(_network(), features)
         inputs = _inputs(legal)
         noise = gumbel_noise(7, tf.constant([1, 0], tf.int64), [num_groups, num_devices])
-        devices = _sampled(policy, inputs, noise)
+        devices = _sample(policy, inputs, noise)
         log_dists = policy.log_dists(inputs, devices).numpy()
         self.assertEqual(log_dists.shape, (7, num_groups, num_devices))
         self.assertAllClose(np.exp(log_dists).sum(axis=2), np.ones([7, num_groups]), atol=1e-5)
@@ -153,7 +153,7 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
             own = policy.own_scores
             own.assign(np.random.default_rng(seed).normal(0, 1, own.shape))
             inputs = _inputs(legal)
-            devices = _sampled(policy, inputs, tf.zeros([1, 20, 4]))
+            devices = _sample(policy, inputs, tf.zeros([1, 20, 4]))
             log_dists = policy.log_dists(inputs, devices)
             self.assertAllEqual(devices, tf.argmax(log_dists, axis=2, output_type=tf.int32))
             self.assertGreater(len(set(devices.numpy()[0].tolist())), 1)
@@ -243,7 +243,7 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
     def test_gradients_are_the_same_on_every_run(self):
         features, legal = _random_graph(0, 30, 4)
         policy, inputs = GraphNeuralPolicy(_network(), features), _inputs(legal)
-        placements = _sampled(policy, inputs, tf.zeros([1, 30, 4]))
+        placements = _sample(policy, inputs, tf.zeros([1, 30, 4]))
 
         results = []
         for _ in range(3):
@@ -263,14 +263,14 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class GraphNeuralNetworkTest(tf.test.TestCase, parameterized.TestCase):
-    def _saved(self, network):
+    def _save(self, network):
         path = os.path.join(self.get_temp_dir(), "network.weights.h5")
         network.save_weights(path)
         return path
 
     def test_starts_from_weights_of_a_file(self):
         network = _network()
-        path = self._saved(network)
+        path = self._save(network)
         copy = GraphNeuralNetwork(dataclasses.replace(_SMALL, initial_weights=path), seed=9)
         self.assertAllEqual(
             np.concatenate([w.ravel() for w in network.get_weights()]),
@@ -316,7 +316,7 @@ class GraphNeuralNetworkTest(tf.test.TestCase, parameterized.TestCase):
         {"state_units": 4}, {"message_rounds": 1}, {"message_rounds": 3}, {"scorer_units": 7}
     )
     def test_a_file_of_another_shape_is_refused_in_one_sentence(self, **settings):
-        path = self._saved(_network(dataclasses.replace(_SMALL, **settings)))
+        path = self._save(_network(dataclasses.replace(_SMALL, **settings)))
         message = "does not hold weights for state_units=5, message_rounds=2, scorer_units=6; give"
         with self.assertRaisesRegex(ValueError, f"^initial_weights: '{path}' {message}"):
             GraphNeuralNetwork(dataclasses.replace(_SMALL, initial_weights=path))

@@ -4,7 +4,7 @@ import tensorflow as tf
 from tests.tf_placer.placers import graphs
 from tf_placer.placers.learned.embedding import EmbeddingConfig, output_shapes
 from tf_placer.placers.learned.grouped_inputs import GroupedInputs
-from tf_placer.placers.learned.legality import group_legal
+from tf_placer.placers.learned.legality import find_legal_devices
 
 _EDGES = [(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)]
 
@@ -67,7 +67,9 @@ class GroupedInputsTest(tf.test.TestCase):
             for sums, block in ((types, 0), (sizes, 1), (adjacency, 2)):
                 expected = sums / (sums.max(axis=1, keepdims=True) + 1)
                 self.assertAllClose(result[block][row], expected, rtol=1e-5)
-            self.assertAllEqual(result.legal[row], group_legal(legal, membership, num_groups))
+            self.assertAllEqual(
+                result.legal[row], find_legal_devices(legal, membership, num_groups)
+            )
             self.assertAllEqual(result.counted[row], np.isin(range(num_groups), membership))
 
     def test_of_a_graph_without_edges(self):

@@ -1,7 +1,7 @@
 import numpy as np
 from absl.testing import absltest
 
-from tf_placer.placers.learned.legality import check_legal, group_legal, legal_placements
+from tf_placer.placers.learned.legality import check_legal, find_legal_devices, legalize_placements
 
 
 def _random_legal(rng, num_units, num_devices):
@@ -28,7 +28,7 @@ class CheckLegalTest(absltest.TestCase):
 class GroupLegalTest(absltest.TestCase):
     def test_is_where_all_units_may_go_or_else_where_one_may(self):
         legal = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]], np.bool_)
-        result = group_legal(legal, np.array([0, 0, 2, 2], np.int32), 3)
+        result = find_legal_devices(legal, np.array([0, 0, 2, 2], np.int32), 3)
         self.assertEqual(result.tolist(), [[0, 1, 0], [1, 1, 1], [1, 0, 1]])
 
     def test_equals_brute_force(self):
@@ -36,7 +36,7 @@ class GroupLegalTest(absltest.TestCase):
         for _ in range(50):
             legal = _random_legal(rng, 8, 3)
             membership = rng.integers(4, size=8).astype(np.int32)
-            result = group_legal(legal, membership, 4)
+            result = find_legal_devices(legal, membership, 4)
             for group in range(4):
                 rows = [set(np.flatnonzero(row)) for row in legal[membership == group]]
                 expected = set.intersection({0, 1, 2}, *rows) or set().union(*rows)
@@ -48,7 +48,7 @@ class LegalPlacementsTest(absltest.TestCase):
         rng = np.random.default_rng(1)
         legal = _random_legal(rng, 6, 3)
         devices = rng.integers(3, size=(40, 6)).astype(np.int32)
-        result = legal_placements(devices, legal)
+        result = legalize_placements(devices, legal)
         self.assertEqual(result.dtype, np.int32)
         for before, after in zip(devices, result, strict=True):
             for unit in range(6):

@@ -1,4 +1,4 @@
-"""What holds for every policy, to be inherited by the test of each."""
+"""Tests that every policy must pass; the test of each policy inherits them."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def gumbel(shape: list[int], seed: int = 0) -> tf.Tensor:
 class PolicyConformance:
     """Tests of a policy; a subclass is a `tf.test.TestCase` that says how to make one."""
 
-    #: Whether the distribution depends on what the groups are.
+    #: True if the distribution depends on features of the groups.
     reads_inputs = True
-    #: Whether what it starts from are scores besides its own.
+    #: True if a prior is added to the scores of the policy.
     reads_prior = True
 
     def make(self, legal: np.ndarray, num_types: int, num_features: int, seed: int = 0) -> Policy:

@@ -206,7 +206,7 @@ class Seq2SeqPolicyTest(tf.test.TestCase, parameterized.TestCase):
         given = policy_conformance.inputs(LEGAL, OTHER_LEGAL)
         results = []
         for least in (1, 10**9):
-            with mock.patch.object(seq2seq, "_WORTH_COMPILING", least):
+            with mock.patch.object(seq2seq, "_MIN_COMPILED_SIZE", least):
                 policy = _make(LEGAL, 2, 3, attention=attention)
             policy_conformance.sharpen(policy)
 

@@ -18,8 +18,8 @@ _SEEDS = range(4)
 _SAMPLES = 600
 _LAST = 48
 _QUANTILE = 0.001
-# What others have: ColocRL's parts in batches of another size, and EAGLE's policy and algorithm on
-# groups that stay, which are those of "eagle_gcn".
+# Skip presets whose components others cover: ColocRL in batches of another size, and the policy and
+# algorithm of EAGLE on fixed groups, as in "eagle_gcn".
 _LIKE_OTHERS = ("policy_gradient", "eagle_metis", "eagle_fluid")
 _TESTED = [name for name in PRESETS if name not in _LIKE_OTHERS]
 
