@@ -64,7 +64,7 @@ def pretrain_policy(
         GraphNeuralNetwork,
     )
     from tf_placer.placers.learned.pretraining import PretrainingConfig, pretrain
-    from tf_placer.placers.learned.weights_file import most_bytes, write_weights
+    from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weights
 
     check_seed(seed)
     if not output.endswith(WEIGHTS_SUFFIX):
@@ -80,7 +80,7 @@ def pretrain_policy(
     network_config, config = GraphNeuralConfig(), PretrainingConfig()
     network = GraphNeuralNetwork(network_config, seed)
     results = pretrain(network, problems, updates=updates, seed=seed, config=config, report=report)
-    write_weights(network.save_weights, output, most_bytes(network.weights))
+    write_weights(network.save_weights, output, compute_max_bytes(network.weights))
     write_json(
         about,
         {

@@ -17,7 +17,11 @@ from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.algorithms.with_cross_entropy import WithCrossEntropy
-from tf_placer.placers.learned.embedding import EmbeddingConfig, build_fixed_inputs, legal_inputs
+from tf_placer.placers.learned.embedding import (
+    EmbeddingConfig,
+    build_fixed_inputs,
+    build_legal_inputs,
+)
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
@@ -146,7 +150,9 @@ def _build_fixed_groups_agent(
 ) -> FixedGroupsAgent:
     groups = merge_group_graph(units, membership)
     legal_groups = find_legal_devices(legal, membership, groups.num_groups)
-    start_probabilities = None if start is None else start.of_groups(membership, groups.num_groups)
+    start_probabilities = (
+        None if start is None else start.compute_group_probabilities(membership, groups.num_groups)
+    )
     fixed = FixedGroups(groups, legal_groups, start=start_probabilities)
     if problem is not None and policy_type.reads_costs:
         unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
@@ -168,7 +174,7 @@ def _build_fixed_groups_agent(
     # Skip inputs that the policy does not read: an adjacency matrix of thousands of groups takes a
     # gigabyte.
     if embedding is None:
-        inputs = legal_inputs(legal_groups)
+        inputs = build_legal_inputs(legal_groups)
     else:
         inputs = build_fixed_inputs(groups, legal_groups, embedding)
     if start_probabilities is not None:

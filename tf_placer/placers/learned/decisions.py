@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-__all__ = ["IMPOSSIBLE", "DecisionSet", "chosen_log_probs", "divergences", "entropies"]
+__all__ = ["IMPOSSIBLE", "DecisionSet", "divergences", "entropies", "select_log_probs"]
 
 #: Log-probability of an impossible choice: below every real one, yet finite, so that it adds 0 to
 #: an entropy instead of 0 * inf.
@@ -35,7 +35,7 @@ class DecisionSet(NamedTuple):
     counted: tf.Tensor
 
 
-def chosen_log_probs(decisions: DecisionSet) -> tf.Tensor:
+def select_log_probs(decisions: DecisionSet) -> tf.Tensor:
     """Picks each choice's log-probability, float32 [count, num_decisions]; 0 if not counted."""
     return _select_entries(decisions.log_dists, decisions.chosen) * decisions.counted
 

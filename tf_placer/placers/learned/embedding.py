@@ -29,8 +29,8 @@ __all__ = [
     "ShapeLayout",
     "adjacency_matrix",
     "build_fixed_inputs",
+    "build_legal_inputs",
     "group_shapes",
-    "legal_inputs",
     "output_shapes",
     "type_weights",
 ]
@@ -95,7 +95,7 @@ def build_fixed_inputs(
     )
 
 
-def legal_inputs(legal: np.ndarray) -> GroupInputs:
+def build_legal_inputs(legal: np.ndarray) -> GroupInputs:
     """Builds the inputs of a policy that reads only the legal devices of groups.
 
     Args:

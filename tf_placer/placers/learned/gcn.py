@@ -15,7 +15,7 @@ from typing import Annotated
 import tensorflow as tf
 
 from tf_placer.placers.learned import weights
-from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
+from tf_placer.placers.learned.masking import add_prior, choose, compute_masked_log_softmax
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["GCNConfig", "GCNPolicy"]
@@ -87,7 +87,7 @@ class GCNPolicy(Policy):
         Their shape is [1, ...] where the inputs are the same for all placements.
         """
         del devices  # No group's device depends on another's.
-        return masked_log_softmax(self._compute_logits(inputs), inputs.legal)
+        return compute_masked_log_softmax(self._compute_logits(inputs), inputs.legal)
 
     def _compute_logits(self, inputs: GroupInputs) -> tf.Tensor:
         """Computes the logits, float32 [n, num_groups, num_devices]."""

@@ -30,7 +30,7 @@ from tf_placer.placers.learned.graph_features import (
     GraphFeatures,
 )
 from tf_placer.placers.learned.graph_tensors import GraphTensors
-from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
+from tf_placer.placers.learned.masking import add_prior, choose, compute_masked_log_softmax
 from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 from tf_placer.placers.validators import check_fields
@@ -344,7 +344,7 @@ class GraphNeuralPolicy(Policy):
             scores = add_prior(scores, tf.transpose(prior, [1, 0, 2]))
         if self._random_share:
             scores = self._mix_in_random_devices(scores, legal)
-        log_dists = masked_log_softmax(scores, legal)
+        log_dists = compute_masked_log_softmax(scores, legal)
         return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
 
     def forget(self) -> None:
@@ -356,7 +356,7 @@ class GraphNeuralPolicy(Policy):
         legal = tf.broadcast_to(legal, tf.shape(scores))
         ways = tf.cast(legal, tf.float32)
         anywhere = self._random_share / tf.reduce_sum(ways, axis=-1, keepdims=True)
-        chosen = tf.exp(masked_log_softmax(scores, legal))
+        chosen = tf.exp(compute_masked_log_softmax(scores, legal))
         return tf.math.log((1.0 - self._random_share) * chosen + anywhere)
 
     def _compute_prior(self, inputs: GroupInputs) -> tf.Tensor | None:

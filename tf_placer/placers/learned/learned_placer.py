@@ -15,11 +15,11 @@ from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.signal import Signal, SignalBatch
-from tf_placer.placers.learned.weights_file import most_bytes, write_weights
+from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "record_of"]
+__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "build_update_record"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
@@ -127,7 +127,7 @@ class LearnedPlacer(Placer):
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the weights of the agent, whole or not at all; see `Placer.save`."""
         path = os.path.join(directory, WEIGHTS_FILE)
-        write_weights(self.agent.save_weights, path, most_bytes(self.agent.weights))
+        write_weights(self.agent.save_weights, path, compute_max_bytes(self.agent.weights))
 
     def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Returns the decisions and the placements of the batch that is being measured."""
@@ -149,12 +149,14 @@ class LearnedPlacer(Placer):
         self._best_secs = min(self._best_secs, float(batch.step_secs.min()))
         samples = Samples(actions, batch.advantages, batch.counted, batch.step_secs)
         for update in self.algorithm.learn(samples):
-            record = record_of(update, batch, len(self._records), self._num_observed)
+            record = build_update_record(update, batch, len(self._records), self._num_observed)
             best_secs = self._best_secs if np.isfinite(self._best_secs) else None
             self._records.append(dataclasses.replace(record, best_step_secs=best_secs))
 
 
-def record_of(update: Update, batch: SignalBatch, number: int, samples: int) -> UpdateRecord:
+def build_update_record(
+    update: Update, batch: SignalBatch, number: int, samples: int
+) -> UpdateRecord:
     """Builds the record of an update.
 
     Args:

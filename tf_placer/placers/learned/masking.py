@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from tf_placer.placers.learned.decisions import IMPOSSIBLE
 
-__all__ = ["add_prior", "choose", "masked_log_softmax"]
+__all__ = ["add_prior", "choose", "compute_masked_log_softmax"]
 
 
-def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+def compute_masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
     """Computes the logarithm of the softmax over the legal devices.
 
     Args:

@@ -20,7 +20,7 @@ from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Samples
 from tf_placer.placers.learned.algorithms.clipped_ppo import ClippedPPO, ClippedPPOConfig
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
-from tf_placer.placers.learned.embedding import legal_inputs
+from tf_placer.placers.learned.embedding import build_legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.graph_features import GraphFeatures
 from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
@@ -76,7 +76,7 @@ def build_graph_neural_agent(network: GraphNeuralNetwork, problem: PlacementProb
     )
     membership = np.arange(problem.num_groups, dtype=np.int32)
     return FixedGroupsAgent(
-        GraphNeuralPolicy(network, features), legal_inputs(legal), membership, legal
+        GraphNeuralPolicy(network, features), build_legal_inputs(legal), membership, legal
     )
 
 

@@ -23,7 +23,7 @@ from tf_placer.placers.learned.decoder import (
     decoder_step,
 )
 from tf_placer.placers.learned.lstm import lstm
-from tf_placer.placers.learned.masking import add_prior, choose, masked_log_softmax
+from tf_placer.placers.learned.masking import add_prior, choose, compute_masked_log_softmax
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["Seq2SeqConfig", "Seq2SeqPolicy"]
@@ -222,7 +222,7 @@ class Seq2SeqPolicy(Policy):
             self._config.attention, encoded.decoder, encoded.memory, gates, *state
         )
         logits = tf.transpose(self._compute_logits(outputs, contexts), [1, 0, 2])
-        return masked_log_softmax(add_prior(logits, inputs.prior), inputs.legal)
+        return compute_masked_log_softmax(add_prior(logits, inputs.prior), inputs.legal)
 
     def _encode(self, inputs: GroupInputs) -> _Encoded:
         """Reads the groups."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.masking import choose, compute_masked_log_softmax
 from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 
 __all__ = ["SoftmaxPolicy"]
@@ -64,7 +64,7 @@ class SoftmaxPolicy(Policy):
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
         """Computes distributions, float32 [1, num_groups, num_devices]; see `Policy.log_dists`."""
         del devices  # No group's device depends on another's.
-        return masked_log_softmax(tf.convert_to_tensor(self._preferences), inputs.legal)
+        return compute_masked_log_softmax(tf.convert_to_tensor(self._preferences), inputs.legal)
 
     def probabilities(self) -> np.ndarray:
         """Computes the probability of each device for each group.

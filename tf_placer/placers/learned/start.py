@@ -61,7 +61,7 @@ class Start:
     uniform: float
     num_devices: int
 
-    def of_groups(self, membership: np.ndarray, num_groups: int) -> np.ndarray:
+    def compute_group_probabilities(self, membership: np.ndarray, num_groups: int) -> np.ndarray:
         """Computes the initial probabilities of the devices of groups.
 
         Args:

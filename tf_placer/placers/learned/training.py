@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.algorithms.algorithm import Samples
-from tf_placer.placers.learned.learned_placer import LearnedPlacer, record_of
+from tf_placer.placers.learned.learned_placer import LearnedPlacer, build_update_record
 from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
 
 __all__ = ["Training"]
@@ -119,7 +119,7 @@ class Training:
             tuple(optimizer.recorded or ()) if optimizer is not None else (),
             _read(self._weights) if is_set else None,
         )
-        records = tuple(record_of(update, batch, 0, 0) for update in updates)
+        records = tuple(build_update_record(update, batch, 0, 0) for update in updates)
         return Learned(records, self._state(), bool(batch.counted.any())), steps
 
     def apply(self, steps: Steps) -> None:

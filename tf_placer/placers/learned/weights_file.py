@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_placer.temporary_directory import temporary_directory
 
-__all__ = ["most_bytes", "write_weights"]
+__all__ = ["compute_max_bytes", "write_weights"]
 
 # Upper bounds of the metadata that HDF5 writes for each variable and for the file.
 _HEADER_BYTES, _FILE_BYTES = 2**14, 2**16
@@ -17,7 +17,7 @@ _HEADER_BYTES, _FILE_BYTES = 2**14, 2**16
 _COPIES = 3
 
 
-def most_bytes(weights: Iterable[Any]) -> int:
+def compute_max_bytes(weights: Iterable[Any]) -> int:
     """Computes an upper bound of the size of a file with these variables."""
     each = [math.prod(weight.shape) * 8 for weight in weights]
     return _FILE_BYTES + sum(_COPIES * (size + _HEADER_BYTES) for size in each)

@@ -4,9 +4,9 @@ import tensorflow as tf
 from tf_placer.placers.learned.decisions import (
     IMPOSSIBLE,
     DecisionSet,
-    chosen_log_probs,
     divergences,
     entropies,
+    select_log_probs,
 )
 
 
@@ -35,7 +35,7 @@ class ChosenLogProbsTest(tf.test.TestCase):
                     shared = row % num_dists
                     value = log_dists[shared, decision, chosen[row, decision]]
                     expected[row, decision] = value * counted[shared, decision]
-            self.assertAllEqual(chosen_log_probs(decisions), expected)
+            self.assertAllEqual(select_log_probs(decisions), expected)
 
     def test_gradient_equals_that_of_products_with_one_hot_rows(self):
         for num_dists in (1, 5):
@@ -49,7 +49,7 @@ class ChosenLogProbsTest(tf.test.TestCase):
                         rows = decisions.log_dists * tf.one_hot(decisions.chosen, 3)
                         values = tf.reduce_sum(rows, axis=2) * decisions.counted
                     else:
-                        values = chosen_log_probs(decisions)
+                        values = select_log_probs(decisions)
                     total = tf.reduce_sum(values * upstream)
                 gradients.append(tape.gradient(total, decisions.log_dists))
             self.assertAllClose(*gradients, rtol=1e-6)
@@ -62,7 +62,7 @@ class ChosenLogProbsTest(tf.test.TestCase):
         def gradient():
             with tf.GradientTape() as tape:
                 tape.watch(decisions.log_dists)
-                total = tf.reduce_sum(chosen_log_probs(decisions) * upstream)
+                total = tf.reduce_sum(select_log_probs(decisions) * upstream)
             return tape.gradient(total, decisions.log_dists)
 
         first = gradient()
@@ -107,7 +107,7 @@ class GradientTest(tf.test.TestCase):
             with tf.GradientTape() as tape:
                 tape.watch(log_dists)
                 current = decisions._replace(log_dists=log_dists)
-                total = tf.reduce_sum(chosen_log_probs(current))
+                total = tf.reduce_sum(select_log_probs(current))
                 total += tf.reduce_sum(entropies(current))
             return tape.gradient(total, log_dists)
 

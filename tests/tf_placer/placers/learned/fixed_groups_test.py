@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.tf_placer.placers import graphs
 from tests.tf_placer.placers.learned.linear_policy import LinearPolicy
-from tf_placer.placers.learned.decisions import chosen_log_probs
+from tf_placer.placers.learned.decisions import select_log_probs
 from tf_placer.placers.learned.embedding import EmbeddingConfig, build_fixed_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.legality import find_legal_devices
@@ -34,7 +34,7 @@ class FixedGroupsAgentTest(tf.test.TestCase):
         # Group 0 may go where both of its units may, group 1, without such a device, anywhere.
         choices = np.array(list(itertools.product([1, 2], [0, 1, 2], [1])), np.int32)
         (decisions,) = agent.decisions((tf.constant(choices),))
-        probabilities = np.exp(chosen_log_probs(decisions).numpy().sum(axis=1))
+        probabilities = np.exp(select_log_probs(decisions).numpy().sum(axis=1))
         self.assertAllClose(probabilities.sum(), 1.0)
         self.assertGreater(probabilities.std(), 0.05)
 

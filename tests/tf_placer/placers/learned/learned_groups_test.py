@@ -8,7 +8,7 @@ from absl.testing import parameterized
 from tests.tf_placer.placers import graphs
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.placers.learned.linear_policy import LinearPolicy
-from tf_placer.placers.learned.decisions import chosen_log_probs
+from tf_placer.placers.learned.decisions import select_log_probs
 from tf_placer.placers.learned.embedding import EmbeddingConfig
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
@@ -67,7 +67,7 @@ class LearnedGroupsAgentTest(tf.test.TestCase, parameterized.TestCase):
         actions = np.array(actions, np.int32)
         self.assertLen(actions, 6 * 4 + 2 * 2)
         sets = agent.decisions((tf.constant(actions[:, :3]), tf.constant(actions[:, 3:])))
-        log_probs = sum(chosen_log_probs(each).numpy().sum(axis=1) for each in sets)
+        log_probs = sum(select_log_probs(each).numpy().sum(axis=1) for each in sets)
         probabilities = np.exp(log_probs)
         self.assertAllClose(probabilities.sum(), 1.0)
         self.assertGreater(probabilities.std(), 0.01)
@@ -132,7 +132,7 @@ class LearnedGroupsAgentTest(tf.test.TestCase, parameterized.TestCase):
         actions = agent.sample(8, _seed(0))
         with tf.GradientTape() as tape:
             _, devices = agent.decisions(actions)
-            total = tf.reduce_sum(chosen_log_probs(devices))
+            total = tf.reduce_sum(select_log_probs(devices))
         gradients = tape.gradient(total, agent.grouper.trainable_variables)
         if bridge == "none":
             self.assertEqual(gradients, [None] * 4)
@@ -147,7 +147,7 @@ class LearnedGroupsAgentTest(tf.test.TestCase, parameterized.TestCase):
         @tf.function(autograph=False)
         def log_prob():
             sets = agent.decisions(actions)
-            return sum(tf.reduce_sum(chosen_log_probs(each)) for each in sets)
+            return sum(tf.reduce_sum(select_log_probs(each)) for each in sets)
 
         with tf.GradientTape() as tape:
             total = log_prob()

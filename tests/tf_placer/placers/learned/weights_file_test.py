@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from tf_placer.placers.learned.weights_file import most_bytes, write_weights
+from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weights
 
 
 class WeightsFileTest(absltest.TestCase):
@@ -59,9 +59,9 @@ class WeightsFileTest(absltest.TestCase):
         model.add(tf.keras.layers.Dense(2))
         model.compile("adam", "mse")
         model.fit(np.ones([1, 30, 30]), np.ones([1, 2]), verbose=0)
-        write_weights(model.save_weights, self.path, most_bytes(model.weights))
+        write_weights(model.save_weights, self.path, compute_max_bytes(model.weights))
         self.assertGreater(os.path.getsize(self.path), 4 * model.count_params())
-        self.assertLess(os.path.getsize(self.path), most_bytes(model.weights))
+        self.assertLess(os.path.getsize(self.path), compute_max_bytes(model.weights))
 
 
 if __name__ == "__main__":

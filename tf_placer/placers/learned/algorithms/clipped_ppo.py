@@ -25,7 +25,7 @@ from tf_placer.placers.learned.algorithms.objectives import (
     probability_ratios,
 )
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.learned.decisions import DecisionSet, chosen_log_probs
+from tf_placer.placers.learned.decisions import DecisionSet, select_log_probs
 from tf_placer.placers.validators import check_fields
 
 __all__ = ["ClippedPPO", "ClippedPPOConfig"]
@@ -106,7 +106,7 @@ class ClippedPPO(Algorithm):
 
     def _sum_gains(self, new: DecisionSet, old: DecisionSet, advantages: tf.Tensor) -> tf.Tensor:
         """Computes the gains of placements by the decisions of one set, float32 [count]."""
-        log_ratios = chosen_log_probs(new) - chosen_log_probs(old)
+        log_ratios = select_log_probs(new) - select_log_probs(old)
         gains = self._compute_gains(log_ratios, advantages[:, tf.newaxis])
         if self._config.gain == "sum":
             return tf.reduce_sum(gains * new.counted, axis=1)

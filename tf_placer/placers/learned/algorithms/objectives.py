@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_placer.placers.learned.decisions import DecisionSet, chosen_log_probs, entropies
+from tf_placer.placers.learned.decisions import DecisionSet, entropies, select_log_probs
 
 __all__ = [
     "joint_log_probs",
@@ -22,7 +22,7 @@ _LARGEST_LOG_RATIO = 20.0
 
 def joint_log_probs(decisions: Sequence[DecisionSet]) -> tf.Tensor:
     """Sums the log-probabilities of all decisions for a placement, float32 [count]."""
-    return tf.add_n([tf.reduce_sum(chosen_log_probs(each), axis=1) for each in decisions])
+    return tf.add_n([tf.reduce_sum(select_log_probs(each), axis=1) for each in decisions])
 
 
 def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,7 @@ from tf_placer.placers.learned.algorithms.objectives import (
     probability_ratios,
 )
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.learned.decisions import chosen_log_probs, divergences
+from tf_placer.placers.learned.decisions import divergences, select_log_probs
 from tf_placer.placers.validators import check_fields
 
 __all__ = ["PenalizedPPO", "PenalizedPPOConfig"]
@@ -115,7 +115,7 @@ class PenalizedPPO(Algorithm):
     ) -> tf.Tensor:
         gains = []
         for new, old in zip(now, before, strict=True):
-            ratios = probability_ratios(chosen_log_probs(new) - chosen_log_probs(old))
+            ratios = probability_ratios(select_log_probs(new) - select_log_probs(old))
             weighted = tf.reduce_sum(ratios * new.counted, axis=1) * advantages
             penalties = tf.reduce_sum(divergences(old.log_dists, new), axis=1)
             gains.append(weighted - self._weight * penalties)

@@ -11,7 +11,7 @@ from tf_placer.placers.learned.agent import Actions, Agent
 from tf_placer.placers.learned.algorithms.algorithm import Samples
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
 from tf_placer.placers.learned.decisions import DecisionSet
-from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.masking import choose, compute_masked_log_softmax
 from tf_placer.placers.learned.noise import gumbel_noise
 
 __all__ = ["TableAgent", "finite_differences", "log_softmax", "new_samples", "plain_steps"]
@@ -73,7 +73,7 @@ class TableAgent(Agent):
         for table, legal, chosen, counted in zip(
             self._tables, self._legal, actions, self._counted, strict=True
         ):
-            log_dists = masked_log_softmax(tf.convert_to_tensor(table), legal)[tf.newaxis]
+            log_dists = compute_masked_log_softmax(tf.convert_to_tensor(table), legal)[tf.newaxis]
             if self._repeats:
                 log_dists = tf.repeat(log_dists, chosen.shape[0], axis=0)
             found.append(DecisionSet(log_dists, chosen, counted))
