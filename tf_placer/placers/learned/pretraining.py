@@ -130,7 +130,9 @@ def pretrain(
                     agent, OptimizerConfig(learning_rate=config.learning_rate)
                 )
                 trainings.append(_ProblemTraining(problems[index], agent, optimizer, config))
-            secs = trainings[index].update(tf.constant([seed, update * config.batch_size], tf.int64))
+            secs = trainings[index].update(
+                tf.constant([seed, update * config.batch_size], tf.int64)
+            )
             results[index] = _add_batch(results[index], secs)
             if report is not None:
                 report(update + 1, results)

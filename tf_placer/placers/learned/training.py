@@ -142,9 +142,7 @@ class Training:
 
 def _select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
-        name.removeprefix(prefix): value
-        for name, value in state.items()
-        if name.startswith(prefix)
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
     }
 
 

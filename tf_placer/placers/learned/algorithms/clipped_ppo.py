@@ -94,7 +94,10 @@ class ClippedPPO(Algorithm):
             gains = self._compute_gains(log_ratios, advantages)
         else:
             gains = tf.add_n(
-                [self._sum_gains(new, old, advantages) for new, old in zip(now, before, strict=True)]
+                [
+                    self._sum_gains(new, old, advantages)
+                    for new, old in zip(now, before, strict=True)
+                ]
             )
         loss = -mean_over_placements(gains, weights)
         if self._config.entropy_coefficient:
