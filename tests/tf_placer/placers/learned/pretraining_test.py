@@ -13,7 +13,11 @@ from tf_placer.placers.learned.graph_neural import (
     GraphNeuralNetwork,
     GraphNeuralPolicy,
 )
-from tf_placer.placers.learned.pretraining import PretrainedProblem, graph_neural_agent, pretrain
+from tf_placer.placers.learned.pretraining import (
+    PretrainedProblem,
+    build_graph_neural_agent,
+    pretrain,
+)
 
 setUpModule = leave_graphs_as_traced
 _SMALL = GraphNeuralConfig(state_units=16, message_rounds=2, scorer_units=16)
@@ -28,7 +32,7 @@ def _step_secs(problem, placements):
 
 
 def _sampled(network, problem, count, seed=0):
-    agent = graph_neural_agent(network, problem)
+    agent = build_graph_neural_agent(network, problem)
     return agent.placements(agent.sample(count, tf.constant([seed, 0], tf.int64)))
 
 

@@ -114,7 +114,7 @@ class CrossEntropy(EliteAlgorithm):
         (devices,) = samples.actions
         self._window.extend(zip(samples.step_secs.tolist(), devices, strict=True))
 
-    def _stored_samples(self) -> list[Sample]:
+    def _list_samples(self) -> list[Sample]:
         return [(secs, (devices,)) for secs, devices in self._window]
 
     def _set_samples(self, samples: list[Sample]) -> None:

@@ -43,7 +43,7 @@ class EliteAlgorithm(Algorithm):
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns the stored samples; see `Algorithm.state`."""
-        stored = self._stored_samples()
+        stored = self._list_samples()
         state = {
             "num_samples": np.array(self.num_samples),
             "secs": np.array([secs for secs, _ in stored], np.float64),
@@ -69,7 +69,7 @@ class EliteAlgorithm(Algorithm):
         """Stores the samples that `update` needs."""
 
     @abc.abstractmethod
-    def _stored_samples(self) -> list[Sample]:
+    def _list_samples(self) -> list[Sample]:
         """Returns the stored samples."""
 
     @abc.abstractmethod

@@ -85,7 +85,7 @@ class GradientCrossEntropy(EliteAlgorithm):
             self._elites.append((float(samples.step_secs[index]), rows))
         self._elites = sorted(self._elites, key=lambda elite: elite[0])[: self._num_elites]
 
-    def _stored_samples(self) -> list[Sample]:
+    def _list_samples(self) -> list[Sample]:
         return self._elites
 
     def _set_samples(self, samples: list[Sample]) -> None:

@@ -1,8 +1,8 @@
-"""The bridge from a learned grouper to the policy: groups are told by the grouper's own weights.
+"""The bridge from a learned grouper to the policy: group features from the grouper's weights.
 
-A recurrent network reads, group by group, the weights with which the grouper chooses it, and what
-it writes becomes features of the groups. So what the policy learns reaches the grouper, which
-otherwise has its own decisions to learn from only.
+A recurrent network reads, group by group, the weights with which the grouper chooses the group. Its
+outputs become features of the groups, so that gradients of the policy reach the grouper, which
+otherwise learns from its own decisions only.
 
 References:
     Lan, Chen and Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
@@ -25,11 +25,11 @@ class Bridge(tf.keras.Model):
     def __init__(
         self, grouper: FeedForwardGrouper, config: FeedForwardConfig, *, seed: int = 0
     ) -> None:
-        """Makes the network with its initial weights.
+        """Creates the network with its initial weights.
 
         Args:
-            grouper: whose weights it reads.
-            config: says whether what it writes replaces the features of the groups.
+            grouper: the grouper whose weights are the input.
+            config: settings; `bridge` "replace" drops the other features of the groups.
             seed: of the initial weights.
         """
         super().__init__(name="bridge")
@@ -45,16 +45,16 @@ class Bridge(tf.keras.Model):
         self.built = True
 
     def join(self, features: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-        """Adds what the network writes to features, or puts it in their place.
+        """Appends the outputs of the network to the features, or replaces the features.
 
         Args:
             features: float32 [n, num_groups, num_features].
-            columns: float32 [num_groups, column_size], of the grouper.
+            columns: float32 [num_groups, column_size], from `FeedForwardGrouper.columns`.
 
         Returns:
             float32 [n, num_groups, num_features + bridge_units], or without num_features.
         """
-        written = self._lstm(columns[tf.newaxis])
-        shape = tf.concat([tf.shape(features)[:1], tf.shape(written)[1:]], axis=0)
-        written = tf.broadcast_to(written, shape)
-        return written if self._replaces else tf.concat([features, written], axis=2)
+        outputs = self._lstm(columns[tf.newaxis])
+        shape = tf.concat([tf.shape(features)[:1], tf.shape(outputs)[1:]], axis=0)
+        outputs = tf.broadcast_to(outputs, shape)
+        return outputs if self._replaces else tf.concat([features, outputs], axis=2)

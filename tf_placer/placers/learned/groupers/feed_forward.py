@@ -26,7 +26,7 @@ __all__ = [
     "FeedForwardConfig",
     "FeedForwardGrouper",
     "GrouperStart",
-    "neighbor_positions",
+    "compute_neighbor_positions",
 ]
 
 BridgeKind = Literal["none", "concat", "replace"]
@@ -77,7 +77,7 @@ class FeedForwardConfig:
         """Computes the width of a group's features as a policy reads them.
 
         Args:
-            embedding: how the groups are described.
+            embedding: settings of the features of groups.
         """
         own = 0 if self.bridge == "replace" else embedding.num_features
         return own + (0 if self.bridge == "none" else self.bridge_units)
@@ -87,9 +87,9 @@ class FeedForwardGrouper(tf.keras.Model):
     """A distribution over the group of each unit, independent of the groups of the others.
 
     Attributes:
-        num_units: how many units it groups.
-        num_groups: how many groups it chooses from.
-        column_size: how many of the last layer's numbers belong to a group.
+        num_units: number of units to group.
+        num_groups: number of groups to choose from.
+        column_size: number of weights of the last layer per group.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class FeedForwardGrouper(tf.keras.Model):
         start: np.ndarray | None = None,
         seed: int = 0,
     ) -> None:
-        """Makes the network with its initial weights.
+        """Creates the network with its initial weights.
 
         Args:
-            units: what is grouped.
-            config: of the network.
-            embedding: how output shapes are described.
-            start: int32 [num_units], the group where each unit mostly is at first; None for any.
+            units: the units to group.
+            config: settings of the network.
+            embedding: settings of the features of output shapes.
+            start: int32 [num_units], the most probable group of each unit at first; None for none.
             seed: of the initial weights.
         """
         super().__init__(name="feed_forward")
@@ -123,7 +123,7 @@ class FeedForwardGrouper(tf.keras.Model):
             [
                 type_weights(units.type_counts),
                 group_shapes(units, embedding),
-                neighbor_positions(units, config.neighbors),
+                compute_neighbor_positions(units, config.neighbors),
             ],
             axis=1,
         )
@@ -173,16 +173,15 @@ class FeedForwardGrouper(tf.keras.Model):
         return tf.concat([tf.transpose(kernel), bias[:, tf.newaxis]], axis=1)
 
 
-def neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:
-    """Builds the bounded adjacency of units: where their neighbors are in the topological order.
+def compute_neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:
+    """Builds the bounded adjacency of units: the topological positions of their neighbors.
 
-    One half of the entries is for producers, the other one, longer by one if need be, for
-    consumers. In each half the neighbors with most bytes come first, and those without room are
-    dropped.
+    The first half of the entries is for producers, the rest, longer by one if the number is odd,
+    for consumers. Each half is sorted by decreasing bytes and truncated.
 
     Args:
         units: the units.
-        num_neighbors: how many entries a unit has.
+        num_neighbors: number of entries per unit.
 
     Returns:
         float32 [num_units, num_neighbors]: (number of the neighbor + 1) / num_units, or 0 for
@@ -198,6 +197,6 @@ def neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:
         order = np.lexsort((other, -units.edge_bytes, own))
         own, other = own[order], other[order]
         rank = np.arange(len(own)) - np.searchsorted(own, own)
-        kept = rank < room
-        positions[own[kept], first + rank[kept]] = (other[kept] + 1) / units.num_groups
+        fits = rank < room
+        positions[own[fits], first + rank[fits]] = (other[fits] + 1) / units.num_groups
     return positions

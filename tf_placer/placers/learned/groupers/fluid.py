@@ -1,4 +1,4 @@
-"""Asynchronous fluid communities: what a policy decides about stays the same."""
+"""Fixed groups by asynchronous fluid communities."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class FluidConfig:
 
 
 def group_by_communities(config: FluidConfig, units: GroupGraph, seed: int) -> np.ndarray:
-    """Finds communities in the graph.
+    """Groups units by the communities of their graph.
 
     Args:
         config: settings.
-        units: what is grouped.
-        seed: of everything random.
+        units: the units to group.
+        seed: of the random numbers.
 
     Returns:
         int32 [num_units], the group of each unit; groups are numbered by their first unit.

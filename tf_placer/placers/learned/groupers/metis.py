@@ -1,4 +1,4 @@
-"""The groups of METIS: what a policy decides about stays the same."""
+"""Fixed groups by METIS."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class MetisConfig:
 
 
 def group_by_metis(config: MetisConfig, units: GroupGraph, seed: int) -> np.ndarray:
-    """Cuts the graph into parts.
+    """Groups units by a partition of their graph.
 
     Args:
         config: settings.
-        units: what is grouped.
-        seed: of everything random.
+        units: the units to group.
+        seed: of the random numbers.
 
     Returns:
         int32 [num_units], the group of each unit; groups are numbered by their first unit.

@@ -111,7 +111,11 @@ class ClippedPPOTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(algorithm.learn(uncounted), [])
         steps = algorithm._steps
         # The first step, which has nothing to compare with, and the others.
-        for function, traces in ((steps._step, 2), (steps._evaluate, 1), (steps._statistics, 1)):
+        for function, traces in (
+            (steps._step, 2),
+            (steps._compute_decisions, 1),
+            (steps._compute_statistics, 1),
+        ):
             self.assertEqual(function.experimental_get_tracing_count(), traces)
 
     @parameterized.parameters(

@@ -6,7 +6,7 @@ from tests.tf_placer.placers.learned.algorithms.table_agent import TableAgent, n
 from tf_placer.placers.learned.algorithms.cross_entropy import (
     CrossEntropy,
     CrossEntropyConfig,
-    elite_frequencies,
+    compute_elite_frequencies,
 )
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.policy import GroupInputs
@@ -33,13 +33,13 @@ def _learn(algorithm, devices, step_secs):
 
 class EliteFrequenciesTest(tf.test.TestCase):
     def test_are_shares_of_the_elites(self):
-        frequencies = elite_frequencies(np.array([[0], [0], [1], [0], [2], [0]]), 3)
+        frequencies = compute_elite_frequencies(np.array([[0], [0], [1], [0], [2], [0]]), 3)
         self.assertAllClose(frequencies, [[4 / 6, 1 / 6, 1 / 6]])
 
     def test_minimize_equation_9(self):
         rng = np.random.default_rng(0)
         devices = rng.integers(0, 3, [7, 4])
-        frequencies = elite_frequencies(devices, 3)
+        frequencies = compute_elite_frequencies(devices, 3)
 
         def loss(probabilities):
             log_probs = np.log(np.maximum(probabilities, 1e-300))

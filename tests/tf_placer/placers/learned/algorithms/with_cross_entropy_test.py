@@ -32,13 +32,13 @@ class _RecordedElites(EliteAlgorithm):
         self._calls.append(("ce", self._kept[-self.batch_size :]))
         return [Update("ce", 0.0, None, 0.0, 0.0)]
 
-    def _keep(self, samples):
+    def _add(self, samples):
         self._kept.extend(samples.step_secs.tolist())
 
-    def _remembered(self):
+    def _list_samples(self):
         return []
 
-    def _take_over(self, kept):
+    def _set_samples(self, samples):
         pass
 
 

@@ -7,7 +7,7 @@ from tf_placer.placers.learned.embedding import EmbeddingConfig
 from tf_placer.placers.learned.groupers.feed_forward import (
     FeedForwardConfig,
     FeedForwardGrouper,
-    neighbor_positions,
+    compute_neighbor_positions,
 )
 
 _EMBEDDING = EmbeddingConfig(shape_dims=2, shape_outputs=1, raw_shapes=True)
@@ -56,7 +56,7 @@ class FeedForwardConfigTest(parameterized.TestCase):
 class NeighborPositionsTest(tf.test.TestCase):
     def test_of_a_hand_made_graph(self):
         self.assertAllClose(
-            neighbor_positions(_units(), 4),
+            compute_neighbor_positions(_units(), 4),
             [[0, 0, 2 / 3, 3 / 3], [1 / 3, 0, 3 / 3, 0], [1 / 3, 2 / 3, 0, 0]],
         )
 
@@ -64,12 +64,12 @@ class NeighborPositionsTest(tf.test.TestCase):
         units = graphs.group_graph(4, [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)])
         units.edge_bytes[:] = [5, 7, 7, 1, 9]
         self.assertAllClose(
-            neighbor_positions(units, 3),
+            compute_neighbor_positions(units, 3),
             [[0, 3 / 4, 4 / 4], [1 / 4, 4 / 4, 0], [1 / 4, 4 / 4, 0], [3 / 4, 0, 0]],
         )
 
     def test_of_a_graph_without_edges_are_zeros(self):
-        self.assertAllEqual(neighbor_positions(graphs.group_graph(2), 3), np.zeros([2, 3]))
+        self.assertAllEqual(compute_neighbor_positions(graphs.group_graph(2), 3), np.zeros([2, 3]))
 
 
 class FeedForwardGrouperTest(tf.test.TestCase):
