@@ -86,7 +86,7 @@ def find_clause_docstrings(kinds: tuple[type[ast.AST], ...]) -> list[Finding]:
     """
     return [
         Finding(path, getattr(node, "lineno", 1), docstring.splitlines()[0])
-        for path, tree in _parsed_sources()
+        for path, tree in _parse_sources()
         for node in ast.walk(tree)
         if isinstance(node, kinds)
         and (docstring := ast.get_docstring(node))  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def find_participles() -> list[Finding]:
     """Finds functions whose name begins with a participle, which hides what they do."""
     return [
         Finding(path, node.lineno, node.name)
-        for path, tree in _parsed_sources()
+        for path, tree in _parse_sources()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
@@ -137,7 +137,7 @@ def is_participle(word: str) -> bool:
     return len(word) > 3 and word.endswith("ed") and word not in NOT_PARTICIPLES
 
 
-def _parsed_sources() -> Iterator[tuple[str, ast.Module]]:
+def _parse_sources() -> Iterator[tuple[str, ast.Module]]:
     for path in python_files():
         yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
 
@@ -186,7 +186,7 @@ class WordsTest(absltest.TestCase):
     def test_exceptions_are_needed(self):
         names = {
             node.name
-            for _, tree in _parsed_sources()
+            for _, tree in _parse_sources()
             for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef)
         }

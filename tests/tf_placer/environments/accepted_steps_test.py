@@ -203,7 +203,7 @@ class QueuesTest(AcceptedStepsTest):
         for form in (graph, exported):
             workload = read_workload(form, "y:0")
             self.assertLen(workload.step.queue_runners, 3)
-            # So many that no number stays behind: shuffled, 20 of them wait their turn.
+            # Enough steps to see every number, although the shuffle buffer holds 20 of them back.
             batches = self.run_steps(workload, 50)
             self.assertEqual({int(n) for [batch] in batches for n in batch}, set(range(6)))
         self.assertEqual(graph.as_graph_def(), before)

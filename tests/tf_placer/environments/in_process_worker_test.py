@@ -57,7 +57,7 @@ class InProcessWorkerTest(tf.test.TestCase):
     def test_functions_are_called_in_this_process(self):
         callers = set()
 
-        def doubled(x):
+        def double(x):
             callers.add((os.getpid(), threading.current_thread() is threading.main_thread()))
             return 2 * x
 
@@ -67,9 +67,9 @@ class InProcessWorkerTest(tf.test.TestCase):
             )
             iterator = tf1.data.make_initializable_iterator(numbers.repeat())
             w = tf1.get_variable("w", [], initializer=tf1.ones_initializer(), use_resource=True)
-            x = tf.numpy_function(doubled, [iterator.get_next()], tf.float32)
+            x = tf.numpy_function(double, [iterator.get_next()], tf.float32)
             x.set_shape([])
-            y = tf.py_function(lambda x, w: doubled(x) * w * w, [x, w], tf.float32)
+            y = tf.py_function(lambda x, w: double(x) * w * w, [x, w], tf.float32)
             y.set_shape([])
             # The gradient of a Python function calls another one.
             train = w.assign_add(tf.gradients(y, w)[0], name="train", read_value=False)

@@ -113,7 +113,7 @@ class LoadedGraphTest(tf.test.TestCase):
         self.assertGreater(secs, 0.0)
 
     def devices(self, loaded: LoadedGraph, tensor: str, assignment) -> dict[str, str]:
-        """Where TensorFlow really ran each operation."""
+        """Finds the device on which TensorFlow ran each operation."""
         metadata = v1.RunMetadata()
         with loaded.open(assignment, 60.0, self.stages.append) as opened:
             opened.session.run(
@@ -254,7 +254,7 @@ class LoadedGraphTest(tf.test.TestCase):
         loaded = _load(graph, ["b:0"], {"x:0": np.zeros([6], np.float32)})
         apart = loaded.trace({"a": _CPU[0], "b": _CPU[1]}, 2, 1, None, 60.0, self.stages.append)
         self.assertEqual(apart["operations"]["b"]["output_bytes"], {0: 24})
-        # What is sent between the devices is none of the graph's operations.
+        # Transfers between devices are not operations of the graph.
         self.assertEmpty([name for name in apart["operations"] if name.startswith("a/")])
 
     def test_a_failing_trace_says_after_how_many_steps(self):
@@ -436,7 +436,7 @@ class InitialStateTest(tf.test.TestCase):
     def print(self, *values) -> tf.Operation:
         return tf.print(*values, output_stream=f"file://{self.log}")
 
-    def logged(self) -> list[str]:
+    def read_log(self) -> list[str]:
         return self.log.read_text().split()
 
     def open(self, loaded: LoadedGraph, dropped=0):
@@ -460,7 +460,7 @@ class InitialStateTest(tf.test.TestCase):
         self.open(loaded, dropped=2)
         self.assertLen(loaded.run_steps("a", 6)["step_secs"], 6)
         first, second, third = ["10", "11", "12"], ["10", "11", "12"], ["10", "11"]
-        self.assertEqual(self.logged(), ["init", *first, "init", *second, "init", *third])
+        self.assertEqual(self.read_log(), ["init", *first, "init", *second, "init", *third])
 
     def test_an_input_without_elements_fails_at_once(self):
         graph = self.graph_with_input(0)
@@ -471,7 +471,7 @@ class InitialStateTest(tf.test.TestCase):
         failure = failure_of_error(error.error_type, error.message, error.stage, error.steps_done)
         self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
         self.assertIn("the input ended after 0 steps", failure.message)
-        self.assertEqual(self.logged(), ["init"])
+        self.assertEqual(self.read_log(), ["init"])
 
     def asserting_graph(self, allowed) -> tf.Graph:
         """Logs the count of each step, and fails where `allowed` says that it is not allowed."""
@@ -492,7 +492,7 @@ class InitialStateTest(tf.test.TestCase):
         loaded = _load(graph, ["count"], initializers=["init"])
         self.open(loaded, dropped=1)
         self.assertLen(loaded.run_steps("a", 5)["step_secs"], 5)
-        self.assertEqual(self.logged(), ["1", "2", "3", "1", "2", "3", "1", "2"])
+        self.assertEqual(self.read_log(), ["1", "2", "3", "1", "2", "3", "1", "2"])
 
     def test_an_assertion_broken_by_the_initial_state_fails_at_once(self):
         graph = self.asserting_graph(lambda count: tf.less(count, 1))
@@ -501,21 +501,21 @@ class InitialStateTest(tf.test.TestCase):
             self.open(loaded, dropped=1)
         self.assertEqual(caught.exception.error_type, "InvalidArgumentError")
         self.assertEqual(caught.exception.steps_done, 0)
-        self.assertEqual(self.logged(), ["1"])
+        self.assertEqual(self.read_log(), ["1"])
 
-    def gated(self, gate: pathlib.Path) -> LoadedGraph:
+    def load_gated(self, gate: pathlib.Path) -> LoadedGraph:
         """A graph whose steps fail unless a file says "open"."""
 
-        def allowed(count):
+        def check_gate(count):
             # A constant path would be read once for all steps.
             return tf.equal(tf.io.read_file(v1.placeholder(tf.string, [], "gate")), "open")
 
         feeds = {"gate:0": np.array(str(gate))}
-        return _load(self.asserting_graph(allowed), ["count"], feeds, initializers=["init"])
+        return _load(self.asserting_graph(check_gate), ["count"], feeds, initializers=["init"])
 
     def test_a_step_is_run_again_only_once(self):
         gate = pathlib.Path(self.create_tempfile("gate", "open").full_path)
-        loaded = self.gated(gate)
+        loaded = self.load_gated(gate)
         self.open(loaded)
         loaded.run_steps("a", 2)
         gate.write_text("shut")
@@ -523,17 +523,17 @@ class InitialStateTest(tf.test.TestCase):
             loaded.run_steps("a", 2)
         self.assertEqual(caught.exception.stage, "the counted steps")
         self.assertEqual(caught.exception.steps_done, 2)
-        self.assertEqual(self.logged(), ["1", "2", "3", "1"])
+        self.assertEqual(self.read_log(), ["1", "2", "3", "1"])
 
     def test_a_step_that_fails_for_other_reasons_is_not_run_again(self):
         gate = pathlib.Path(self.create_tempfile("gate", "open").full_path)
-        loaded = self.gated(gate)
+        loaded = self.load_gated(gate)
         self.open(loaded, dropped=1)
         gate.unlink()
         with self.assertRaises(SessionFailed) as caught:
             loaded.run_steps("a", 1)
         self.assertEqual(caught.exception.error_type, "NotFoundError")
-        self.assertLen(self.logged(), 2)
+        self.assertLen(self.read_log(), 2)
 
 
 class SharedVariablesTest(tf.test.TestCase):
@@ -553,7 +553,7 @@ class SharedVariablesTest(tf.test.TestCase):
             v1.Session.reset(server.target)
 
     def steps(self, loaded: LoadedGraph, assignment, count: int) -> list:
-        """What steps in a session of their own fetch."""
+        """Fetches steps in a session of their own."""
         with loaded.open(assignment, 60.0, self.stages.append) as opened:
             return [opened.step()[1][0] for _ in range(count)]
 
@@ -669,7 +669,7 @@ class SharedVariablesTest(tf.test.TestCase):
             loaded.run_steps("a", 1)
         self.assertEqual(self.steps(loaded, here, 2), [1, 2])
         self.assertEqual(self.steps(loaded, only_there, 1), [1])
-        # What is there is of no interest: it may be of another graph.
+        # The contents do not matter: they may belong to another graph.
         loaded.connect(self.servers[0].target)
         self.assertEqual(self.steps(loaded, here, 2), [1, 2])
         self.assertEqual(self.steps(loaded, here, 1), [3])

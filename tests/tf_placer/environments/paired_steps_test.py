@@ -133,7 +133,7 @@ class LogSpeedupTest(parameterized.TestCase):
 
     def test_the_error_is_about_how_far_estimates_are_off(self):
         rng = np.random.default_rng(5)
-        # What disturbs a machine only makes steps longer.
+        # Disturbances of a machine only make steps longer.
         noise = np.exp(0.03 * rng.exponential(size=[400, 2, 64]))
         found = np.array([log_speedup(1.25 * reference, own) for reference, own in noise])
         off, errors = found[:, 0] - _LOG_1_25, found[:, 1]

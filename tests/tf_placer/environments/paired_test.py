@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired import PAIRED, PairedEnvironment, PairedProtocol
 
-# What the steps of the graph as it came take on a quiet machine, so that a burst is one step.
+# Step times of the original on a quiet machine, so that a burst is one step.
 _ORIGINAL_SECS = 0.25
 _SETUP_SECS, _ALONE_STEPS = 2.0, 9
 
@@ -371,7 +371,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.sessions.timeout_secs = 10.0
         self.sessions.slowness = lambda now_secs: 1.0 if "stop" in self.sessions.asked else 20.0
         self.assertAlmostEqual(self.measure(environment, secs=0.5).median_secs, 0.5)
-        # That of a slow placement does.
+        # A slow placement ends its burst early.
         self.sessions.slowness = lambda now_secs: 1.0
         self.sessions.asked.clear()
         failure = self.measure(environment, secs=9.0).failure

@@ -14,8 +14,8 @@ _RAN = Measurement((1.0,))
 
 
 class SecondTryTest(absltest.TestCase):
-    def tried(self, *results: object) -> object:
-        """What comes of tries with these results, all of which must be needed."""
+    def run_attempts(self, *results: object) -> object:
+        """Runs attempts with these results, all of which must be used, and returns the last one."""
         left, self.lines = list(results), []
         result = run_with_retry(lambda: left.pop(0), self.lines.append)
         self.assertEmpty(left)
@@ -23,20 +23,20 @@ class SecondTryTest(absltest.TestCase):
 
     def test_what_works_or_fails_otherwise_is_tried_once(self):
         for result in (_RAN, _TIMEOUT, Measurement(failure=_TIMEOUT), {"answer": 1}):
-            self.assertIs(self.tried(result), result)
+            self.assertIs(self.run_attempts(result), result)
             self.assertEmpty(self.lines)
 
     def test_after_a_death_there_is_a_second_try(self):
         for died in (_DIED, Measurement(failure=_DIED)):
             for result in (_RAN, _TIMEOUT, {"answer": 1}):
-                self.assertIs(self.tried(died, result), result)
+                self.assertIs(self.run_attempts(died, result), result)
                 self.assertEqual(self.lines, ["task 1 was killed: trying once more"])
 
     def test_there_is_no_third(self):
-        self.assertEqual(self.tried(_DIED, _DIED), _AGAIN)
+        self.assertEqual(self.run_attempts(_DIED, _DIED), _AGAIN)
         died = Measurement(failure=_DIED, setup_secs=2.0)
-        self.assertEqual(self.tried(died, died), Measurement(failure=_AGAIN, setup_secs=2.0))
-        self.assertEqual(self.tried(("label", _DIED), ("label", _DIED)), ("label", _AGAIN))
+        self.assertEqual(self.run_attempts(died, died), Measurement(failure=_AGAIN, setup_secs=2.0))
+        self.assertEqual(self.run_attempts(("label", _DIED), ("label", _DIED)), ("label", _AGAIN))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ setUpModule = share_template
 
 
 class SharedVariablesTest(tf.test.TestCase):
-    """Which sessions go on with the variables of those before."""
+    """Tests of sessions that share the variables of earlier ones."""
 
     def setUp(self):
         super().setUp()
@@ -135,7 +135,7 @@ class MemoryLimitTest(tf.test.TestCase):
 
 
 class ClosedDoorsTest(tf.test.TestCase):
-    """Who reaches the servers that a search has started."""
+    """Tests of the access to servers that a search has started."""
 
     def setUp(self):
         super().setUp()

@@ -14,7 +14,7 @@ from unittest import mock
 from tf_placer.environments import live_processes
 from tf_placer.fork_server import ForkServer
 
-__all__ = ["share_template", "shared_template"]
+__all__ = ["find_template", "share_template"]
 
 
 class _SharedTemplate(ForkServer):
@@ -27,12 +27,12 @@ def _new_template(modules: tuple[str, ...]) -> _SharedTemplate:
     return _SharedTemplate(modules, os.devnull)
 
 
-def shared_template() -> ForkServer:
+def find_template() -> ForkServer:
     """The template, which is started at the first call."""
     template = _new_template(live_processes._TEMPLATE_MODULES)
     if not template.is_fit():
         _new_template.cache_clear()
-        return shared_template()
+        return find_template()
     return template
 
 
@@ -41,7 +41,7 @@ def share_template() -> None:
 
     def make(modules: Sequence[str], log_path: str | os.PathLike[str]) -> ForkServer:
         del modules, log_path
-        return shared_template()
+        return find_template()
 
     patch = mock.patch.object(live_processes, "ForkServer", make)
     patch.start()

@@ -14,7 +14,7 @@ _FLOAT, _STRING, _BOOL, _HALF, _RESOURCE, _REF = 1, 7, 10, 19, 20, 100
 
 
 def _node(name: str, nanos: int, *, start: int = 100, label: str = "", temp: int = 0, outputs=()):
-    """What an executor notes of an operation; `outputs`: (number, DataType, shape)."""
+    """Builds the record of an operation by an executor; `outputs`: (number, DataType, shape)."""
     node = step_stats_pb2.NodeExecStats(
         node_name=name,
         op_start_rel_nanos=start,
@@ -33,7 +33,7 @@ def _node(name: str, nanos: int, *, start: int = 100, label: str = "", temp: int
 
 
 def _kernel(name: str, micros: int):
-    """What is noted of a GPU kernel: whole microseconds."""
+    """Builds the record of a GPU kernel, in whole microseconds."""
     return step_stats_pb2.NodeExecStats(
         node_name=name, op_end_rel_micros=micros, all_end_rel_micros=micros
     )
@@ -61,7 +61,7 @@ class SummarizeTest(tf.test.TestCase):
         ran, idle = (_step((_CPU, nodes)) for nodes in ([_node("x", 5000)], []))
         self.assertEqual(summarize([ran, idle, idle])["x"]["compute_secs"], 0.0)
         self.assertEqual(summarize([ran, ran, idle])["x"]["compute_secs"], 5e-6)
-        # Of an even number of steps the median lies between two, but runs are whole.
+        # The median of an even number of steps lies between two, but the number of runs is whole.
         self.assertEqual(summarize([ran, idle])["x"]["compute_secs"], 2.5e-6)
         self.assertEqual(summarize([ran, idle])["x"]["runs"], 1)
 
@@ -103,7 +103,7 @@ class SummarizeTest(tf.test.TestCase):
         summary = summarize([_step((_CPU, nodes))])
         self.assertEqual(list(summary), ["scope/x", "scope/x__cf__7"])
         self.assertAlmostEqual(summary["scope/x"]["compute_secs"], 3e-6)
-        # Which of its outputs a constant is, its name does not tell.
+        # The name of a constant does not tell which output it replaces.
         self.assertEqual(summary["scope/x"]["output_bytes"], {})
 
     def test_devices_and_what_is_between_them(self):

@@ -8,7 +8,7 @@ import time
 
 import tensorflow as tf
 
-from tests.tf_placer.environments.shared_template import shared_template
+from tests.tf_placer.environments.shared_template import find_template
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.processes import ChildProcess, await_message
 
@@ -21,12 +21,12 @@ def start_worker(directory: str, cores=()) -> ChildProcess:
         "tf_placer.environments.worker",
         {"cores": cores},
         log_path=pathlib.Path(directory, "worker.log"),
-        fork_server=shared_template(),
+        fork_server=find_template(),
     )
 
 
 class WorkerTestCase(tf.test.TestCase):
-    """What tests tell a worker, each about a graph of its own unless it names one."""
+    """A worker and its commands, each for a new graph unless the test names one."""
 
     worker: ChildProcess
 
@@ -198,7 +198,7 @@ class WorkerTest(WorkerTestCase):
 
 
 class OwnWorkerTest(WorkerTestCase):
-    """What changes the whole worker: its server or its cores."""
+    """Tests of changes to the whole worker: its server or its cores."""
 
     def start_worker(self, cores=()) -> None:
         self.worker = start_worker(str(self.directory), cores)

@@ -31,7 +31,7 @@ def _step_secs(problem, placements):
     return [each.step_secs[0] for each in SimulatedEnvironment(problem).measure(placements)]
 
 
-def _sampled(network, problem, count, seed=0):
+def _sample(network, problem, count, seed=0):
     agent = build_graph_neural_agent(network, problem)
     return agent.placements(agent.sample(count, tf.constant([seed, 0], tf.int64)))
 
@@ -51,18 +51,18 @@ class PretrainingTest(tf.test.TestCase):
             # Before training all 20 would be as good as these: the worst of one sample of 20 is
             # below the best of another by chance once in C(40, 20) = 1.4e11 times.
             self.assertLess(
-                max(_step_secs(unseen, _sampled(network, unseen, 20))),
+                max(_step_secs(unseen, _sample(network, unseen, 20))),
                 min(_step_secs(unseen, guessed)),
             )
 
     def test_the_seed_decides_the_weights_and_all_is_traced_at_the_first_update(self):
-        def traced(name):
+        def count_traces(name):
             method = getattr(GraphNeuralPolicy, name)
             return self.enter_context(
                 mock.patch.object(GraphNeuralPolicy, name, autospec=True, side_effect=method)
             )
 
-        functions = [traced(name) for name in ("sample", "log_dists")]
+        functions = [count_traces(name) for name in ("sample", "log_dists")]
         weights, counts = [], []
 
         def note(done, results):
@@ -98,7 +98,7 @@ class PretrainingTest(tf.test.TestCase):
 
     def test_the_same_weights_place_groups_where_they_may_go(self):
         # The source may go on the CPU only.
-        self.assertEqual(set(_sampled(_network(), small_problem(), 20)[:, 0].tolist()), {0})
+        self.assertEqual(set(_sample(_network(), small_problem(), 20)[:, 0].tolist()), {0})
 
     def test_a_problem_that_fits_nowhere_teaches_nothing(self):
         network = _network()
@@ -121,7 +121,7 @@ class PretrainingTest(tf.test.TestCase):
         network = _network()
         results = pretrain(network, [problem], updates=100)
         self.assertFalse(np.isfinite(results[0].first_mean_secs))
-        measured = SimulatedEnvironment(problem).measure(_sampled(network, problem, 20))
+        measured = SimulatedEnvironment(problem).measure(_sample(network, problem, 20))
         self.assertGreater(sum(each.failure is None for each in measured), 10)
 
     def test_placements_that_are_all_alike_teach_nothing(self):

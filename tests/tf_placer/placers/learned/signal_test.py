@@ -7,21 +7,21 @@ from tf_placer.placers.learned.signal import Signal, SignalConfig
 _FAILED = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up"))
 
 
-def _timed(*all_secs):
+def _steps(*all_secs):
     return [Measurement((secs,)) for secs in all_secs]
 
 
 class RewardTest(parameterized.TestCase):
     def test_is_the_negative_root_of_the_mean_step_or_of_the_penalty(self):
         signal = Signal(SignalConfig(failure_secs=100.0))
-        batch = signal.advantages([*_timed(4.0), _FAILED, Measurement((1.0, 2.0, 24.0))])
+        batch = signal.advantages([*_steps(4.0), _FAILED, Measurement((1.0, 2.0, 24.0))])
         np.testing.assert_allclose(batch.rewards, [-2, -10, -3])
         np.testing.assert_array_equal(batch.counted, [True, True, True])
         np.testing.assert_allclose(batch.step_secs, [4, np.inf, 9])
 
     def test_is_the_negative_step_time_for_reward_seconds(self):
         signal = Signal(SignalConfig(reward="seconds", failure_secs=100.0))
-        np.testing.assert_allclose(signal.advantages([*_timed(4.0), _FAILED]).rewards, [-4, -100])
+        np.testing.assert_allclose(signal.advantages([*_steps(4.0), _FAILED]).rewards, [-4, -100])
 
     def test_can_use_the_median_step(self):
         signal = Signal(SignalConfig(step_average="median", failure_reward=10.0))
@@ -38,20 +38,20 @@ class RewardTest(parameterized.TestCase):
     ):
         signal = Signal(SignalConfig(reward=kind))
         self.assertIsNone(signal.advantages([_FAILED, _FAILED]))
-        batch = signal.advantages([*_timed(4.0, 9.0, 1.0), _FAILED])
+        batch = signal.advantages([*_steps(4.0, 9.0, 1.0), _FAILED])
         self.assertAlmostEqual(batch.rewards[3], -failing)
         np.testing.assert_allclose(batch.baseline, -failing)
-        batch = signal.advantages([*_timed(16.0), _FAILED])
+        batch = signal.advantages([*_steps(16.0), _FAILED])
         self.assertAlmostEqual(batch.rewards[1], -failing)
 
     def test_warns_when_running_is_worse_than_failing(self):
         signal = Signal(SignalConfig(failure_reward=10.0))
         with self.assertLogs(level="WARNING") as logs:
-            batch = signal.advantages(_timed(144.0))
+            batch = signal.advantages(_steps(144.0))
         np.testing.assert_allclose(batch.rewards, [-12])
         self.assertIn("takes 144 s has the signal 12, above the failing signal 10", logs.output[0])
         with self.assertNoLogs(level="WARNING"):
-            signal.advantages([_FAILED, *_timed(100.0)])
+            signal.advantages([_FAILED, *_steps(100.0)])
 
     @parameterized.parameters(-1.0, float("nan"), float("inf"))
     def test_refuses_what_is_no_time(self, secs):
@@ -66,23 +66,23 @@ class RewardTest(parameterized.TestCase):
 class BaselineTest(absltest.TestCase):
     def test_ema_from_the_failing_signal_moves_after_each_batch_by_hand_worked_steps(self):
         signal = Signal(SignalConfig(failure_reward=10.0))
-        batch = signal.advantages([*_timed(4.0), _FAILED])
+        batch = signal.advantages([*_steps(4.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -10.0)
         np.testing.assert_allclose(batch.advantages, [8, 0])
-        batch = signal.advantages(_timed(9.0, 1.0))
+        batch = signal.advantages(_steps(9.0, 1.0))
         np.testing.assert_allclose(batch.baseline, -(0.9 * 10 + 0.1 * 6))
         np.testing.assert_allclose(batch.advantages, [-3 + 9.6, -1 + 9.6])
-        batch = signal.advantages(_timed(1.0))
+        batch = signal.advantages(_steps(1.0))
         np.testing.assert_allclose(batch.baseline, -(0.9 * 9.6 + 0.1 * 2))
 
     def test_ema_may_move_after_each_sample_by_hand_worked_steps(self):
         config = SignalConfig(failure_reward=10.0, baseline_moves="sample", ignore_failures_after=1)
         signal = Signal(config)
-        batch = signal.advantages([*_timed(4.0), _FAILED, *_timed(9.0)])
+        batch = signal.advantages([*_steps(4.0), _FAILED, *_steps(9.0)])
         np.testing.assert_allclose(batch.baseline, [-10, -9.2, -9.28])
         np.testing.assert_allclose(batch.advantages, [8, -0.8, 6.28])
         # Failures do not count any more, and do not move it.
-        batch = signal.advantages([*_timed(1.0), _FAILED, *_timed(1.0)])
+        batch = signal.advantages([*_steps(1.0), _FAILED, *_steps(1.0)])
         np.testing.assert_allclose(batch.baseline, [-8.652, -7.8868, -7.8868])
         np.testing.assert_allclose(batch.advantages, [7.652, 0, 6.8868])
 
@@ -92,7 +92,7 @@ class BaselineTest(absltest.TestCase):
         )
         signal = Signal(config)
         np.testing.assert_allclose(signal.advantages([_FAILED, _FAILED]).advantages, [0, 0])
-        batch = signal.advantages([_FAILED, *_timed(4.0, 16.0)])
+        batch = signal.advantages([_FAILED, *_steps(4.0, 16.0)])
         np.testing.assert_allclose(batch.baseline, [-3, -3.7, -3.53])
 
     def test_ema_from_the_first_batch_starts_at_the_mean_of_what_ran(self):
@@ -102,33 +102,33 @@ class BaselineTest(absltest.TestCase):
         batch = signal.advantages([_FAILED, _FAILED])
         np.testing.assert_allclose(batch.advantages, [0, 0])
         self.assertTrue(batch.counted.all())
-        batch = signal.advantages([*_timed(4.0, 16.0), _FAILED])
+        batch = signal.advantages([*_steps(4.0, 16.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -3.0)
         np.testing.assert_allclose(batch.advantages, [1, -1, -7])
-        batch = signal.advantages([*_timed(1.0), _FAILED])
+        batch = signal.advantages([*_steps(1.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -3.0)
-        batch = signal.advantages(_timed(1.0))
+        batch = signal.advantages(_steps(1.0))
         np.testing.assert_allclose(batch.baseline, -(0.9 * 3 + 0.1 * 5.5))
 
     def test_mean_is_of_all_samples_so_far_failures_included(self):
         config = SignalConfig(reward="seconds", baseline="mean", failure_secs=100.0)
         signal = Signal(config)
-        batch = signal.advantages([*_timed(2.0), _FAILED])
+        batch = signal.advantages([*_steps(2.0), _FAILED])
         np.testing.assert_allclose(batch.baseline, -51.0)
         np.testing.assert_allclose(batch.advantages, [49, -49])
-        batch = signal.advantages(_timed(4.0, 6.0))
+        batch = signal.advantages(_steps(4.0, 6.0))
         np.testing.assert_allclose(batch.baseline, -28.0)
 
     def test_batch_is_of_the_batch_alone(self):
         signal = Signal(SignalConfig(reward="seconds", baseline="batch", failure_reward=9.0))
-        np.testing.assert_allclose(signal.advantages([*_timed(1.0), _FAILED]).advantages, [4, -4])
-        np.testing.assert_allclose(signal.advantages(_timed(1.0, 2.0)).advantages, [0.5, -0.5])
+        np.testing.assert_allclose(signal.advantages([*_steps(1.0), _FAILED]).advantages, [4, -4])
+        np.testing.assert_allclose(signal.advantages(_steps(1.0, 2.0)).advantages, [0.5, -0.5])
 
     def test_advantages_can_be_clipped_without_changing_the_baseline(self):
         config = SignalConfig(
             reward="seconds", baseline="batch", failure_secs=100.0, advantage_clip=3.0
         )
-        batch = Signal(config).advantages([*_timed(40.0, 69.0), _FAILED, *_timed(71.0)])
+        batch = Signal(config).advantages([*_steps(40.0, 69.0), _FAILED, *_steps(71.0)])
         np.testing.assert_allclose(batch.baseline, -70.0)
         np.testing.assert_allclose(batch.advantages, [3, 1, -3, -1])
 
@@ -136,7 +136,7 @@ class BaselineTest(absltest.TestCase):
 class CountedTest(absltest.TestCase):
     def test_failures_count_up_to_the_threshold_and_not_from_it_on(self):
         signal = Signal(SignalConfig(failure_reward=10.0, ignore_failures_after=2))
-        measurements = [*_timed(4.0), _FAILED, *_timed(16.0)]
+        measurements = [*_steps(4.0), _FAILED, *_steps(16.0)]
         for expected in ([True, True, True], [True, True, True], [True, False, True]):
             batch = signal.advantages(measurements)
             self.assertEqual(batch.counted.tolist(), expected)
@@ -144,19 +144,19 @@ class CountedTest(absltest.TestCase):
 
     def test_a_baseline_does_not_see_what_does_not_count(self):
         signal = Signal(SignalConfig(failure_reward=5.0, ignore_failures_after=0))
-        signal.advantages([*_timed(4.0), _FAILED, *_timed(1.0), _FAILED])
+        signal.advantages([*_steps(4.0), _FAILED, *_steps(1.0), _FAILED])
         moved = -(0.9 * 5 + 0.1 * 1.5)
         batch = signal.advantages([_FAILED, _FAILED])
         np.testing.assert_allclose(batch.baseline, moved)
         self.assertFalse(batch.counted.any())
-        self.assertAlmostEqual(signal.advantages(_timed(1.0)).baseline, moved)
+        self.assertAlmostEqual(signal.advantages(_steps(1.0)).baseline, moved)
 
     def test_batches_without_any_counted_sample_are_not_counted_as_updates(self):
         signal = Signal(SignalConfig(ignore_failures_after=1))
         for _ in range(3):
             self.assertIsNone(signal.advantages([_FAILED]))
-        self.assertTrue(signal.advantages([_FAILED, *_timed(1.0)]).counted.all())
-        self.assertFalse(signal.advantages([_FAILED, *_timed(1.0)]).counted.all())
+        self.assertTrue(signal.advantages([_FAILED, *_steps(1.0)]).counted.all())
+        self.assertFalse(signal.advantages([_FAILED, *_steps(1.0)]).counted.all())
 
 
 class SignalConfigTest(parameterized.TestCase):

@@ -18,7 +18,7 @@ setUpModule = leave_graphs_as_traced
 _OUT_OF_MEMORY = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "it is too large"))
 
 
-def _measured(placements: np.ndarray) -> list[Measurement]:
+def _measure(placements: np.ndarray) -> list[Measurement]:
     """Fails where all is on device 0; else it is the faster the more is on device 1."""
     return [
         _OUT_OF_MEMORY if not row.any() else Measurement((1.0 + float((row != 1).sum()),))
@@ -49,7 +49,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
             parameters = server.parameters()
             actions, placements = controller.sample(parameters, 1, batch)
             self.assertAllEqual(placements, proposed)
-            measurements = _measured(placements)
+            measurements = _measure(placements)
             placer.observe(proposed, measurements)
             learned, steps = controller.learn(parameters, state, num_updates, actions, measurements)
             if batch == 2:  # Another process does it once more, in place of one that died.

@@ -10,7 +10,7 @@ setUpModule = leave_graphs_as_traced
 
 
 def _moves(config, gradients):
-    """How far each step goes where the loss has the given gradients."""
+    """Computes the change by each step if the loss has the given gradients."""
     agent = TableAgent(np.zeros([1, 2]), np.zeros([1, 2]))
     optimizer = Optimizer(agent, config)
 

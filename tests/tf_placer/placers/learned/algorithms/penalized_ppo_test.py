@@ -34,8 +34,8 @@ def _loss(table, old_table, beta):
     return -total / np.count_nonzero(_COUNTED)
 
 
-def _closed_gradient(table, old_table, beta):
-    """Of equation 11 with respect to the preferences of a softmax, as worked out on paper."""
+def _compute_gradient(table, old_table, beta):
+    """Computes the gradient of equation 11 by the preferences of a softmax, in closed form."""
     new, old = np.exp(log_softmax(table)), np.exp(log_softmax(old_table))
     gradient = np.zeros_like(table)
     groups = np.arange(len(table))
@@ -73,7 +73,7 @@ class PenalizedPPOTest(tf.test.TestCase, parameterized.TestCase):
         old, new, _ = _learn(10, 1.0)
         expected = old
         for _ in range(10):
-            expected = expected + _closed_gradient(expected, old, 1.0)
+            expected = expected + _compute_gradient(expected, old, 1.0)
         self.assertAllClose(new, expected, rtol=1e-4, atol=1e-5)
 
     @parameterized.parameters(

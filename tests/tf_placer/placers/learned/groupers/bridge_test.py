@@ -21,8 +21,8 @@ def _sigmoid(values):
     return 1 / (1 + np.exp(-values))
 
 
-def _written(bridge, columns):
-    """What the network writes, by the equations of an LSTM in numpy."""
+def _compute_output(bridge, columns):
+    """Computes the output of the network by the equations of an LSTM in numpy."""
     kernel, recurrent, bias = bridge.get_weights()
     hidden, cell, written = np.zeros(5), np.zeros(5), []
     for column in columns:
@@ -38,14 +38,14 @@ class BridgeTest(tf.test.TestCase):
         grouper, bridge = _parts("concat")
         result = bridge.join(tf.constant(_FEATURES), grouper.columns())
         self.assertAllEqual(result[:, :, :3], _FEATURES)
-        expected = _written(bridge, grouper.columns().numpy())
+        expected = _compute_output(bridge, grouper.columns().numpy())
         for row in range(2):
             self.assertAllClose(result[row, :, 3:], expected, atol=1e-5)
 
     def test_can_replace_the_features(self):
         grouper, bridge = _parts("replace")
         result = bridge.join(tf.constant(_FEATURES), grouper.columns())
-        expected = _written(bridge, grouper.columns().numpy())
+        expected = _compute_output(bridge, grouper.columns().numpy())
         self.assertAllClose(result, np.stack([expected, expected]), atol=1e-5)
 
     def test_gradient_reaches_the_last_layer_of_the_grouper(self):

@@ -109,7 +109,7 @@ class FeedForwardGrouperTest(tf.test.TestCase):
             np.exp(grouper.log_dists()),
             [[0.02, 0.96, 0.02], [0.96, 0.02, 0.02], [0.02, 0.96, 0.02]],
         )
-        # What the network says counts as it does without a start.
+        # The output of the network counts as it does without a start.
         grouper.set_weights(without.get_weights())
         expected = np.exp(without.log_dists()) * np.where(np.eye(3)[start], 0.96, 0.02)
         self.assertAllClose(
