@@ -31,8 +31,8 @@ class Failure:
     """A placement that could not be timed.
 
     Attributes:
-        kind: what happened.
-        message: one sentence for people, with the end of the worker's own words where they help.
+        kind: the kind of the failure.
+        message: one sentence for users, with the end of the worker's log where it helps.
     """
 
     kind: FailureKind
@@ -45,19 +45,19 @@ class Measurement:
 
     Attributes:
         step_secs: seconds of every counted step, in the order they ran; None after a failure.
-        failure: None, or why the placement could not be timed.
+        failure: the reason why the placement could not be timed, or None.
         setup_secs: seconds spent before the first counted step (session, initializers, warm-up).
-        peak_bytes: the most memory that was held at once on each device; None where not known. A
-            placement that ran out of memory may have it, too.
-        reference_secs: seconds of the steps of the graph as it came that took turns with
-            `step_secs`, each shortly before or after the one at its position; None where the
-            placement was measured alone.
-        drift: how many times as slow the machine was meanwhile as the one on which the graph as it
-            came was measured first, then; 1 where that is not known.
+        peak_bytes: peak memory of each device; None if unknown. A placement that ran out of memory
+            may have it, too.
+        reference_secs: seconds of the original's steps that took turns with `step_secs`, each
+            shortly before or after the step at the same position; None if the placement was
+            measured alone.
+        drift: step time of the original during this measurement divided by its first step time; 1
+            if unknown.
 
     Raises:
-        ValueError: neither or both of `step_secs` and `failure` were given, or the steps of the
-            reference are not as many.
+        ValueError: neither or both of `step_secs` and `failure` were given, or `reference_secs` and
+            `step_secs` differ in length.
     """
 
     step_secs: _Secs | None = None
@@ -91,7 +91,7 @@ class Measurement:
 
     @property
     def spread_secs(self) -> float | None:
-        """Distance between the quartiles of `steady_secs`, or None after a failure."""
+        """The interquartile range of `steady_secs`, or None after a failure."""
         if self.step_secs is None:
             return None
         low, high = np.percentile(self.step_secs, [25, 75])
@@ -99,11 +99,11 @@ class Measurement:
 
     @property
     def total_secs(self) -> float:
-        """Seconds that all took: the setup and all steps, those of the reference included."""
+        """Seconds of the setup and of all steps, including the steps of the reference."""
         return self.setup_secs + sum(self.step_secs or ()) + sum(self.reference_secs or ())
 
     def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form: `step_secs`, `failure`, `setup_secs`, and the others where known."""
+        """Builds the JSON form: `step_secs`, `failure`, `setup_secs`, and the others if known."""
         failure = self.failure and {
             "kind": self.failure.kind.value,
             "message": self.failure.message,
@@ -123,7 +123,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, value: object) -> Measurement:
-        """Reads what `to_json` wrote, in this version or an earlier one.
+        """Reads the JSON form of this version or an earlier one.
 
         Raises:
             ValueError: the value is not a measurement.
@@ -132,7 +132,7 @@ class Measurement:
 
 
 class Environment(Protocol):
-    """Anything that can say how long a step takes under a placement."""
+    """The interface of environments: they measure the step times of placements."""
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
         """Measures placements one after the other.
@@ -141,7 +141,7 @@ class Environment(Protocol):
             placements: int32 [num_placements, num_groups], a device index per group.
 
         Returns:
-            One measurement per placement. A placement that cannot run is a `Failure`, never an
+            One measurement per placement. A placement that cannot run gives a `Failure`, never an
             exception.
         """
         ...

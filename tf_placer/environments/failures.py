@@ -8,7 +8,7 @@ import re
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.processes import ChildDied
 
-__all__ = ["count_oom_kills", "failure_of_death", "failure_of_error", "may_have_harmed", "shorten"]
+__all__ = ["classify_death", "classify_error", "count_oom_kills", "may_have_harmed", "shorten"]
 
 _MAX_MESSAGE_CHARS = 500
 
@@ -45,14 +45,14 @@ _UNINITIALIZED_WORDS = (
     "Could not find variable",
     "Resource does not exist",
 )
-# Errors of a server that was restarted meanwhile, and of its clients.
+# A server that restarts during a step, and its clients, raise these errors.
 _RESTARTED_WORDS = ("restarted", "is not found")
-# The rest of a message after these words helps only with the sources at hand.
+# The text behind these words helps only readers who have TensorFlow's sources.
 _TRACES = (
     r"Original stack trace for|Colocation Debug Info|Traceback \(most recent call last\)"
     r"|Recent warning and error logs"
 )
-# Errors of the graph itself, after which processes are as good as before.
+# The graph itself causes these errors; they leave the processes intact.
 _HARMLESS_ERRORS = frozenset(
     {
         "FailedPreconditionError",
@@ -79,11 +79,11 @@ def shorten(message: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not noise.match(line)]
     if not kept:
-        # The lines of listed errors may be the only ones that say what happened.
+        # The lines of listed errors may be the only ones that name the cause.
         listed = (re.match(r"\(\d+\)\s+(.+)", line) for line in lines)
         kept = [match[1] for match in listed if match]
     result = " ".join(" ".join(dict.fromkeys(kept)).split()) or " ".join(message.split())
-    # Drop the time stamp and the source location of a log line.
+    # The time stamp and the source location of a log line do not help users.
     result = re.sub(
         r"^.{0,40}\d\d:\d\d.{0,80}\.cc:\d+\] (OP_REQUIRES failed at \S+ : )?", "", result
     )
@@ -95,17 +95,17 @@ def shorten(message: str) -> str:
     return result
 
 
-def failure_of_error(error_type: str, message: str, stage: str, steps_done: int) -> Failure:
-    """Finds the failure that an exception of a session means.
+def classify_error(error_type: str, message: str, stage: str, steps_done: int) -> Failure:
+    """Classifies an exception of a session.
 
     Args:
         error_type: name of the exception's class, "InvalidArgumentError".
-        message: what it says.
-        stage: what was being done, "the initializers".
-        steps_done: steps that ran before it.
+        message: the message of the exception.
+        stage: the stage that failed, such as "the initializers".
+        steps_done: number of steps that ran before it.
 
     Returns:
-        The failure.
+        The failure, with a message for users.
     """
     short = shorten(message)
     if error_type in ("ResourceExhaustedError", "MemoryError") or (
@@ -142,22 +142,23 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
 
 
 def may_have_harmed(failure: Failure, error_type: str) -> bool:
-    """Says whether processes with this failure should not be trusted with another trial."""
+    """Says whether a failure may have left the processes unfit for another trial."""
     if failure.kind is FailureKind.RUNTIME_ERROR:
         return error_type not in _HARMLESS_ERRORS
     return failure.kind is not FailureKind.INVALID_PLACEMENT
 
 
-def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
-    """Finds the failure that the end of a process means.
+def classify_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
+    """Classifies the death of a process.
 
     Args:
-        death: which process ended.
-        stage: what was being done, "the initializers".
-        oom_kills: processes that the kernel has killed for memory since the trial began.
+        death: the death, with the process.
+        stage: the stage that failed, such as "the initializers".
+        oom_kills: number of processes that the kernel killed for lack of memory since the trial
+            began.
 
     Returns:
-        The failure: out of memory where the signs say so.
+        The failure: OUT_OF_MEMORY if the log or the kernel indicates it, else WORKER_DIED.
     """
     message = f"in {stage}, {death}"
     for line in death.child.log_lines():
@@ -174,7 +175,7 @@ def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
 
 
 def count_oom_kills() -> int:
-    """Counts the processes that the kernel has killed for memory so far; 0 if it does not say."""
+    """Counts the processes that the kernel has killed for lack of memory; 0 if unknown."""
     try:
         text = pathlib.Path("/proc/vmstat").read_text()
     except OSError:

@@ -1,10 +1,10 @@
-"""Both ends of a worker that is no process of its own but a thread of another one.
+"""A worker that runs in a thread of the calling process, and its client in the search process.
 
-A graph that calls functions of Python runs only in the process that has them. There a `WorkerHost`
-waits in a thread; the process that searches inherits one end of a socket from it. Where others
-start a process, a `InProcessWorker` makes a pair of sockets and sends one of them to the host,
-which then obeys what comes over it, as `tf_placer.environments.worker` says. Where others kill the
-process, it closes its socket: the host breaks off what it does and waits for the next one.
+A graph that calls Python functions runs only in the process that defines them. There a `WorkerHost`
+waits in a thread; the search process inherits one end of a socket from it. Instead of starting a
+process, `InProcessWorker` makes a pair of sockets and sends one of them to the host, which serves
+the commands that arrive on it (see `tf_placer.environments.worker`). Instead of killing a process,
+it closes its socket: the host then cancels its command and waits for the next socket.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import Any
 from absl import logging
 
 from tf_placer.descriptors import wait_until_readable
-from tf_placer.environments.worker import Worker
+from tf_placer.environments.worker import CommandLoop
 from tf_placer.processes import ChildDied, ChildTimeout, await_message
 
 __all__ = ["InProcessWorker", "WorkerHost"]
 
-_SERVES = {"serves": True}
-# A host may need this long to cancel its last command; Python functions cannot be canceled.
-_FREE_SECS = 30.0
-_JOIN_SECS = 10.0
+_READY = {"serves": True}
+# A host waits for its last command: a running Python function cannot be canceled.
+_CANCEL_TIMEOUT_SECS = 30.0
+_JOIN_TIMEOUT_SECS = 10.0
 
 
 class InProcessWorker:
-    """The end of the process that searches; to it, it is like a `ChildProcess`.
+    """The client of an in-process worker, with the interface of `ChildProcess`.
 
     Attributes:
-        name: what messages call it.
-        pid: id of the process that hosts it, the parent of this one.
+        name: its name in messages.
+        pid: id of the process that hosts it, the parent of this process.
     """
 
     def __init__(self, host: int) -> None:
-        """Has the host serve.
+        """Connects to the host.
 
         Args:
             host: file descriptor of the host.
@@ -53,31 +53,31 @@ class InProcessWorker:
         self.pid = os.getppid()
         self._line, of_host = socket.socketpair()
         self._unread = b""
-        self._serves = False
-        # A host that is gone does not take it, and then the line is closed at its other end.
+        self._is_ready = False
+        # If the host is gone, closing its end of the line tells later reads so.
         with contextlib.suppress(OSError), of_host, socket.socket(fileno=os.dup(host)) as control:
             socket.send_fds(control, [b"w"], [of_host.fileno()])
 
     def wait_until_ready(self) -> None:
-        """Waits until the host has broken off what it did before, unless it has said so already.
+        """Waits until the host has canceled its previous command.
 
         Raises:
             ChildDied: the host is gone.
-            ChildTimeout: it is still at it.
+            ChildTimeout: the previous command still runs.
         """
-        if self._serves:
+        if self._is_ready:
             return
         try:
-            await_message(self, (), time.monotonic() + _FREE_SECS)
+            await_message(self, (), time.monotonic() + _CANCEL_TIMEOUT_SECS)
         except ChildTimeout:
             raise ChildTimeout(
-                "a step that was given up still runs in the calling process, where nothing can "
-                "end it: does a Python function of the graph wait for something?"
+                "a canceled step still runs in the calling process, where nothing can end it: does "
+                "a Python function of the graph wait for something?"
             ) from None
-        self._serves = True
+        self._is_ready = True
 
     def fileno(self) -> int:
-        """Returns the file descriptor that is readable when the host has answered or gone."""
+        """Returns the file descriptor, readable once the host has answered or is gone."""
         return self._line.fileno()
 
     def send(self, message: Mapping[str, Any], deadline: float) -> None:
@@ -91,7 +91,7 @@ class InProcessWorker:
             raise ChildDied(self) from None
 
     def read_messages(self) -> list[dict[str, Any]] | None:
-        """Reads what the host has answered; None when it has closed the line."""
+        """Reads the answers of the host; None when it has closed the line."""
         try:
             data = self._line.recv(1 << 16)
         except ConnectionError:
@@ -111,7 +111,7 @@ class InProcessWorker:
             return False
 
     def is_stopped(self) -> bool:
-        """Returns False: a host that is stopped has this process wait, and nothing measures."""
+        """Returns False: if the host is stopped, this process waits, too."""
         return False
 
     @property
@@ -124,23 +124,23 @@ class InProcessWorker:
         return f"{self.name} has ended"
 
     def log_lines(self) -> list[str]:
-        """Returns nothing: the process writes to standard outputs of its own."""
+        """Returns no lines: the host process writes to its own standard output and error."""
         return []
 
     def log_tail(self) -> str:
-        """Returns nothing, as `log_lines`."""
+        """Returns an empty string, as there is no log."""
         return ""
 
     def clear_log(self) -> None:
         """Does nothing: there is no log."""
 
     def stop(self) -> None:
-        """Lets the host break off what it does."""
+        """Closes the line, so that the host cancels its command."""
         self._line.close()
 
 
 class WorkerHost:
-    """The end of the process in which sessions run, in a thread of its own, while in a `with`."""
+    """The server of an in-process worker: a thread that runs sessions while in a `with`."""
 
     def __init__(self) -> None:
         """Starts nothing yet."""
@@ -148,7 +148,7 @@ class WorkerHost:
         self._thread = threading.Thread(target=self._serve, name="tf_placer worker", daemon=True)
 
     def fileno(self) -> int:
-        """Returns the file descriptor that the process which searches has to inherit."""
+        """Returns the file descriptor that the search process has to inherit."""
         return self._of_search.fileno()
 
     def __enter__(self) -> WorkerHost:
@@ -163,7 +163,7 @@ class WorkerHost:
     ) -> None:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
-        self._thread.join(_JOIN_SECS)
+        self._thread.join(_JOIN_TIMEOUT_SECS)
         if self._thread.is_alive():
             logging.warning("a step of the search still runs in this process")
             return
@@ -176,13 +176,15 @@ class WorkerHost:
             if not descriptors:
                 return
             with socket.socket(fileno=descriptors[0]) as connection:
-                line = _Line(connection)
-                worker = Worker(line)
-                listener = threading.Thread(target=line.listen, args=(worker.cancel,), daemon=True)
+                channel = _SocketChannel(connection)
+                commands = CommandLoop(channel)
+                listener = threading.Thread(
+                    target=channel.listen, args=(commands.cancel,), daemon=True
+                )
                 listener.start()
                 try:
-                    line.send(_SERVES)
-                    worker.serve()
+                    channel.send(_READY)
+                    commands.serve()
                 except EOFError:
                     pass
                 except Exception:
@@ -190,13 +192,13 @@ class WorkerHost:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
                 listener.join()
-            del worker, listener
-            # Graphs are full of cycles, and hold their sessions, and these the variables.
+            del commands, listener
+            # Graphs contain reference cycles and keep their sessions and variables alive.
             gc.collect()
 
 
-class _Line:
-    """The host's end of a line."""
+class _SocketChannel:
+    """The command channel of a host, over a socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -204,7 +206,7 @@ class _Line:
         self._is_closed = False
 
     def listen(self, on_close: Any) -> None:
-        """Reads commands until the other end is closed, and then calls a function."""
+        """Reads commands until the client closes the line, then calls `on_close`."""
         with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
             for line in lines:
                 self._commands.put(json.loads(line))
@@ -216,7 +218,7 @@ class _Line:
         """Waits for the next command.
 
         Raises:
-            EOFError: there is none.
+            EOFError: the client has closed the line.
         """
         command = self._commands.get()
         if command is None or self._is_closed:
@@ -224,10 +226,10 @@ class _Line:
         return command
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Answers with a JSON object.
+        """Sends an answer, a JSON object.
 
         Raises:
-            EOFError: nobody listens.
+            EOFError: the client has closed the line.
         """
         if self._is_closed:
             raise EOFError

@@ -1,4 +1,4 @@
-"""The order in which initializers have to run."""
+"""The order in which the initializers of a graph have to run."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from collections.abc import Sequence
 import networkx as nx
 import tensorflow as tf
 
-__all__ = ["initializer_order"]
+__all__ = ["order_initializers"]
 
 
-def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Operation]]:
-    """Sorts initializers by what they read, as of a variable that begins as a multiple of another.
+def order_initializers(initializers: Sequence[tf.Operation]) -> list[list[tf.Operation]]:
+    """Sorts initializers so that each runs after those whose state it reads.
 
-    TensorFlow runs all global variables' and then all local variables'. This is finer.
+    An example is a variable whose initial value is a multiple of another one. TensorFlow only runs
+    the initializers of all global variables before those of all local ones.
 
     Args:
         initializers: assignments and other operations of one graph, each once.
 
     Returns:
-        Sets of operations that can run at once, one after the other; nearly always a single one.
-        Those that need each other are all in one.
+        Lists of operations that can run together, in the order to run them; nearly always a single
+        list. Initializers that depend on each other are in the same list.
     """
-    sets = {each: _state(each) for each in initializers if each.inputs}
+    sets = {each: _find_state(each) for each in initializers if each.inputs}
     by_state: dict[tf.Operation, list[tf.Operation]] = {}
     for each, state in sets.items():
         by_state.setdefault(state, []).append(each)
     graph = nx.DiGraph()
     graph.add_nodes_from(initializers)
     for each in initializers:
-        for state in _read(each, by_state) - {sets.get(each)}:
+        for state in _find_read_states(each, by_state) - {sets.get(each)}:
             graph.add_edges_from((first, each) for first in by_state[state])
     together = nx.condensation(graph)
     return [
@@ -38,25 +39,25 @@ def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Oper
     ]
 
 
-def _state(initializer: tf.Operation) -> tf.Operation:
+def _find_state(initializer: tf.Operation) -> tf.Operation:
     """Finds the variable, table or iterator that an initializer sets.
 
-    Its other inputs are values; that of `MakeIterator` is a data set, which comes first.
+    Its other inputs are values. The first input of `MakeIterator` is a data set.
     """
     inputs = list(initializer.inputs)
     handles = (each for each in inputs if each.dtype == tf.resource or each.dtype._is_ref_dtype)
     return next(handles, inputs[0]).op
 
 
-def _read(
+def _find_read_states(
     initializer: tf.Operation, states: dict[tf.Operation, list[tf.Operation]]
 ) -> set[tf.Operation]:
-    """Finds the states that an initializer reads, however indirectly."""
+    """Finds the states that an initializer reads, directly or through other operations."""
     seen, waiting, found = {initializer}, [initializer], set()
     while waiting:
         operation = waiting.pop()
         if operation in states and operation is not initializer:
-            # The operation that creates a variable depends on nothing.
+            # A state operation has no dependencies of its own.
             found.add(operation)
             continue
         for before in (*(tensor.op for tensor in operation.inputs), *operation.control_inputs):

@@ -1,7 +1,8 @@
-"""The processes behind a live environment: when they start, what they answer, how they end."""
+"""The processes of a live environment: starts, requests, restarts and failures."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import time
@@ -12,7 +13,7 @@ from absl import logging
 
 from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
-from tf_placer.environments.failures import count_oom_kills, failure_of_death
+from tf_placer.environments.failures import classify_death, count_oom_kills
 from tf_placer.environments.in_process_worker import InProcessWorker
 from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
@@ -32,26 +33,39 @@ from tf_placer.processes import (
 
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
-_START_TIMEOUT_SECS = 300.0
-# Starts per request. A process that a signal ended or stopped is not at fault and gets one more.
-_MOST_STARTS, _MOST_STARTS_IF_HIT = 2, 3
-# Modules that worker and servers import before their first command.
+
+@dataclasses.dataclass(frozen=True)
+class _ProcessLimits:
+    """Limits of time and attempts for starting and stopping processes.
+
+    A start is repeated once after any failure, and once more if a signal ended or stopped a
+    process, because then the process is not at fault. A client may learn that a server is gone
+    before the death of the server is noticed, hence `death_notice_secs`. A worker that does not
+    close its sessions within `close_timeout_secs` is replaced together with the servers.
+    """
+
+    start_timeout_secs: float = 300.0
+    max_starts: int = 2
+    max_starts_after_signal: int = 3
+    death_notice_secs: float = 2.0
+    close_timeout_secs: float = 10.0
+
+
+_LIMITS = _ProcessLimits()
+# The fork server imports these modules once for the worker and all servers.
 _TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
-_DEATH_NOTICE_SECS = 2.0
-# The worker is replaced, too, if closing its sessions takes longer.
-_CLOSE_SECS = 10.0
 
 
 class WorkerStartError(RuntimeError):
-    """The processes that run sessions could not be started; one sentence says why."""
+    """An error that says why the processes that run sessions could not be started."""
 
 
 class LiveProcesses:
-    """The worker that runs sessions and, on a local machine, the servers that it runs them on.
+    """The worker that runs sessions and, on a local machine, the servers of the sessions.
 
     Attributes:
-        machine: where sessions run.
-        generation: how often processes were started.
+        machine: the machine on which sessions run.
+        generation: number of times that processes were started.
     """
 
     def __init__(
@@ -62,14 +76,14 @@ class LiveProcesses:
         *,
         report: Callable[[str], None] = logging.warning,
     ) -> None:
-        """Starts nothing yet.
+        """Prepares the processes without starting any.
 
         Args:
-            machine: where sessions run.
+            machine: the machine on which sessions run.
             directory: an existing directory for the logs of the processes.
             host: file descriptor of a `WorkerHost`, in whose process sessions run on an attached
                 machine; None for a process of their own.
-            report: called with a line for people when processes have died and are started again.
+            report: called with a message for users when dead processes are started again.
         """
         self.machine = machine
         self._report = report
@@ -77,13 +91,13 @@ class LiveProcesses:
         self._host = host
         self._worker: Child | None = None
         self._cluster: LocalCluster | None = None
-        # The worker and the servers of a local machine are among themselves.
+        # The worker and the servers of a local machine share a network that nobody else reaches.
         self._network: PrivateNetwork | None = None
         self._open_reason = ""
-        # Forks the processes, except where they must be started independently.
+        # Forks the processes, unless `_start_afresh` requires independent starts.
         self._template: ForkServer | None = None
         self._start_afresh = False
-        # The graphs that the worker has loaded; whether it knows the servers.
+        # Names of the loaded graphs, and whether the worker is connected to the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
         # True if the servers of a remote cluster may be gone.
@@ -91,12 +105,12 @@ class LiveProcesses:
         self.generation = 0
 
     def launch(self) -> None:
-        """Starts processes that are not there, and does not wait for them.
+        """Starts missing processes without waiting for them.
 
-        They import TensorFlow meanwhile.
+        They import TensorFlow in the background.
 
         Raises:
-            WorkerStartError: there is nothing to connect to.
+            WorkerStartError: the remote cluster does not answer.
         """
         self._check_target()
         needs_cluster = self._lacks_servers()
@@ -108,7 +122,7 @@ class LiveProcesses:
             if self._worker is None and self._network is None:
                 self._make_network()
             if not self._start_afresh:
-                template = self._fit_template()
+                template = self._get_template()
             self._cluster = LocalCluster(
                 self.machine,
                 log_dir=str(self._directory),
@@ -117,11 +131,11 @@ class LiveProcesses:
                 template=template,
             )
         if self._worker is None:
-            self._worker = self._new_worker(template)
+            self._worker = self._start_worker(template)
             self._loaded.clear()
 
-    def _fit_template(self) -> ForkServer:
-        """Returns a template that can make processes: a new one if somebody ended or stopped it."""
+    def _get_template(self) -> ForkServer:
+        """Returns a working fork server, a new one if the last was ended or stopped."""
         if self._template is not None and not self._template.is_fit():
             self._drop_template()
         if self._template is None:
@@ -143,13 +157,13 @@ class LiveProcesses:
             self._open_reason = str(error)
 
     def start(self, load: Mapping[str, Any]) -> None:
-        """Starts the processes unless they all run, and has the worker load a graph unless it has.
+        """Makes sure that all processes run and that the worker has loaded a graph.
 
         Args:
-            load: the command that makes the worker load the graph.
+            load: the command that loads the graph.
 
         Raises:
-            WorkerStartError: they do not start, although it was tried again.
+            WorkerStartError: the processes do not start, even after retries.
         """
         if self.are_running() and self._is_connected and load["graph"] in self._loaded:
             return
@@ -157,7 +171,7 @@ class LiveProcesses:
         if dead:
             self._report(f"{dead[0].exit_description()} between two trials: starting it again")
             self.stop()
-        for attempt in range(1, _MOST_STARTS_IF_HIT + 1):
+        for attempt in range(1, _LIMITS.max_starts_after_signal + 1):
             try:
                 self._start_once(load)
                 return
@@ -168,13 +182,13 @@ class LiveProcesses:
                 raise
 
     def _prepare_next_start(self, error: Exception, attempt: int) -> None:
-        """Clears away what a start that failed has left.
+        """Stops the processes of a failed start and chooses the kind of the next start.
 
         Raises:
-            WorkerStartError: it was the last attempt.
+            WorkerStartError: no attempt is left.
         """
-        was_hit = self._was_hit()
-        if attempt >= (_MOST_STARTS_IF_HIT if was_hit else _MOST_STARTS):
+        was_signaled = self._was_signaled()
+        if attempt >= (_LIMITS.max_starts_after_signal if was_signaled else _LIMITS.max_starts):
             tail = error.child.log_tail() if isinstance(error, ChildDied) else ""
             self.stop()
             raise WorkerStartError(
@@ -182,19 +196,20 @@ class LiveProcesses:
             ) from None
         self._report(f"the workers did not start, trying once more: {error}")
         self.stop()
-        if not was_hit:
+        if not was_signaled:
             # If the fork server fails, start processes from scratch.
             self._drop_template()
             self._start_afresh = True
 
-    def _was_hit(self) -> bool:
+    def _was_signaled(self) -> bool:
         """Says whether a process that did not start was ended or stopped by a signal."""
         if self._template is not None and self._template.has_failed():
-            return False  # Its processes are gone without a word, which looks the same.
+            # Processes of a failed fork server vanish, too, which looks like a signal.
+            return False
         return any(child.is_stopped() or (child.exit_code or 0) < 0 for child in self.children())
 
     def are_running(self) -> bool:
-        """Says whether all processes that a request needs are there."""
+        """Says whether all processes that a request needs run."""
         missing = self._worker is None or self._lacks_servers()
         return not missing and all(child.is_alive() for child in self.children())
 
@@ -234,11 +249,11 @@ class LiveProcesses:
         self.launch()
         worker = self._worker
         assert worker is not None
-        deadline = time.monotonic() + _START_TIMEOUT_SECS
+        deadline = time.monotonic() + _LIMITS.start_timeout_secs
         target = self.machine.target if self._cluster is None else self._cluster.target
         if isinstance(worker, InProcessWorker):
             worker.wait_until_ready()
-        # It imports TensorFlow and the graph while the servers start.
+        # The worker imports TensorFlow and the graph while the servers start.
         commands = []
         if not self._is_connected:
             commands.append({"command": "connect", "target": target})
@@ -257,13 +272,13 @@ class LiveProcesses:
         self._loaded.add(load["graph"])
         self._start_afresh = False
 
-    def _new_worker(self, template: ForkServer | None) -> Child:
+    def _start_worker(self, template: ForkServer | None) -> Child:
         if self._host is not None:
             return InProcessWorker(self._host)
-        environ, backend = self._environ(), self.machine.backend
+        environ, backend = self._build_environment(), self.machine.backend
         if backend.starts_servers:
             environ["no_grpc_proxy"] = "localhost"
-            # A session that runs in the worker itself has threads of its own, on its own cores.
+            # Sessions in the worker itself run in their own threads, on the given cores.
             environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
         return ChildProcess(
             "the worker",
@@ -276,8 +291,8 @@ class LiveProcesses:
             fork_server=template,
         )
 
-    def _environ(self) -> dict[str, str]:
-        """Makes the variables of the worker, which has the GPUs of the machine.
+    def _build_environment(self) -> dict[str, str]:
+        """Builds the environment variables of the worker, which gets the GPUs of the machine.
 
         Raises:
             WorkerStartError: the plugin for emulated GPUs cannot be built.
@@ -292,16 +307,16 @@ class LiveProcesses:
             raise WorkerStartError(str(error)) from None
 
     def restart(self) -> None:
-        """Lets the next request find fresh processes under the devices, started one by one.
+        """Makes the next request start fresh device processes, each from scratch.
 
-        On a local machine these are the servers; the worker, which only talks to them, stays.
+        On a local machine these are the servers. The worker stays, as it only talks to them.
         """
         self._start_afresh = True
         if not self.machine.backend.starts_servers:
             self.stop()
         if self._cluster is None or self._worker is None:
-            return  # There is nothing but, at most, the worker.
-        deadline = time.monotonic() + _CLOSE_SECS
+            return  # No servers run, so there is nothing to replace.
+        deadline = time.monotonic() + _LIMITS.close_timeout_secs
         try:
             self._worker.send({"command": "close_sessions"}, deadline)
             await_message(self._worker, self._servers(), deadline)
@@ -312,11 +327,11 @@ class LiveProcesses:
         self._cluster = None
 
     def unload(self, graph: str) -> None:
-        """Has the worker forget a graph, and with it its sessions; no failure of that matters."""
+        """Unloads a graph and its sessions from the worker, ignoring failures."""
         if graph not in self._loaded or not self.are_running():
             return
         self._loaded.discard(graph)
-        deadline = time.monotonic() + _CLOSE_SECS
+        deadline = time.monotonic() + _LIMITS.close_timeout_secs
         assert self._worker is not None
         try:
             self._worker.send({"command": "unload", "graph": graph}, deadline)
@@ -331,17 +346,17 @@ class LiveProcesses:
         timeout_secs: float,
         stage: str,
     ) -> dict[str, Any] | Failure:
-        """Has the worker do something, starting the processes first where needed.
+        """Sends a command to the worker and waits for its answer, starting missing processes.
 
         Args:
-            load: the command that makes the worker load the graph that this is about.
-            command: what to do.
-            timeout_secs: how long it may take, not counting the start of processes.
-            stage: what is being done until the worker says what it does.
+            load: the command that loads the graph of this command.
+            command: the command to send.
+            timeout_secs: limit in seconds, not counting the start of processes.
+            stage: the stage to name in failures until the worker reports one.
 
         Returns:
-            The worker's answer, or why there is none: it took too long or a process died. The
-            processes are then stopped, and the next request starts new ones.
+            The worker's answer, or a failure after a time-out or the death of a process. After a
+            failure the processes are stopped, and the next request starts new ones.
 
         Raises:
             WorkerStartError: the processes do not start.
@@ -366,19 +381,19 @@ class LiveProcesses:
                 FailureKind.TIMEOUT, f"no result within {timeout_secs:g} s, still in {stage}"
             )
         except ChildDied as death:
-            failure = failure_of_death(death, stage, count_oom_kills() - oom_kills)
+            failure = classify_death(death, stage, count_oom_kills() - oom_kills)
         self.stop()
         return failure
 
     def _raise_if_a_server_died(self, answer: Mapping[str, Any]) -> None:
-        """Finds the death behind an answer that only says that a connection was lost."""
+        """Raises `ChildDied` if an answer reports a lost connection because a server died."""
         error = answer.get("error")
         if not error or error["type"] not in ("UnavailableError", "AbortedError"):
             return
         if self._cluster is None:
             return
         try:
-            self._cluster.wait(_DEATH_NOTICE_SECS)
+            self._cluster.wait(_LIMITS.death_notice_secs)
         except LocalClusterError:
             for server in self._servers():
                 if not server.is_alive():
@@ -386,11 +401,11 @@ class LiveProcesses:
 
     @property
     def targets(self) -> list[str]:
-        """The addresses of the servers that it has started."""
+        """The addresses of the servers on this machine; empty without servers."""
         return [] if self._cluster is None else self._cluster.targets
 
     def children(self) -> list[Child]:
-        """Lists the processes started and not stopped: the worker, then the servers by task."""
+        """Lists the processes that were not stopped: the worker, then the servers by task."""
         worker: list[Child] = [] if self._worker is None else [self._worker]
         return [*worker, *self._servers()]
 
@@ -398,14 +413,15 @@ class LiveProcesses:
         return [] if self._cluster is None else self._cluster.servers
 
     def close(self) -> None:
-        """Stops all processes, for good."""
+        """Stops all processes and the fork server."""
         self.stop()
         self._drop_template()
 
     def stop(self) -> None:
         """Stops all processes that run sessions; the next request starts new ones."""
         if self._template is not None and self._template.is_stopped():
-            self._drop_template()  # It would not say that its processes have ended.
+            # A stopped fork server does not report the ends of its processes.
+            self._drop_template()
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

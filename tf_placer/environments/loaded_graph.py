@@ -1,4 +1,4 @@
-"""A graph inside the worker: devices on, session open, steps run, session closed."""
+"""A graph that the worker has loaded, and its sessions under placements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.environments.initializer_order import initializer_order
+from tf_placer.environments.initializer_order import order_initializers
 from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
-from tf_placer.environments.restored_variables import assignments_of
-from tf_placer.environments.step_stats import summarize
-from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
+from tf_placer.environments.restored_variables import add_assignments
+from tf_placer.environments.step_stats import summarize_traces
+from tf_placer.environments.variable_state import find_assigned_variable, find_variable_assignments
 from tf_placer.inputs.iterator_handles import find_fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
@@ -28,9 +28,8 @@ _PLACING = "placing the operations"
 _OPENING = "opening the session"
 _INITIALIZING = "the initializers"
 _FILLING = "filling the queues"
-_TIMED_ALONE = 2
-# Rounds of timed operations that say something, beside those that do not count.
-_LEAST_ROUNDS = 3
+_COUNTED_STEPS_ALONE = 2
+_MIN_COUNTED_ROUNDS = 3
 # Errors that the values of variables or the position of an iterator can cause.
 _ERRORS_OF_STATE = (
     tf.errors.FailedPreconditionError,
@@ -40,17 +39,17 @@ _ERRORS_OF_STATE = (
 
 
 class SessionFailed(Exception):
-    """TensorFlow raised something.
+    """An exception that TensorFlow raised in a session.
 
     Attributes:
         error_type: name of the exception's class, "InvalidArgumentError".
-        message: what it said.
-        stage: what was being done.
-        steps_done: how many steps ran before it.
+        message: the message of the exception.
+        stage: the stage that failed, such as "the initializers".
+        steps_done: number of steps that ran before it.
     """
 
     def __init__(self, error: Exception, stage: str, steps_done: int) -> None:
-        # An OpError's own message lacks what str() adds to it: the line that made the session.
+        # str() of an OpError adds the source line that made the session; its message does not.
         self.message: str = getattr(error, "message", None) or str(error)
         super().__init__(self.message)
         self.error_type = type(error).__name__
@@ -62,11 +61,12 @@ class OpenSession:
     """A session that has run the initializers.
 
     Attributes:
-        session: the session; another one after an input that queues took from has ended.
-        threads: what fills the queues of the session, if anything does.
-        feeds: what a step is fed.
-        stage: what was done last.
-        steps_done: how many steps ran.
+        session: the session; replaced by another one when the input of its queues has ended.
+        threads: the threads that fill the queues of the session, or None.
+        feeds: values by the tensor that a step is fed.
+        stage: the latest stage, for messages.
+        steps_done: number of steps that ran.
+        is_in_initial_state: True if no step ran since the initializers.
     """
 
     def __init__(
@@ -79,21 +79,22 @@ class OpenSession:
         fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
     ) -> None:
-        """Opens nothing yet.
+        """Prepares the session without opening it.
 
         Args:
-            make_session: makes one.
-            fetches: what a step runs.
-            feeds: what a step is fed.
-            handles: of these what a session itself has the values for, and where.
+            make_session: makes a session.
+            fetches: operations and tensors that a step runs.
+            feeds: values by the tensor that a step is fed.
+            handles: tensors that compute the value of a fed tensor in the session itself, by the
+                fed tensor.
             initialize: runs all initializers in a session.
-            fill_queues: starts the threads that fill the queues of a session behind that; None if
-                there are none.
-            report_stage: called with what comes next.
+            fill_queues: starts the threads that fill the queues of an initialized session; None
+                without queues.
+            report_stage: called with the name of each stage when it begins.
         """
         self.steps_done = 0
         self.stage = _OPENING
-        self.is_as_initialized = False
+        self.is_in_initial_state = False
         self.threads: QueueThreads | None = None
         self._make_session = make_session
         self._fetches = fetches
@@ -120,49 +121,49 @@ class OpenSession:
         self._closing.close()
 
     def cancel(self) -> None:
-        """Breaks off, from another thread, whatever the session runs, and all that follows."""
+        """Cancels the current and all later runs of the session, from another thread."""
         if hasattr(self, "session"):
             _close(self.session)
 
     def enter(self, stage: str) -> None:
-        """Says what comes next."""
+        """Begins a stage and reports it."""
         self.stage = stage
         self._report_stage(stage)
 
     def step(self) -> tuple[float, list[Any]]:
         """Runs a step.
 
-        Its input may have come to its end, or training on one batch may have led to values that an
-        assertion of the graph forbids. So a step that fails is run once more from the initial
-        state, unless it began there.
+        A step may fail because its input has ended, or because training on one batch has led to
+        values that an assertion of the graph forbids. So a failed step is run once more from the
+        initial state, unless it began there.
 
         Returns:
-            Seconds that it took and what was fetched, None for operations.
+            Its seconds, and the fetched values, None for operations.
         """
         try:
             return self._time_step()
         except tf.errors.OpError as error:
-            self._raise_what_ended_the_threads()
-            if self.is_as_initialized or not isinstance(error, _ERRORS_OF_STATE):
+            self._raise_thread_error()
+            if self.is_in_initial_state or not isinstance(error, _ERRORS_OF_STATE):
                 raise
         self.initialize()
         try:
             return self._time_step()
         except tf.errors.OpError:
-            self._raise_what_ended_the_threads()
+            self._raise_thread_error()
             raise
 
-    def _raise_what_ended_the_threads(self) -> None:
-        """Raises the error of a thread that filled a queue: that the queue is closed says less."""
+    def _raise_thread_error(self) -> None:
+        """Raises the error of a thread that filled a queue: it says more than a closed queue."""
         error = None if self.threads is None else self.threads.error()
         if error is not None:
             self.stage = _FILLING
             raise error
 
     def initialize(self) -> None:
-        """Runs all initializers, and has the queues filled."""
+        """Runs all initializers and starts to fill the queues."""
         if self.threads is not None:
-            # A queue that is closed, as at the end of an input, cannot be opened again.
+            # A queue that was closed, as at the end of an input, cannot be reopened.
             self.close()
             self.open()
         self._initialize(self.session)
@@ -170,10 +171,10 @@ class OpenSession:
             self.threads = self._fill_queues(self.session)
             self._closing.callback(self.threads.stop)
             self.wait_for_input()
-        self.is_as_initialized = True
+        self.is_in_initial_state = True
 
     def wait_for_input(self) -> None:
-        """Waits until its queues are full, if it has any, but not for long."""
+        """Waits for a limited time until the queues, if any, are full."""
         if self.threads is not None:
             wait_until_filled([self.threads])
 
@@ -182,12 +183,12 @@ class OpenSession:
         fetched = self._run_step()
         secs = time.perf_counter() - start
         self.steps_done += 1
-        self.is_as_initialized = False
+        self.is_in_initial_state = False
         return secs, fetched
 
     @contextlib.contextmanager
-    def failing(self) -> Iterator[None]:
-        """Turns what TensorFlow raises in its body into `SessionFailed`."""
+    def wrap_errors(self) -> Iterator[None]:
+        """Turns exceptions in the body of a `with` into `SessionFailed`."""
         try:
             yield
         except Exception as error:
@@ -217,14 +218,14 @@ class LoadedGraph:
             graph_def: the graph.
             fetches: names of operations and tensors that a step runs.
             feeds: values by name of the fed tensor.
-            initializers: names of the operations to run before the first step.
+            initializers: names of operations that run before the first step.
             target: the server to run on; empty for the devices of this process.
             config: the configuration of every session.
             initializer_feeds: values that the initializers are fed, by name of the tensor.
-            queue_runners: what fills queues while a session is open.
-            restored: values that variables get behind the initializers, by name of the operation.
-            share_variables: whether sessions on the server share their variables where these are
-                all the state that the graph has, so that each is initialized once on each device.
+            queue_runners: runners that fill queues while a session is open.
+            restored: values that variables get after the initializers, by name of the operation.
+            share_variables: whether sessions on the server share their variables if the graph has
+                no other state, so that each variable is initialized once on each device.
 
         Raises:
             KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
@@ -235,29 +236,31 @@ class LoadedGraph:
         self._fetches = [self._graph.as_graph_element(name) for name in fetches]
         operations = [self._graph.get_operation_by_name(name) for name in initializers]
         operations = list(dict.fromkeys(operations))
-        assignments = variable_assignments(self._graph, operations) if share_variables else None
+        assignments = (
+            find_variable_assignments(self._graph, operations) if share_variables else None
+        )
         self._shares_variables = assignments is not None
-        self._initializers = initializer_order(operations if assignments is None else assignments)
-        self._feeds = self._fed(feeds)
-        self._handles = self._handles_of(find_fed_iterators(graph_def, feeds))
-        self._initializer_feeds = self._fed(initializer_feeds or {})
+        self._initializers = order_initializers(operations if assignments is None else assignments)
+        self._feeds = self._find_feeds(feeds)
+        self._handles = self._add_handles(find_fed_iterators(graph_def, feeds))
+        self._initializer_feeds = self._find_feeds(initializer_feeds or {})
         self._queue_runners = list(queue_runners)
-        self._restored = assignments_of(self._graph, restored or {})
+        self._restored = add_assignments(self._graph, restored or {})
         self._target = target
         self._config = tf.compat.v1.ConfigProto.FromString(config.SerializeToString())
         if self._shares_variables:
             self._config.isolate_session_state = False
         self._original = {node.name: node.device for node in graph_def.node}
-        # The import moves operations with a loc:@ to a device that another one there asks for.
+        # The import moves an operation with a loc:@ to a device requested within its colocation.
         self._current = {op.name: op.device for op in self._graph.get_operations()}
         # Pairs of a shared variable and a device on which it is initialized.
         self._initialized: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
-        # Those in `_open`, and those that something runs in.
+        # The sessions in `_open`, and sessions that are open only during a command.
         self._active: list[OpenSession] = []
 
-    def _fed(self, feeds: Mapping[str, np.ndarray]) -> dict[tf.Tensor, np.ndarray]:
-        """Finds the tensors that are fed.
+    def _find_feeds(self, feeds: Mapping[str, np.ndarray]) -> dict[tf.Tensor, np.ndarray]:
+        """Finds the fed tensors by name and checks their values.
 
         Raises:
             KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
@@ -273,7 +276,7 @@ class LoadedGraph:
                 )
         return fed
 
-    def _handles_of(self, iterators: Mapping[str, str]) -> dict[tf.Tensor, tf.Tensor]:
+    def _add_handles(self, iterators: Mapping[str, str]) -> dict[tf.Tensor, tf.Tensor]:
         """Adds operations that make the handles of iterators, which are fed as strings."""
         with self._graph.as_default():
             return {
@@ -306,29 +309,29 @@ class LoadedGraph:
         """Opens a session under a placement and runs the initializers.
 
         Args:
-            assignment: full device names by operation name; the others have the device they came
-                with.
+            assignment: full device names by operation name; other operations keep their original
+                device.
             timeout_secs: limit of every single run, unless the session's configuration has one.
-            report_stage: called with what comes next.
-            alone_on: open it in this process, on these cores and without GPUs, and let it run one
-                operation at a time.
+            report_stage: called with the name of each stage when it begins.
+            alone_on: cores on which the session runs in this process, without GPUs and one
+                operation at a time; None for a session on the server.
 
         Yields:
             The session, closed afterwards.
 
         Raises:
-            SessionFailed: anything went wrong, also in the body of the `with`.
+            SessionFailed: TensorFlow raised an exception, also in the body of the `with`.
         """
         config = tf.compat.v1.ConfigProto.FromString(self._config.SerializeToString())
         if not config.operation_timeout_in_ms:
-            # A run that hangs on a server must not go on there when this process is killed.
+            # A run that hangs on a server must end there even if this process is killed.
             config.operation_timeout_in_ms = int(timeout_secs * 1000) + 1
         target = self._target
         if alone_on is not None:
             target = ""
             config.intra_op_parallelism_threads = max(1, len(alone_on))
             config.inter_op_parallelism_threads = 1
-            # Those of an earlier session may be more.
+            # Threads shared with an earlier session may be more than this limit.
             config.use_per_session_threads = True
             config.device_count["GPU"] = 0
         opened = None
@@ -337,7 +340,7 @@ class LoadedGraph:
             report_stage(_OPENING)
             with contextlib.ExitStack() as cleanup:
                 if alone_on:
-                    # Threads inherit the cores of the one that starts them.
+                    # Threads inherit the cores of the thread that starts them.
                     cleanup.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
                     os.sched_setaffinity(0, alone_on)
                 # A session sees devices only if they were set before it was made.
@@ -375,16 +378,16 @@ class LoadedGraph:
         return QueueThreads(self._graph, self._queue_runners, session)
 
     def _initialize(self, opened: OpenSession, *, shares_variables: bool) -> None:
-        """Runs the initializers, unless each variable has a value on its device."""
+        """Runs the initializers, unless every variable already has a value on its device."""
         if not (self._initializers or self._restored or self._queue_runners):
-            opened.is_as_initialized = True
+            opened.is_in_initial_state = True
             return
         here: set[tuple[str, str]] = set()
         if self._shares_variables and shares_variables:
             assignments = (*self._initializers, *(each for each, _ in self._restored))
             variables = map(find_assigned_variable, itertools.chain(*assignments))
             here = {(variable.name, variable.device) for variable in variables if variable}
-            # Without a device nobody knows where TensorFlow has put it before.
+            # The earlier device of a variable without a requested device is unknown.
             if here <= self._initialized and all(device for _, device in here):
                 return
         opened.enter(_INITIALIZING)
@@ -399,26 +402,26 @@ class LoadedGraph:
         timeout_secs: float,
         report_stage: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Opens a session that stays open, beside others, and warms it up.
+        """Opens a session that stays open and warms it up; several can be open.
 
         Args:
-            label: its name; one that is open is closed before.
+            label: its name; an open session with this name is closed first.
             assignment: full device names by operation name.
-            dropped: how many steps run to warm it up.
+            dropped: number of warm-up steps.
             timeout_secs: limit of every single run.
-            report_stage: called with what comes next.
+            report_stage: called with the name of each stage when it begins.
 
         Returns:
-            `setup_secs`: what all took.
+            `setup_secs`: seconds to open, initialize and warm up the session.
 
         Raises:
-            SessionFailed: anything went wrong; the session is closed.
+            SessionFailed: TensorFlow raised an exception; the session is closed.
         """
         start = time.perf_counter()
         self.close_session(label)
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(self.open(assignment, timeout_secs, report_stage))
-            with opened.failing():
+            with opened.wrap_errors():
                 if dropped:
                     opened.enter("the warm-up steps")
                 for _ in range(dropped):
@@ -430,20 +433,20 @@ class LoadedGraph:
         """Times steps of an open session.
 
         Args:
-            label: of the session.
-            count: how many steps to run.
+            label: the name of the session.
+            count: number of steps to run.
 
         Returns:
-            `step_secs`.
+            `step_secs`: seconds of each step.
 
         Raises:
             KeyError: there is no such session.
-            SessionFailed: anything went wrong.
+            SessionFailed: TensorFlow raised an exception.
         """
         opened, _ = self._open[label]
         opened.stage = "the counted steps"
         wait_until_filled([each.threads for each, _ in self._open.values() if each.threads])
-        with opened.failing():
+        with opened.wrap_errors():
             return {"step_secs": [opened.step()[0] for _ in range(count)]}
 
     def close_session(self, label: str) -> None:
@@ -452,17 +455,17 @@ class LoadedGraph:
             self._open.pop(label)[1].close()
 
     def close_sessions(self) -> None:
-        """Closes all sessions that are open."""
+        """Closes all open sessions."""
         for label in list(self._open):
             self.close_session(label)
 
     def cancel(self) -> None:
-        """Breaks off, from another thread, whatever its sessions run; they are of no use then."""
+        """Cancels all runs of its sessions, from another thread; the sessions become unusable."""
         for opened in list(self._active):
             opened.cancel()
 
     def connect(self, target: str) -> None:
-        """Opens all further sessions on another server, where no variable has a value."""
+        """Switches to another server, where no variable has a value yet."""
         self.close_sessions()
         self._target = target
         self._initialized.clear()
@@ -476,33 +479,33 @@ class LoadedGraph:
         timeout_secs: float,
         report_stage: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Times steps under a placement, then traces some.
+        """Times steps under a placement, then traces further steps.
 
         Args:
             assignment: full device names by operation name.
-            steps: how many steps to trace; as many are timed without a trace, or a few if they run
-                in this process, where they only stand in for those of the machine.
-            dropped: how many of the first ones do not count.
-            alone_on: as of `open`.
+            steps: number of steps to trace; as many are timed without a trace, or only a few if
+                they run in this process, where their times only approximate the machine's.
+            dropped: number of first steps that do not count.
+            alone_on: see `open`.
             timeout_secs: limit of every single run.
-            report_stage: called with what comes next.
+            report_stage: called with the name of each stage when it begins.
 
         Returns:
-            `step_secs` of the counted steps without a trace, and `operations`: what the counted
-            traces say of each (see `summarize`).
+            `step_secs` of the counted steps without a trace, and `operations`: the summary of the
+            counted traces (see `summarize_traces`).
 
         Raises:
-            SessionFailed: anything went wrong.
+            SessionFailed: TensorFlow raised an exception.
         """
         options = tf.compat.v1.RunOptions(
             trace_level=tf.compat.v1.RunOptions.FULL_TRACE, timeout_in_ms=int(timeout_secs * 1000)
         )
         with self.open(assignment, timeout_secs, report_stage, alone_on) as opened:
             opened.enter("the steps")
-            timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
+            timed = steps if alone_on is None else min(steps, dropped + _COUNTED_STEPS_ALONE)
             step_secs = []
             for _ in range(timed):
-                # A dequeue operation that waits would count as running.
+                # The wait of a dequeue operation would count as running time.
                 opened.wait_for_input()
                 step_secs.append(opened.step()[0])
             opened.enter("the traced steps")
@@ -513,19 +516,19 @@ class LoadedGraph:
                 opened.session.run(self._fetches, opened.feeds, options, metadata)
                 opened.steps_done += 1
                 traces.append(metadata.step_stats)
-        return {"step_secs": step_secs[dropped:], "operations": summarize(traces[dropped:])}
+        return {"step_secs": step_secs[dropped:], "operations": summarize_traces(traces[dropped:])}
 
     def run_with(
         self, session: tf.compat.v1.Session, tensors: Sequence[str]
     ) -> tuple[list[Any], dict[str, np.ndarray]]:
-        """Runs a step that fetches more than steps do.
+        """Runs a step that fetches additional tensors.
 
         Args:
             session: an open session of the graph.
-            tensors: what else to fetch, by name.
+            tensors: names of the additional tensors.
 
         Returns:
-            What steps fetch, and the values of the tensors by name.
+            The usual fetches, and the values of the additional tensors by name.
         """
         more = {name: self._graph.get_tensor_by_name(name) for name in tensors}
         fetched, values = session.run([self._fetches, more], self._feeds)
@@ -542,24 +545,24 @@ class LoadedGraph:
         enough_secs: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> list[dict[str, Any]]:
-        """Times several operations of the graph as it came, taking turns.
+        """Times several operations of the original, taking turns.
 
         Args:
             fetches: names of operations, each timed alone.
-            rounds: how often each runs.
-            dropped: how many of the first rounds do not count.
+            rounds: number of runs of each operation.
+            dropped: number of first rounds that do not count.
             processes: ids of processes whose processor time is measured.
             timeout_secs: limit of every single run.
-            report_stage: called with what comes next.
-            enough_secs: after so many seconds the fewest rounds that say something are enough.
+            report_stage: called with the name of each stage when it begins.
+            enough_secs: seconds after which the minimum of rounds is enough.
             clock: gives the time in seconds.
 
         Returns:
-            For each fetch `secs` of its counted runs and `cpu_secs`, a list of those of each
-            process.
+            For each fetch `secs` of its counted runs, and `cpu_secs`, a list per process of the
+            processor time in each counted run.
 
         Raises:
-            SessionFailed: anything went wrong.
+            SessionFailed: TensorFlow raised an exception.
         """
         with self.open({}, timeout_secs, report_stage) as opened:
             opened.enter("the timed operations")
@@ -572,14 +575,14 @@ class LoadedGraph:
             end_secs = clock() + enough_secs
             num_run = 0
             while num_run < rounds:
-                if num_run >= dropped + _LEAST_ROUNDS and clock() >= end_secs:
+                if num_run >= dropped + _MIN_COUNTED_ROUNDS and clock() >= end_secs:
                     break
                 for k, run in enumerate(runs):
-                    used = _cpu_secs(processes)
+                    used = _read_cpu_secs(processes)
                     start = time.perf_counter()
                     run()
                     secs[k, num_run] = time.perf_counter() - start
-                    cpu_secs[k, num_run] = _cpu_secs(processes) - used
+                    cpu_secs[k, num_run] = _read_cpu_secs(processes) - used
                 num_run += 1
         counted = slice(dropped, num_run)
         return [
@@ -588,9 +591,9 @@ class LoadedGraph:
         ]
 
 
-def _cpu_secs(processes: Sequence[int]) -> np.ndarray:
+def _read_cpu_secs(processes: Sequence[int]) -> np.ndarray:
     """Reads the processor time that processes have used."""
-    # Linux makes the number of a process's clock from its id: clock_getcpuclockid(3).
+    # Linux derives the clock id of a process from its process id: clock_getcpuclockid(3).
     return np.array([time.clock_gettime(~process << 3 | 2) for process in processes])
 
 

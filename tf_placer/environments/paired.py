@@ -1,4 +1,4 @@
-"""Measures placements beside the graph as it came: both take turns in the same processes."""
+"""Paired measurements: a placement and the original take turns in the same processes."""
 
 from __future__ import annotations
 
@@ -19,26 +19,37 @@ from tf_placer.environments.session import SessionEnvironment
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
 
 _REFERENCE, _CANDIDATE = "original", "candidate"
-# Steps of fresh processes that are slow, and do not count; they tell how many steps a burst has.
-_FIRST_STEPS = 4
-# Shared computers drift by a factor of up to 2.6, so processes are only replaced beyond that.
-_SLOW = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _ReferenceLimits:
+    """Limits of the reference, the session of the original.
+
+    The first steps of fresh processes are slow: they only determine the steps per burst. Shared
+    computers drift by a factor of up to 2.6, so processes are only replaced beyond that.
+    """
+
+    first_steps: int = 4
+    replacement_slowness: float = 3.0
+
+
+_LIMITS = _ReferenceLimits()
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedProtocol:
-    """The turns of a placement and the original graph.
+    """The turns of a placement and the original.
 
-    In a block each of the two runs one burst of steps; the second block swaps the order, and so
-    on. A placement that is clearly worse than the best so far is left after few blocks.
+    In a block each of the two runs one burst of steps; every second block swaps the order. The
+    measurement of a placement that is clearly worse than the best so far ends after few blocks.
 
     Attributes:
-        hopeless_blocks: after so many blocks a placement is left that is hopeless.
-        hopeless_ratio: how many times as long as the best one a hopeless one takes.
-        worse_blocks: after so many blocks a placement is left that is worse.
-        worse_ratio: how many times as long as the best one a worse one takes.
-        most_blocks: blocks of all others.
-        burst_secs: what a burst takes at least; a single step if it takes longer.
+        hopeless_blocks: blocks of a hopeless placement.
+        hopeless_ratio: a placement is hopeless above this ratio of its step time to the best one.
+        worse_blocks: blocks of a worse placement.
+        worse_ratio: a placement is worse above this ratio of its step time to the best one.
+        most_blocks: blocks of all other placements.
+        burst_secs: minimum seconds of a burst; a single step may take longer.
     """
 
     hopeless_blocks: int = 2
@@ -50,24 +61,24 @@ class PairedProtocol:
 
 
 PAIRED = PairedProtocol()
-"""What a trial of a live search runs."""
+"""The protocol of a trial of a live search."""
 
 
 class PairedEnvironment:
-    """Measures placements relative to the graph as it came.
+    """Measures placements relative to the original.
 
-    The session of the graph as it came stays open, and every placement takes turns with it. So a
-    slow phase of the machine is not taken for a slow placement: `Measurement.drift` says how slow
-    the machine was, and `Measurement.median_secs` is without it. Where the graph as it came does
-    not run, or the two do not fit into memory together, placements are measured alone.
+    The session of the original stays open, and every placement takes turns with it. So a slow phase
+    of the machine is not mistaken for a slow placement: `Measurement.drift` is the slowness of the
+    machine, and `Measurement.median_secs` excludes it. If the original does not run, or the two do
+    not fit into memory together, placements are measured alone.
 
-    A placement during whose measurement a process died is measured once more, and so is one beside
-    which the graph as it came was far slower than at first: in fresh processes, because an old one
-    may have become slow. Where those are as slow, it is the machine that is.
+    A placement is measured once more, in fresh processes, if a process died during its measurement
+    or if the original was far slower than at first, because an old process may have become slow. If
+    fresh processes are as slow, the machine is slow.
 
     Attributes:
-        reference_secs: what a step of the graph as it came took when it was measured first; None
-            before, and where it does not run.
+        reference_secs: seconds of a step of the original in its first measurement; None before
+            that, and if the original does not run.
     """
 
     def __init__(
@@ -80,15 +91,15 @@ class PairedEnvironment:
         best_secs: Callable[[], float | None] = lambda: None,
         report: Callable[[str], None] = logging.warning,
     ) -> None:
-        """Opens nothing yet.
+        """Prepares the environment without opening a session.
 
         Args:
-            sessions: runs the steps.
+            sessions: the environment that runs the steps.
             assign: turns a placement, int32 [num_groups], into device names by operation name.
-            protocol: how placements take turns with the graph as it came.
-            reference_secs: see above; of a search that goes on.
-            best_secs: says what the fastest placement so far takes, without drift.
-            report: called with a line for people when something is measured once more.
+            protocol: the turns of placements and the original.
+            reference_secs: `reference_secs` of the search that is resumed, if any.
+            best_secs: returns the step time of the fastest placement so far, without drift.
+            report: called with a message for users when a measurement is repeated.
         """
         self._sessions = sessions
         self._assign = assign
@@ -96,12 +107,12 @@ class PairedEnvironment:
         self._best_secs = best_secs
         self._report = report
         self._fits_beside = True
-        # True if fresh processes were far slower than the first ones.
+        # True if fresh processes were far slower than the original's first measurement.
         self._is_machine_slow = False
         self.reference_secs = reference_secs
 
     def measure_original(self) -> Measurement:
-        """Measures the graph as it came, whose session stays open.
+        """Measures the original, whose session stays open.
 
         Raises:
             WorkerStartError: the processes do not start.
@@ -113,7 +124,7 @@ class PairedEnvironment:
         setup_secs = self._sessions.open_session(_REFERENCE, {})
         if isinstance(setup_secs, Failure):
             return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start_secs)
-        first = self._sessions.run_steps(_REFERENCE, _FIRST_STEPS)
+        first = self._sessions.run_steps(_REFERENCE, _LIMITS.first_steps)
         if isinstance(first, Failure):
             self._sessions.close_session(_REFERENCE)
             return Measurement(failure=first, setup_secs=time.monotonic() - start_secs)
@@ -132,10 +143,10 @@ class PairedEnvironment:
             placements: int32 [num_placements, num_groups], a device index per group.
 
         Returns:
-            One measurement per placement; a failure is a measurement, too.
+            One measurement per placement, which may be a failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         return [self.measure_assignment(self._assign(placement)) for placement in placements]
 
@@ -149,42 +160,44 @@ class PairedEnvironment:
             Step times or a failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         usual_secs = self.reference_secs
-        if usual_secs is None or not self._fits_beside or not self._has_reference():
+        if usual_secs is None or not self._fits_beside or not self._ensure_reference():
             return self._sessions.measure_assignment(assignment)
         measurement = self._measure_beside(assignment, usual_secs)
-        if (why := self._why_not_counted(measurement, usual_secs)) is not None:
+        if (why := self._find_invalid_reason(measurement, usual_secs)) is not None:
             self._report(f"{why}: measuring the placement once more, in fresh processes")
             self._sessions.stop()
-            if not self._has_reference():
+            if not self._ensure_reference():
                 return self._sessions.measure_assignment(assignment)
             measurement = mark_as_retry(self._measure_beside(assignment, usual_secs))
-            if _slowness(measurement, usual_secs) >= _SLOW:
+            if _compute_slowness(measurement, usual_secs) >= _LIMITS.replacement_slowness:
                 self._report("fresh processes are as slow: something else slows the computer down")
-        self._is_machine_slow = _slowness(measurement, usual_secs) >= _SLOW
+        self._is_machine_slow = (
+            _compute_slowness(measurement, usual_secs) >= _LIMITS.replacement_slowness
+        )
         failure = measurement.failure
         if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
             return measurement
-        # It may fit where nothing is beside it.
+        # The placement may fit into memory without the original.
         self._sessions.restart()
         alone = self._sessions.measure_assignment(assignment)
         if alone.failure is None:
             self._fits_beside = False
         return alone
 
-    def _why_not_counted(self, measurement: Measurement, usual_secs: float) -> str | None:
-        """Says what is wrong with the processes of a measurement; None if nothing is."""
-        failure, slowness = measurement.failure, _slowness(measurement, usual_secs)
+    def _find_invalid_reason(self, measurement: Measurement, usual_secs: float) -> str | None:
+        """Finds why the processes make a measurement invalid; None if it is valid."""
+        failure, slowness = measurement.failure, _compute_slowness(measurement, usual_secs)
         if failure is not None and failure.kind is FailureKind.WORKER_DIED:
             return failure.message
-        if slowness >= _SLOW and not self._is_machine_slow:
-            return f"the graph as it came takes {slowness:.1f} times as long as at first"
+        if slowness >= _LIMITS.replacement_slowness and not self._is_machine_slow:
+            return f"the original takes {slowness:.1f} times as long as at first"
         return None
 
-    def _has_reference(self) -> bool:
-        """Says whether the session of the graph as it came is open, or could be opened again."""
+    def _ensure_reference(self) -> bool:
+        """Opens the session of the original unless it is open; says whether it is open now."""
         if self._sessions.has_session(_REFERENCE):
             return True
         return not isinstance(self._sessions.open_session(_REFERENCE, {}), Failure)
@@ -214,9 +227,9 @@ class PairedEnvironment:
                     )
                 secs[label] += steps
             log_ratio, _ = log_speedup(secs[_REFERENCE], secs[_CANDIDATE])
-            if self._is_enough(block + 1, usual_secs * math.exp(-log_ratio)):
+            if self._has_enough_blocks(block + 1, usual_secs * math.exp(-log_ratio)):
                 break
-            # Steps that ran are worth more than a time-out in the next block.
+            # Return the measured steps rather than risk a time-out in the next block.
             now_secs = time.monotonic()
             if now_secs + (now_secs - block_secs) > deadline:
                 break
@@ -229,8 +242,8 @@ class PairedEnvironment:
             drift=statistics.median(secs[_CANDIDATE]) / relative_secs,
         )
 
-    def _is_enough(self, blocks: int, step_secs: float) -> bool:
-        """Says whether a placement whose step seems to take that long needs no further block."""
+    def _has_enough_blocks(self, blocks: int, step_secs: float) -> bool:
+        """Says whether a placement with this estimated step time needs no further block."""
         protocol = self._protocol
         best_secs = self._best_secs()
         if best_secs is None:
@@ -241,7 +254,7 @@ class PairedEnvironment:
         )
 
 
-def _slowness(measurement: Measurement, usual_secs: float) -> float:
+def _compute_slowness(measurement: Measurement, usual_secs: float) -> float:
     """Computes the step time of the original graph relative to its first measurement."""
     if measurement.reference_secs is None:
         return measurement.drift

@@ -1,4 +1,4 @@
-"""A graph made comparable: the same values under every placement, and its variables readable."""
+"""A graph that computes the same values under every placement and whose variables can be read."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ class ProbedGraph(LoadedGraph):
         report_stage: Callable[[str], None],
         tensors: Sequence[str] = (),
     ) -> None:
-        """Runs steps under a placement and writes what they computed.
+        """Runs steps under a placement and writes their values.
 
         Args:
             assignment: full device names by operation name.
-            steps: how many steps to run.
+            steps: number of steps to run.
             path: file for the fetched tensors of each step ("loss:0@1") and, after the last step,
                 the variables that the step needs (by name of the operation).
             timeout_secs: limit of every single run.
-            report_stage: called with what comes next.
-            tensors: what else to fetch in each step, by name.
+            report_stage: called with the name of each stage when it begins.
+            tensors: names of additional tensors to fetch in each step.
 
         Raises:
-            SessionFailed: anything went wrong.
+            SessionFailed: TensorFlow raised an exception.
         """
         values: dict[str, np.ndarray] = {}
         with self.open(assignment, timeout_secs, report_stage) as opened:
@@ -114,14 +114,14 @@ def seed_random_operations(graph_def: tf.compat.v1.GraphDef) -> None:
 def fill_in_order(
     graph_def: tf.compat.v1.GraphDef, runners: Sequence[QueueRunner]
 ) -> list[QueueRunner]:
-    """Lets queues give the same values whenever they are filled.
+    """Makes queues give the same values in every session.
 
-    Several threads fill a queue in any order, and a queue that shuffles draws from what it has at
-    the time.
+    Several threads fill a queue in any order, and a shuffling queue draws from the elements that it
+    holds at the time.
 
     Args:
         graph_def: changed in place: queues that shuffle become queues that do not.
-        runners: what fills them.
+        runners: the runners that fill the queues.
 
     Returns:
         The runners, each with its first operation only.
@@ -140,10 +140,11 @@ def _seed_nodes(nodes: Any, scope: str, output_suffix: str) -> None:
     for node in nodes:
         op_def = op_def_registry.get(node.op)
         if op_def is None:
-            continue  # A call of one of the graph's functions.
+            # The node calls one of the graph's functions, which are seeded themselves.
+            continue
         seed = zlib.crc32((scope + node.name).encode()) or 1
         if {"seed", "seed2"} <= {attr.name for attr in op_def.attr}:
-            # An attribute that is left out has its default, which is 0.
+            # A missing attribute has its default, which is 0.
             if not any(name in node.attr and node.attr[name].i for name in ("seed", "seed2")):
                 node.attr["seed"].i = seed
             continue
@@ -168,7 +169,7 @@ def _is_zero(by_name: Mapping[str, Any], tensor_name: str) -> bool:
 
 
 def _add_probes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> list[_VariableProbe]:
-    """Adds operations that read the variables which the fetches need, small variables first."""
+    """Adds operations that read the variables needed by the fetches, small variables first."""
     # The graph's own reads may sit in a loop or in a branch that is not taken.
     variables = sorted(
         (
@@ -176,12 +177,12 @@ def _add_probes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> lis
             for node in _find_needed_nodes(graph_def, fetches)
             if node.op == "VarHandleOp" or node.op in _REF_VARIABLES
         ),
-        key=_variable_bytes,
+        key=_compute_variable_bytes,
     )
     probes = []
     total_bytes = 0
     for node in variables:
-        total_bytes += _variable_bytes(node)
+        total_bytes += _compute_variable_bytes(node)
         if total_bytes > _MAX_VARIABLE_BYTES:
             break
         initialized = graph_def.node.add(name=f"{node.name}/tf_placer_initialized")
@@ -211,7 +212,7 @@ def _find_needed_nodes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str])
     return list(needed.values())
 
 
-def _variable_bytes(node: Any) -> int:
-    """Bytes of a variable; unknown dimensions count as 1."""
+def _compute_variable_bytes(node: Any) -> int:
+    """Computes the size of a variable; unknown dimensions count as 1."""
     dimensions = [max(1, dim.size) for dim in node.attr["shape"].shape.dim]
     return math.prod(dimensions) * tf.dtypes.as_dtype(node.attr["dtype"].type).size

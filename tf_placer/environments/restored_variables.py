@@ -7,26 +7,26 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["Assignments", "assignments_of"]
+__all__ = ["Assignments", "add_assignments"]
 
-#: Operations that assign, and what they are fed: what runs at once.
+#: Assignments that run together, and the values that they are fed.
 Assignments = tuple[list[tf.Operation], dict[tf.Tensor, np.ndarray]]
 
-# A message to a server may have 2 GiB at most.
+# Messages to a server are limited to 2 GiB; smaller ones need less memory at once.
 _MAX_BYTES_AT_ONCE = 2**28
 
 
-def assignments_of(graph: tf.Graph, values: Mapping[str, np.ndarray]) -> list[Assignments]:
+def add_assignments(graph: tf.Graph, values: Mapping[str, np.ndarray]) -> list[Assignments]:
     """Adds operations to a graph that assign values to its variables.
 
-    They have no device of their own, so that TensorFlow puts them where their variables are.
+    The operations request no device, so that TensorFlow puts them on those of the variables.
 
     Args:
         graph: gets a placeholder and an assignment for each value.
-        values: by name of the variable's operation.
+        values: values by name of the variable's operation.
 
     Returns:
-        Sets of assignments, to run one after the other.
+        Sets of assignments, to run one set after the other.
 
     Raises:
         KeyError, ValueError: there is no such variable, or a value does not fit it.

@@ -1,4 +1,4 @@
-"""A second try for what failed because a process died, which need not be the placement's fault."""
+"""A second attempt after the death of a process, for which the placement may not be at fault."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["mark_as_retry", "run_with_retry"]
 _Result = TypeVar("_Result")
 
 
-def _failure_in(result: object) -> Failure | None:
-    """Finds the failure in what a try gave: itself, or that of a measurement; None without any.
+def _find_failure(result: object) -> Failure | None:
+    """Finds the failure in the result of an attempt; None without one.
 
-    A failure may be the last item of a tuple, behind whose it is.
+    The result may be the failure, a failed measurement, or a tuple whose last item is a failure.
     """
     if isinstance(result, Measurement):
         return result.failure
@@ -26,17 +26,17 @@ def _failure_in(result: object) -> Failure | None:
 
 
 def run_with_retry(attempt: Callable[[], _Result], report: Callable[[str], None]) -> _Result:
-    """Tries something, and once more if a process died meanwhile: somebody may have killed it.
+    """Runs an attempt, and once more if a process died: another program may have killed it.
 
     Args:
-        attempt: what is tried; it starts processes where they are missing.
-        report: called with a line for people before the second try.
+        attempt: the function to run; it starts missing processes.
+        report: called with a message for users before the second attempt.
 
     Returns:
-        What the last try gave.
+        The result of the last attempt.
     """
     result = attempt()
-    failure = _failure_in(result)
+    failure = _find_failure(result)
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:
         return result
     report(f"{failure.message}: trying once more")
@@ -44,8 +44,8 @@ def run_with_retry(attempt: Callable[[], _Result], report: Callable[[str], None]
 
 
 def mark_as_retry(result: _Result) -> _Result:
-    """Says of a process that died that it was the second time."""
-    failure = _failure_in(result)
+    """Adds to the message of a process death that it was the second attempt."""
+    failure = _find_failure(result)
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:
         return result
     failure = Failure(failure.kind, f"at the second try, too: {failure.message}")

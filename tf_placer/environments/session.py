@@ -1,4 +1,4 @@
-"""Measures placements live: real steps of a TensorFlow session in processes of their own."""
+"""Live measurements of placements: steps of TensorFlow sessions in separate processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.environments.failures import failure_of_error, may_have_harmed
+from tf_placer.environments.failures import classify_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
 from tf_placer.environments.retry import run_with_retry
 from tf_placer.environments.step_profile import OperationTimes, StepProfile
@@ -40,8 +40,8 @@ class MeasuringProtocol:
     """The numbers of steps of a measurement.
 
     Attributes:
-        steps: how many steps run after the initializers.
-        dropped: how many of them, the first ones, are warm-up and not counted.
+        steps: number of steps after the initializers.
+        dropped: number of first steps that are warm-up and do not count.
 
     Raises:
         ValueError: no step would be counted.
@@ -62,9 +62,9 @@ class MeasuringProtocol:
         return self.steps - self.dropped
 
 
-# The session of a measurement that has nothing beside it.
+# The label of the session of a measurement without the original beside it.
 _ALONE = "alone"
-# Commands that take no time limit of their own and never say what the worker does: it is this.
+# These commands take no time limit and report no stages, so their stage is named here.
 _STAGES = {"run_steps": "the counted steps", "close_session": "closing the session"}
 
 COLOCRL = MeasuringProtocol(steps=10, dropped=1)
@@ -79,21 +79,21 @@ class SessionEnvironment:
     """Times the steps of a graph under placements, in sessions on a machine.
 
     A session is opened with the devices of a placement, runs the initializers and
-    `protocol.dropped` steps that do not count. Then it runs steps whenever it is asked to, each
-    timed with a monotonic clock around one call; several can be open and take turns. A measurement
-    opens one for itself and runs the steps of the protocol. On a "local" machine without a limit of
-    memory, sessions share the variables of graphs that have no other state, so that each is
-    initialized once on each device.
+    `protocol.dropped` steps that do not count. Then it runs steps on request, each timed with a
+    monotonic clock around one call; several sessions can be open and take turns. A measurement
+    opens its own session and runs the steps of the protocol. On a "local" machine without
+    a limit of memory, sessions share the variables of graphs that have no other state, so that each
+    is initialized once on each device.
 
     Sessions run in a worker process, on a "local" machine as a client of one server process per
     device. The processes start with the first session and serve all that follow. After a failure
     that may have harmed them (a time-out, a death, no memory left) they are stopped, and all
-    sessions with them; the next request starts fresh ones. Whatever a placement does ends as a
-    `Failure`. Where a process died, or was stopped, that may be somebody else's fault: all that
-    needs no open session is tried once more then.
+    sessions with them; the next request starts fresh ones. Every failure of a placement is returned
+    as a `Failure`. If a process died or was stopped, the placement may not be at fault, so every
+    request that needs no open session is repeated once.
 
     Attributes:
-        timeout_secs: seconds that a measurement may take, and opening a session or running steps.
+        timeout_secs: limit in seconds of a measurement, of opening a session and of running steps.
     """
 
     def __init__(
@@ -115,20 +115,20 @@ class SessionEnvironment:
 
         Args:
             graph_path: a GraphDef file (".pb").
-            step: what a step fetches, feeds and needs initialized.
-            machine: where to run.
+            step: fetches, feeds and initializers of a step.
+            machine: the machine to run on.
             assign: turns a placement, int32 [num_groups] with a device index per group, into full
                 device names by operation name. Operations that it leaves out keep the device that
                 they have in the file.
-            protocol: how many steps run and count.
-            timeout_secs: seconds that a measurement may take.
+            protocol: the numbers of steps of a measurement.
+            timeout_secs: limit in seconds of a measurement.
             session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
             meta_optimizer: whether Grappler optimizes the graph as in the user's sessions. Without
-                it a measurement costs less and every operation runs where it was put.
+                it a measurement costs less and every operation runs on its assigned device.
             work_dir: directory for logs and exchange files, made if missing; the system's temporary
-                directory when None. They go when the environment is closed.
-            processes: of the machine, to share with others; it has its own when None.
-            report: called with a line for people when processes have died and are started again.
+                directory when None. The files are removed when the environment is closed.
+            processes: processes of the machine, shared with other environments; None for its own.
+            report: called with a message for users when dead processes are started again.
 
         Raises:
             ValueError: a fed value is not a tensor, or `timeout_secs` is not positive.
@@ -187,10 +187,10 @@ class SessionEnvironment:
             placements: int32 [num_placements, num_groups], a device index per group.
 
         Returns:
-            One measurement per placement; a failure is a measurement, too.
+            One measurement per placement, which may be a failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         return [self.measure_assignment(self._assign(placement)) for placement in placements]
 
@@ -198,13 +198,13 @@ class SessionEnvironment:
         """Measures the graph with the given devices.
 
         Args:
-            assignment: full device names by operation name; empty for the graph as it came.
+            assignment: full device names by operation name; empty for the original.
 
         Returns:
             Step times or a failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         return run_with_retry(lambda: self._measure_alone(assignment), self._report)
 
@@ -221,19 +221,19 @@ class SessionEnvironment:
         return Measurement(step_secs, setup_secs=setup_secs)
 
     def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
-        """Opens a session that stays open, beside others, and runs its warm-up steps.
+        """Opens a session that stays open and runs its warm-up steps; several can be open.
 
         Args:
-            label: its name; one that is open is closed before.
-            assignment: full device names by operation name; empty for the graph as it came.
+            label: its name; an open session with this name is closed first.
+            assignment: full device names by operation name; empty for the original.
 
         Returns:
-            What it took in seconds, not counting the start of processes; or why it failed.
+            Its seconds, not counting the start of processes, or the failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
-        # The worker closes it, even if the new one then fails.
+        # The worker closes an earlier session with this label, even if the new one fails.
         self._sessions.discard((self._processes.generation, label))
         answer = self._request(
             {
@@ -249,7 +249,7 @@ class SessionEnvironment:
         return float(answer["setup_secs"])
 
     def has_session(self, label: str) -> bool:
-        """Says whether a session is open. Those of processes that were stopped are not."""
+        """Says whether a session is open; stopped processes have no open sessions."""
         return self._processes.are_running() and self._is_known(label)
 
     def _is_known(self, label: str) -> bool:
@@ -261,18 +261,18 @@ class SessionEnvironment:
         """Times steps of an open session.
 
         Args:
-            label: of the session.
-            count: how many steps to run, all of which count.
-            timeout_secs: seconds that they may take; those of a measurement when None.
+            label: the name of the session.
+            count: number of steps to run, all of which count.
+            timeout_secs: limit in seconds of all steps; that of a measurement when None.
 
         Returns:
-            What each took in seconds, or why they failed.
+            The seconds of each step, or the failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         self._check_open()
-        # Starts fresh ones if one of them has died meanwhile.
+        # A process may have died since the last request.
         self._processes.start(self._load)
         if not self._is_known(label):
             message = f"the processes had to be started again, and the session {label!r} is lost"
@@ -291,23 +291,24 @@ class SessionEnvironment:
     def fetch_values(
         self, assignment: Mapping[str, str], steps: int = 2, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute under given devices, to compare it between placements.
+        """Fetches the values of a few steps, to compare them between placements.
 
-        It runs a copy of the graph in which every random operation without a seed has one, made
-        from its name. Under any two placements the copy computes the same values, up to rounding.
+        The steps run a copy of the graph in which every random operation without a seed gets one
+        that depends on its name. Under any two placements the copy computes the same values, up to
+        rounding.
 
         Args:
-            assignment: full device names by operation name; empty for the graph as it came.
-            steps: how many steps to run.
-            tensors: what else to fetch in each step, by name.
+            assignment: full device names by operation name; empty for the original.
+            steps: number of steps to run.
+            tensors: names of additional tensors to fetch in each step.
 
         Returns:
             The fetched tensors of each step, "loss:0@1" for the first, and after the last step
             every variable that the step needs, by the name of its operation, up to 256 MiB in all;
-            or why there are none.
+            or the failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         command = {
             "command": "values",
@@ -330,19 +331,19 @@ class SessionEnvironment:
         *,
         alone_on: Sequence[int] | None = None,
     ) -> StepProfile | Failure:
-        """Times steps under the given devices, and traces what every operation does in them.
+        """Times steps under the given devices and traces their operations.
 
         Args:
             assignment: full device names by operation name; "" lets TensorFlow choose.
-            protocol: how many steps run and count, with a trace and without.
-            alone_on: run them in the worker itself, on these cores and without GPUs, one operation
-                at a time.
+            protocol: the numbers of steps, the same with a trace and without.
+            alone_on: cores on which the steps run in the worker itself, without GPUs and one
+                operation at a time; None for the machine.
 
         Returns:
-            What the steps took and what the operations did, or why there is nothing.
+            The profile of the steps, or the failure.
 
         Raises:
-            WorkerStartError: the processes do not start, which is no placement's fault.
+            WorkerStartError: the processes do not start; no placement is at fault.
         """
         command = {
             "command": "trace",
@@ -357,14 +358,14 @@ class SessionEnvironment:
     def time_each(
         self, fetches: Sequence[str], *, enough_secs: float | None = None
     ) -> list[OperationTimes] | Failure:
-        """Times operations of the graph as it came, each alone, taking turns.
+        """Times operations of the original, each alone, taking turns.
 
         Args:
             fetches: names of operations.
-            enough_secs: after so many seconds few rounds are enough; None for all rounds.
+            enough_secs: seconds after which few rounds are enough; None for all rounds.
 
         Returns:
-            What each takes, or why that is not known.
+            The times of each operation, or the failure.
 
         Raises:
             WorkerStartError: the processes do not start.
@@ -419,7 +420,7 @@ class SessionEnvironment:
         if "error" not in answer:
             return answer
         error = answer["error"]
-        failure = failure_of_error(
+        failure = classify_error(
             error["type"], error["message"], error["stage"], error["steps_done"]
         )
         if failure.kind is FailureKind.TIMEOUT:
@@ -434,17 +435,17 @@ class SessionEnvironment:
         return {child.name: child.pid for child in self._processes.children()}
 
     def restart(self) -> None:
-        """Lets everything that follows run in fresh processes; sessions that are open are lost."""
+        """Makes the next request run in fresh processes; open sessions are lost."""
         self._processes.restart()
         self._sessions.clear()
 
     def stop(self) -> None:
-        """Stops all processes, whatever they do; the next request starts new ones."""
+        """Stops all processes at once; the next request starts new ones."""
         self._processes.stop()
         self._sessions.clear()
 
     def close(self) -> None:
-        """Stops all processes that are its own, and removes all files."""
+        """Stops the processes unless they are shared, and removes all files."""
         if self._owns_processes:
             self._processes.close()
             self._sessions.clear()

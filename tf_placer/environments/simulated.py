@@ -1,4 +1,4 @@
-"""Measures placements of a problem by simulating them."""
+"""Measurements of placements by simulation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["SimulatedEnvironment"]
 class SimulatedEnvironment:
     """The `Environment` of a problem: simulates one step of each placement, on all cores.
 
-    A placement that exceeds the memory of a device fails as OUT_OF_MEMORY, one that has an
-    operation where it may not go as INVALID_PLACEMENT.
+    A placement that exceeds the memory of a device fails as OUT_OF_MEMORY, a placement with an
+    operation on a forbidden device as INVALID_PLACEMENT.
 
     Attributes:
-        problem: what is placed.
-        simulator: what simulates it.
+        problem: the placement problem.
+        simulator: the simulator of the problem.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SimulatedEnvironment:
         """Makes the simulator.
 
         Args:
-            problem: what is placed.
+            problem: the placement problem.
             memory: whether to track memory; without it no placement is out of memory.
             threads: placements to simulate at a time; by default one per core that this process
                 may use.
@@ -47,14 +47,14 @@ class SimulatedEnvironment:
         return self.measurements(placements, self.simulator.simulate(placements))
 
     def measurements(self, placements: np.ndarray, batch: SimulatedBatch) -> list[Measurement]:
-        """Says what the simulated steps of placements mean to a placer.
+        """Turns simulated steps into measurements.
 
         Args:
             placements: int32 [num_placements, num_groups], a device index per group.
-            batch: what simulating them gave.
+            batch: the simulated steps.
 
         Returns:
-            One measurement per placement, with one step time or the reason why there is none.
+            One measurement per placement, with one step time or a failure.
         """
         results = zip(
             placements,
@@ -74,7 +74,7 @@ class SimulatedEnvironment:
         self, placement: np.ndarray, secs: float, peaks: tuple[int, ...]
     ) -> Measurement:
         if secs == np.inf:
-            failure = Failure(FailureKind.INVALID_PLACEMENT, self._illegal(placement))
+            failure = Failure(FailureKind.INVALID_PLACEMENT, self._explain_invalid(placement))
             return Measurement(failure=failure)
         device = int(np.argmax(np.array(peaks) - self._memory_bytes))
         message = (
@@ -84,8 +84,8 @@ class SimulatedEnvironment:
         failure = Failure(FailureKind.OUT_OF_MEMORY, message)
         return Measurement(failure=failure, peak_bytes=peaks)
 
-    def _illegal(self, placement: np.ndarray) -> str:
-        """Names the first operation that is where it may not go."""
+    def _explain_invalid(self, placement: np.ndarray) -> str:
+        """Explains which operation is on a forbidden device: the first one."""
         devices = np.asarray(placement)[self.problem.groups]
         each = np.arange(self.problem.num_operations)
         operation = int(np.argmax(np.isinf(self.problem.compute_secs[each, devices])))

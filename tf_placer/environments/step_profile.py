@@ -46,8 +46,8 @@ class StepProfile:
 
     Attributes:
         step_secs: seconds of every counted step, measured without a trace.
-        operations: by name; what is missing did not run: it was folded into a constant, merged
-            with an equal one, or lies in a branch that was not taken.
+        operations: profiles by operation name. An operation without a profile did not run: it was
+            folded into a constant, merged with an equal one, or lies in a branch not taken.
     """
 
     step_secs: tuple[float, ...]
@@ -55,7 +55,7 @@ class StepProfile:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StepProfile:
-        """Reads what the worker sends."""
+        """Reads the JSON form that the worker sends."""
         return cls(
             tuple(value["step_secs"]),
             {

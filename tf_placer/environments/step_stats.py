@@ -1,4 +1,4 @@
-"""Summarizes TensorFlow's StepStats by operation."""
+"""Summaries of TensorFlow's StepStats by operation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["summarize"]
+__all__ = ["summarize_traces"]
 
 # The name of an operation that was folded into a constant: "softmax/Reshape/_42__cf__42".
 _FOLDED = re.compile(r"/_\d+__cf__\d+$")
@@ -23,11 +23,11 @@ _OTHERS = re.compile(r"/(memcpy|stream:.*|sync)$")
 _TRANSFER = re.compile(r" = _(Host)?(Send|Recv)\(")
 
 
-def summarize(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """Sums up what traced steps did, by operation.
+def summarize_traces(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Summarizes the traces of steps by operation.
 
-    On a CPU an operation takes from its start to its end. On a GPU it takes the time of its kernels
-    or, without kernels, that of its launch. What folding a constant left counts for its operation.
+    On a CPU the time of an operation is from its start to its end. On a GPU it is the time of its
+    kernels or, without kernels, of its launch. A folded constant counts for its operation.
 
     Args:
         traces: a StepStats per step.
@@ -60,7 +60,7 @@ def summarize(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
                 if name != node.node_name:
                     continue
                 for output in node.output:
-                    size = _bytes(output.tensor_description)
+                    size = _compute_bytes(output.tensor_description)
                     known = output_bytes[name].get(output.slot, 0)
                     output_bytes[name][output.slot] = max(known, size)
     return {
@@ -75,8 +75,8 @@ def summarize(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _bytes(description: Any) -> int:
-    """Computes the size of a tensor; strings, handles and unknown types count nothing."""
+def _compute_bytes(description: Any) -> int:
+    """Computes the size of a tensor; 0 for strings, handles and unknown types."""
     try:
         dtype = tf.dtypes.as_dtype(description.dtype).base_dtype
     except TypeError:

@@ -22,16 +22,16 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray
 
     Args:
         path: the file to write.
-        tensors: arrays, or what NumPy makes arrays from, by name.
+        tensors: arrays, or values that NumPy converts to arrays, by name.
 
     Raises:
-        OSError: the file cannot be written; names it.
-        ValueError: one of them is not a tensor or larger than 2 GiB; the message names it.
+        OSError: the file cannot be written; the error names it.
+        ValueError: a value is not a tensor or larger than 2 GiB; the message names it.
     """
     import tensorflow as tf
     from tensorflow.core.protobuf import named_tensor_pb2
 
-    # Unbuffered, so that closing it writes nothing.
+    # Without a buffer, closing the file writes nothing and so cannot fail.
     with open(path, "wb", buffering=0) as file:
         for name, value in tensors.items():
             try:
@@ -45,19 +45,20 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray
             try:
                 while rest:
                     rest = rest[file.write(rest) :]
-            except OSError as error:  # The error of a full disk names no file.
+            except OSError as error:
+                # The error of a full disk names no file.
                 raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Reads what `write_tensors` wrote.
+    """Reads a file of tensors.
 
     Returns:
         Arrays by name; strings are arrays of dtype object with `bytes` in them.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is something else.
+        ValueError: it is not a file of tensors.
     """
     import tensorflow as tf
     from google.protobuf.message import DecodeError
@@ -79,11 +80,11 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def check_tensors(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a file is made as `write_tensors` makes it, without reading the tensors.
+    """Checks the format of a file of tensors without reading the tensors.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is something else.
+        OSError: the file cannot be read.
+        ValueError: it is not a file of tensors.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""Decides whether sessions may share their state: only if it consists of variables."""
+"""Decisions whether sessions may share state: only if it consists of variables."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-__all__ = ["find_assigned_variable", "variable_assignments"]
+__all__ = ["find_assigned_variable", "find_variable_assignments"]
 
 _VARIABLES = frozenset(
     {"AutoReloadVariable", "VarHandleOp", "Variable", "VariableV2", "_VarHandlesOp"}
 )
 _ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
-# They keep what they are given, and have no handle.
+# Stages keep their inputs as state without having a handle.
 _STAGES = frozenset({"MapStage", "OrderedMapStage", "Stage"})
 
 
-def variable_assignments(
+def find_variable_assignments(
     graph: tf.Graph, initializers: Sequence[tf.Operation]
 ) -> list[tf.Operation] | None:
     """Finds the assignments behind the initializers of a graph whose only state is variables.
 
-    Sessions of such a graph may share its variables, so that these are initialized once. An
-    iterator or a queue, which one session would empty for another, may not be shared.
+    Sessions of such a graph may share its variables, so that these are initialized once. Iterators
+    and queues may not be shared, because one session would take the elements of another.
 
     Args:
         graph: the graph.
-        initializers: what is run before the first step; operations that only group others count as
-            what they group.
+        initializers: operations that run before the first step. An operation that only groups
+            others stands for these.
 
     Returns:
-        The assignments, each once; None if there is any other state.
+        The assignments without duplicates; None if the graph has other state.
     """
     assignments: dict[tf.Operation, None] = {}
     waiting = list(reversed(initializers))

@@ -1,9 +1,9 @@
-"""The process that runs sessions and nothing else.
+"""The worker process, which runs sessions and nothing else.
 
 Run by `LiveProcesses` as `python -m tf_placer.environments.worker`. A command loads a graph under a
-name, connects to a server, or measures a graph or fetches values from it. An answer with a "stage"
-only says what the worker does next, so that a time-out can say where it struck; every other answer
-ends its command.
+name, connects to a server, measures a graph or fetches values from it. An answer with a "stage"
+only names the next stage, so that a time-out can name the stage it ended; every other answer ends
+its command.
 """
 
 from __future__ import annotations
@@ -21,49 +21,50 @@ if TYPE_CHECKING:
     from tf_placer.environments.loaded_graph import LoadedGraph
     from tf_placer.environments.probed_graph import ProbedGraph
 
-__all__ = ["Line", "Worker", "main"]
+__all__ = ["CommandChannel", "CommandLoop", "main"]
 
 _Graph = TypeVar("_Graph")
 
 
-class Line(Protocol):
-    """A channel that commands come over."""
+class CommandChannel(Protocol):
+    """The worker's end of a connection to the search."""
 
     def receive(self) -> dict[str, Any]:
-        """Waits for the next command, and returns it."""
+        """Waits for the next command and returns it."""
         ...
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Answers with a JSON object."""
+        """Sends an answer, a JSON object."""
         ...
 
 
-class Worker:
-    """Obeys commands that come over a line."""
+class CommandLoop:
+    """Executes the commands that arrive on a channel."""
 
-    def __init__(self, line: Line, *, loaded: Callable[[], None] = lambda: None) -> None:
-        """Loads nothing yet.
+    def __init__(
+        self, channel: CommandChannel, *, on_loaded: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepares the loop without loading a graph.
 
         Args:
-            line: what commands come over.
-            loaded: called whenever a graph was loaded.
+            channel: the channel of the commands.
+            on_loaded: called after each load of a graph.
         """
-        self._line = line
-        self._loaded = loaded
+        self._channel = channel
+        self._on_loaded = on_loaded
         self._target = ""
         self._loads: dict[str, dict[str, Any]] = {}
         self._graphs: dict[str, LoadedGraph] = {}
         self._probed: dict[str, ProbedGraph] = {}
 
     def serve(self) -> None:
-        """Obeys until the line raises something; sessions are closed then."""
-        # Not at the top of the file: the line to the parent comes before TensorFlow, whose import
-        # takes seconds.
+        """Executes commands until the channel raises an exception, then closes all sessions."""
+        # Import TensorFlow after the connection to the parent is made: the import takes seconds.
         from tf_placer.environments.loaded_graph import SessionFailed
 
         try:
             while True:
-                command = self._line.receive()
+                command = self._channel.receive()
                 try:
                     answer = self._answer(**command)
                 except SessionFailed as failed:
@@ -75,32 +76,32 @@ class Worker:
                             "steps_done": failed.steps_done,
                         }
                     }
-                self._line.send(answer)
+                self._channel.send(answer)
         finally:
             for graph in self._graphs.values():
                 graph.close_sessions()
 
     def cancel(self) -> None:
-        """Breaks off, from another thread, whatever sessions run."""
+        """Cancels all runs of all sessions, from another thread."""
         for graph in (*self._graphs.values(), *self._probed.values()):
             graph.cancel()
 
     def _report_stage(self, stage: str) -> None:
-        self._line.send({"stage": stage})
+        self._channel.send({"stage": stage})
 
     def _answer(self, command: str, graph: str = "", **arguments: Any) -> dict[str, Any]:
-        """Obeys a command.
+        """Executes a command.
 
         Args:
-            command: its name.
-            graph: the name of the graph that it is about, if it is about one.
-            **arguments: what else it says.
+            command: the name of the command.
+            graph: the name of its graph; empty for commands without one.
+            **arguments: the other arguments of the command.
 
         Returns:
             The answer.
 
         Raises:
-            SessionFailed: TensorFlow raised something.
+            SessionFailed: TensorFlow raised an exception.
         """
         report_stage, named = self._report_stage, self._graphs.get(graph)
         if command == "connect":
@@ -145,7 +146,7 @@ class Worker:
         except Exception as error:
             text = " ".join(str(error).split())
             return {"refused": f"{type(error).__name__}: {text}"}
-        self._loaded()
+        self._on_loaded()
         return {"loaded": True}
 
     def _write_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,16 +160,16 @@ class Worker:
 
 
 def main() -> None:
-    """Obeys until the parent is gone."""
+    """Executes commands until the parent is gone."""
     parent = Parent()
     if parent.settings["cores"]:
         pin_to_cores(parent.settings["cores"])
     # Loaded graphs live long: exempt them from garbage collection during steps.
-    Worker(parent, loaded=gc.freeze).serve()
+    CommandLoop(parent, on_loaded=gc.freeze).serve()
 
 
 def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph]) -> _Graph:
-    """Makes a graph of a class from what the command to load it says."""
+    """Makes a graph of the given class from the arguments of a "load" command."""
     import tensorflow as tf
 
     from graph_passes.summary_writes import drop_summary_writes

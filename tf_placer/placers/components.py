@@ -150,6 +150,6 @@ SHARED_COMPONENTS: Mapping[str, Component] = {
     "start": Component(
         "the placements that are sampled at first", f"{_LEARNED}.start", "StartConfig"
     ),
-    "reward": Component("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
+    "reward": Component("from step times to rewards", f"{_LEARNED}.reward", "RewardConfig"),
 }
 """Settings that components share; every learned placer has `start` and `reward`."""

@@ -14,7 +14,7 @@ from tensorflow.python.ops import script_ops
 
 from graph_passes.errors import GraphError
 from tests.graph_parts import control_flow, new_graph
-from tf_placer.environments.failures import failure_of_error
+from tf_placer.environments.failures import classify_error
 from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
 from tf_placer.environments.probed_graph import ProbedGraph
 from tf_placer.environments.tensor_file import read_tensors
@@ -62,13 +62,13 @@ class AcceptedStepsTest(tf.test.TestCase):
         with self.assertRaises(SessionFailed) as caught:
             self.run_steps(workload, count)
         error = caught.exception
-        return failure_of_error(
+        return classify_error(
             error.error_type, error.message, error.stage, error.steps_done
         ).message
 
 
 class FeedsTest(AcceptedStepsTest):
-    def test_what_only_initializers_need_is_fed_to_them(self):
+    def test_feeds_initializers_their_own_placeholders(self):
         with new_graph() as graph:
             start = tf1.placeholder(tf.float32, [2], name="start")
             rows = tf1.placeholder(tf.float32, [None, 2], name="rows")
@@ -91,7 +91,7 @@ class FeedsTest(AcceptedStepsTest):
             self.assertSameElements(workload.step.feeds, ["scale:0"])
             self.assertAllEqual([[each] for each in expected], self.run_steps(workload, 4))
 
-    def test_what_initializers_need_is_made_up_if_it_can_be(self):
+    def test_makes_up_missing_feeds_of_initializers(self):
         with new_graph() as graph:
             start = tf1.placeholder(tf.float32, [2], name="start")
             variable = tf1.Variable(start, name="v")
@@ -346,7 +346,7 @@ class RestoringTest(AcceptedStepsTest):
         self.directory = self.create_tempdir().full_path
 
     def train(self, steps: int = 4) -> tuple[str, list[float]]:
-        """Trains, saves a checkpoint, and goes on: its prefix, and the losses after it."""
+        """Trains, saves a checkpoint and resumes: returns its prefix and the later losses."""
         with self.graph.as_default(), tf1.Session() as session:
             session.run([tf1.global_variables_initializer(), tf1.local_variables_initializer()])
             for _ in range(steps):
@@ -359,7 +359,7 @@ class RestoringTest(AcceptedStepsTest):
         actual = [loss for _, loss in self.run_steps(workload, 3, **settings)]
         self.assertAllClose(losses, actual, rtol=1e-5)
 
-    def test_steps_go_on_from_a_checkpoint(self):
+    def test_steps_resume_from_a_checkpoint(self):
         prefix, losses = self.train()
         before = self.graph.as_graph_def()
         for checkpoint in (prefix, self.directory, pathlib.Path(prefix + ".index")):
@@ -386,7 +386,7 @@ class RestoringTest(AcceptedStepsTest):
         self.assertSameElements(workload.step.restored, ["first", "scope/second"])
         self.assertAllClose(self.run_steps(workload), [[expected]], rtol=1e-5)
 
-    def test_steps_go_on_from_a_session(self):
+    def test_steps_resume_from_a_session(self):
         with tf1.Session(graph=self.graph) as session:
             with self.graph.as_default():
                 session.run(tf1.global_variables_initializer())
@@ -447,7 +447,7 @@ class RestoringTest(AcceptedStepsTest):
                     self.assertLen(workload.step.restored, partitions)
                     self.assertAllEqual(self.run_steps(workload)[0][0], whole)
 
-    def test_what_cannot_be_restored_is_named(self):
+    def test_names_variables_that_cannot_be_restored(self):
         prefix, _ = self.train(1)
         with new_graph() as other:
             tf.identity(tf1.get_variable("another", [2]), name="y")
@@ -480,7 +480,7 @@ class RestoringTest(AcceptedStepsTest):
 
 
 class PythonFunctionsTest(AcceptedStepsTest):
-    def test_they_are_refused_by_name_wherever_they_are(self):
+    def test_refuses_python_functions_by_name(self):
         def double(x):
             return 2 * x
 
@@ -520,7 +520,7 @@ class PythonFunctionsTest(AcceptedStepsTest):
         plain = read_workload(graph, "plain:0", initializers=[])
         check_no_python_functions(plain.op_graph, plain.step)
 
-    def test_they_can_be_called_in_the_process_that_has_them(self):
+    def test_calls_python_functions_in_their_own_process(self):
         def same(x):
             return x
 

@@ -25,7 +25,7 @@ class MeasurementTest(absltest.TestCase):
         self.assertAlmostEqual(slow.spread_secs, 0.2)
         self.assertEqual(Measurement(steps).steady_secs, steps)
 
-    def test_total_is_what_all_took_also_the_steps_of_the_reference(self):
+    def test_total_includes_the_steps_of_the_reference(self):
         self.assertEqual(Measurement((0.5, 0.25), setup_secs=2.0).total_secs, 2.75)
         # The drift was paid, too.
         paired = Measurement((0.5, 0.25), setup_secs=2.0, reference_secs=(1.0, 4.0), drift=2.0)
@@ -33,7 +33,7 @@ class MeasurementTest(absltest.TestCase):
         failure = Failure(FailureKind.TIMEOUT, "too long")
         self.assertEqual(Measurement(failure=failure, setup_secs=1.5).total_secs, 1.5)
 
-    def test_a_failure_has_neither(self):
+    def test_a_failure_has_no_median_and_no_spread(self):
         measurement = Measurement(failure=Failure(FailureKind.TIMEOUT, "too long"))
         self.assertIsNone(measurement.median_secs)
         self.assertIsNone(measurement.spread_secs)

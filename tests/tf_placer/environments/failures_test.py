@@ -8,9 +8,9 @@ from absl.testing import absltest, parameterized
 
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.failures import (
+    classify_death,
+    classify_error,
     count_oom_kills,
-    failure_of_death,
-    failure_of_error,
     may_have_harmed,
     shorten,
 )
@@ -124,22 +124,20 @@ class FailureOfErrorTest(parameterized.TestCase):
         ("InternalError", "something else", FailureKind.RUNTIME_ERROR),
     )
     def test_the_kind(self, error_type, message, kind):
-        failure = failure_of_error(error_type, message, "the counted steps", 3)
+        failure = classify_error(error_type, message, "the counted steps", 3)
         self.assertEqual(failure.kind, kind)
 
     def test_the_end_of_input_says_after_how_many_steps(self):
-        failure = failure_of_error("OutOfRangeError", _END, "the counted steps", 3)
+        failure = classify_error("OutOfRangeError", _END, "the counted steps", 3)
         self.assertIn("the input ended after 3 steps", failure.message)
 
     def test_a_missing_value_says_what_to_pass(self):
-        failure = failure_of_error(
-            "FailedPreconditionError", _UNINITIALIZED, "the warm-up steps", 0
-        )
+        failure = classify_error("FailedPreconditionError", _UNINITIALIZED, "the warm-up steps", 0)
         self.assertIn("pass initializers=", failure.message)
         self.assertIn("Could not find variable v", failure.message)
 
     def test_a_python_function_is_explained(self):
-        failure = failure_of_error("InvalidArgumentError", _PYTHON_FUNCTION, "steps", 0)
+        failure = classify_error("InvalidArgumentError", _PYTHON_FUNCTION, "steps", 0)
         self.assertStartsWith(
             failure.message,
             "in steps: ValueError: Could not find callback with key=pyfunc_0 in the registry; a "
@@ -148,7 +146,7 @@ class FailureOfErrorTest(parameterized.TestCase):
         self.assertIn("exists only in the process that made the graph", failure.message)
 
     def test_other_errors_keep_their_class_and_stage(self):
-        failure = failure_of_error("InternalError", "something else", "the initializers", 0)
+        failure = classify_error("InternalError", "something else", "the initializers", 0)
         self.assertEqual(failure.message, "in the initializers: InternalError: something else")
 
 
@@ -213,7 +211,7 @@ class HarmTest(parameterized.TestCase):
         ("DeadlineExceededError", "Deadline Exceeded", True),
     )
     def test_processes_are_kept_where_the_graph_alone_is_to_blame(self, error_type, message, harm):
-        failure = failure_of_error(error_type, message, "the counted steps", 0)
+        failure = classify_error(error_type, message, "the counted steps", 0)
         self.assertEqual(may_have_harmed(failure, error_type), harm)
 
 
@@ -231,7 +229,7 @@ class FailureOfDeathTest(parameterized.TestCase):
         child.exit_description.return_value = "task 1 was killed"
         child.log_lines.return_value = ["first words", tail]
         child.log_tail.return_value = tail
-        failure = failure_of_death(ChildDied(child), "the counted steps", oom_kills)
+        failure = classify_death(ChildDied(child), "the counted steps", oom_kills)
         self.assertEqual(failure.kind, kind)
         self.assertStartsWith(failure.message, "in the counted steps, task 1 was killed")
         self.assertIn(tail, failure.message)

@@ -113,7 +113,7 @@ class InProcessWorkerTest(tf.test.TestCase):
         # It may have done harm; what follows has a session of its own.
         self.assertIsNotNone(environment.measure_assignment({}).failure)
 
-    def test_what_takes_too_long_is_broken_off(self):
+    def test_a_step_that_takes_too_long_is_canceled(self):
         with tf.Graph().as_default() as graph:
             # It waits for ever, unless its session is closed.
             tf.queue.FIFOQueue(1, [tf.float32]).dequeue(name="y")
@@ -130,7 +130,7 @@ class InProcessWorkerTest(tf.test.TestCase):
         self.processes.start(load)
         self.assertLess(time.monotonic() - start_secs, 10.0)
 
-    def test_a_function_that_never_returns_is_told(self):
+    def test_a_function_that_never_returns_is_reported(self):
         returns = threading.Event()
         self.addCleanup(returns.set)
 
@@ -142,14 +142,14 @@ class InProcessWorkerTest(tf.test.TestCase):
         failure = environment.measure_assignment({}).failure
         self.assertEqual(failure.kind, FailureKind.TIMEOUT)
         with (
-            mock.patch.object(in_process_worker, "_FREE_SECS", 0.2),
+            mock.patch.object(in_process_worker, "_CANCEL_TIMEOUT_SECS", 0.2),
             self.assertRaisesRegex(
                 WorkerStartError, "still runs in the calling process, where nothing can end it"
             ),
         ):
             environment.measure_assignment({})
         returns.set()
-        # It goes on where it can.
+        # The worker still serves other commands.
         self.assertIsNone(environment.measure_assignment({}).failure)
 
     def test_its_threads_end_with_it(self):

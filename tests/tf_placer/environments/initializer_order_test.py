@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.graph_parts import new_graph
-from tf_placer.environments.initializer_order import initializer_order
+from tf_placer.environments.initializer_order import order_initializers
 
 tf1 = tf.compat.v1
 
@@ -17,13 +17,13 @@ def variable(name, value, use_resource):
 
 class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(False, True)
-    def test_what_is_made_of_another_variable_comes_after_it(self, use_resource):
+    def test_initializers_follow_the_variables_that_they_read(self, use_resource):
         with new_graph() as graph:
             first = variable("first", tf.ones([4]), use_resource)
             second = variable("second", first.value() * 2.0, use_resource)
             third = variable("third", tf.identity(second.value()) + first.value(), use_resource)
             other = variable("other", tf.zeros([4]), use_resource)
-        order = initializer_order([v.initializer for v in (third, second, other, first)])
+        order = order_initializers([v.initializer for v in (third, second, other, first)])
         self.assertEqual(
             [sorted(each.name for each in together) for together in order],
             [["first/Assign", "other/Assign"], ["second/Assign"], ["third/Assign"]],
@@ -35,23 +35,23 @@ class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertAllEqual(session.run(third.value()), [3.0] * 4)
 
     @parameterized.parameters(False, True)
-    def test_what_does_not_depend_on_each_other_is_one_run(self, use_resource):
+    def test_independent_initializers_run_together(self, use_resource):
         with new_graph():
             variables = [variable(f"v{i}", tf.fill([2], float(i)), use_resource) for i in range(3)]
             values = tf.lookup.KeyValueTensorInitializer(["a"], [1])
             tf.lookup.StaticHashTable(values, 0)
             initializers = [each.initializer for each in variables]
             initializers += tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS)
-        [together] = initializer_order(initializers)
+        [together] = order_initializers(initializers)
         self.assertSameElements(together, initializers)
-        self.assertEqual(initializer_order([]), [])
+        self.assertEqual(order_initializers([]), [])
 
-    def test_those_that_need_each_other_are_one_run(self):
+    def test_initializers_that_need_each_other_run_together(self):
         with new_graph():
             first = variable("first", 1.0, use_resource=True)
             second = variable("second", first.value(), use_resource=True)
             back = first.assign(second.value(), read_value=False)
-        [together] = initializer_order([back, second.initializer])
+        [together] = order_initializers([back, second.initializer])
         self.assertLen(together, 2)
 
     def test_iterators_come_after_the_tables_of_their_data_and_before_what_takes_from_them(self):
@@ -67,7 +67,7 @@ class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
             weights = variable("weights", second.get_next(), use_resource=True)
             [fill] = tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS)
         last_first = [weights.initializer, second.initializer, first.initializer, fill]
-        order = initializer_order(last_first)
+        order = order_initializers(last_first)
         self.assertEqual(order, [[each] for each in reversed(last_first)])
         with tf1.Session(graph=graph) as session:
             for together in order:
@@ -79,7 +79,7 @@ class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
         with new_graph():
             first = variable("first", tf.ones([4]), use_resource=False)
             second = variable("second", first.initialized_value(), use_resource=False)
-        order = initializer_order([second.initializer, first.initializer])
+        order = order_initializers([second.initializer, first.initializer])
         self.assertEqual(order, [[first.initializer], [second.initializer]])
 
 

@@ -81,7 +81,7 @@ class LiveProcessesTest(absltest.TestCase):
             find_machine("local:1"), self.directory, report=self.lines.append
         )
         self.addCleanup(self.processes.close)
-        self.enter_context(mock.patch.object(self.processes, "_new_worker", self.worker))
+        self.enter_context(mock.patch.object(self.processes, "_start_worker", self.worker))
         self.ends([])
 
     def worker(self, template):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.environments.environment import FailureKind
-from tf_placer.environments.failures import failure_of_error
+from tf_placer.environments.failures import classify_error
 from tf_placer.environments.loaded_graph import LoadedGraph, OpenSession, SessionFailed
 
 v1 = tf.compat.v1
@@ -69,7 +69,7 @@ class LoadedGraphTest(tf.test.TestCase):
         with self.assertRaises(SessionFailed) as caught:
             self.measure(loaded, assignment, steps, dropped)
         error = caught.exception
-        return failure_of_error(error.error_type, error.message, error.stage, error.steps_done)
+        return classify_error(error.error_type, error.message, error.stage, error.steps_done)
 
     def test_exactly_the_asked_steps_run_and_the_warm_up_is_not_counted(self):
         for steps, dropped in ((10, 1), (11, 1), (15, 5), (3, 0)):
@@ -201,7 +201,7 @@ class LoadedGraphTest(tf.test.TestCase):
         self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
         self.assertIn("the input ended after 3 steps", failure.message)
 
-    def test_what_is_not_initialized_asks_for_initializers(self):
+    def test_an_uninitialized_variable_asks_for_initializers(self):
         for use_resource in (False, True):
             with tf.Graph().as_default() as graph:
                 variable = v1.get_variable("v", [2], use_resource=use_resource)
@@ -302,7 +302,7 @@ class LoadedGraphTest(tf.test.TestCase):
             self.assertLen(times["secs"], counted)
             self.assertEqual(np.shape(times["cpu_secs"]), (1, counted))
 
-    def test_what_cannot_be_timed_is_a_failure(self):
+    def test_operations_that_cannot_be_timed_are_a_failure(self):
         with tf.Graph().as_default() as graph:
             tf.identity(tf.random.uniform([2]), name="a")
             v1.FIFOQueue(1, [tf.float32]).dequeue("never")
@@ -454,7 +454,7 @@ class InitialStateTest(tf.test.TestCase):
             tf.group(iterator.initializer, name="init")
         return graph
 
-    def test_an_input_that_ends_goes_on_from_its_beginning(self):
+    def test_an_input_that_ends_restarts_from_its_beginning(self):
         graph = self.graph_with_input(3)
         loaded = _load(graph, ["element"], initializers=["init", "tell"])
         self.open(loaded, dropped=2)
@@ -468,7 +468,7 @@ class InitialStateTest(tf.test.TestCase):
         with self.assertRaises(SessionFailed) as caught:
             self.open(loaded, dropped=1)
         error = caught.exception
-        failure = failure_of_error(error.error_type, error.message, error.stage, error.steps_done)
+        failure = classify_error(error.error_type, error.message, error.stage, error.steps_done)
         self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
         self.assertIn("the input ended after 0 steps", failure.message)
         self.assertEqual(self.read_log(), ["init"])
@@ -603,7 +603,7 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertAllEqual(self.steps(loaded, devices(0, 0), 2)[-1], [2, 2])
         # "b" is new there, and all are initialized.
         self.assertAllEqual(self.steps(loaded, devices(0, 1), 3)[-1], [3, 3])
-        # "b" goes on with what it had there.
+        # "b" resumes with its own values.
         self.assertAllEqual(self.steps(loaded, devices(0, 0), 1)[-1], [4, 3])
 
     def test_sessions_that_are_open_together_share_too(self):
@@ -695,7 +695,7 @@ class SharedVariablesTest(tf.test.TestCase):
             with self.assertRaises(SessionFailed) as caught:
                 self.steps(loaded, {**here, "a": wrong}, 1)
             error = caught.exception
-            failure = failure_of_error(error.error_type, error.message, error.stage, 0)
+            failure = classify_error(error.error_type, error.message, error.stage, 0)
             self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT, failure)
         self.steps(loaded, here, 1)
 

@@ -1,4 +1,4 @@
-"""Tests of measuring placements beside the graph as it came, on a made-up machine."""
+"""Tests of paired measurements of placements and the original, on a simulated machine."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SETUP_SECS, _ALONE_STEPS = 2.0, 9
 
 
 class _Sessions:
-    """A machine whose time passes only while it does something.
+    """A machine whose time passes only during its actions.
 
-    An assignment says what a step takes ("secs", by default as the graph as it came), what fails
-    ("opening", "steps", "always": a kind of failure) and what memory it needs ("memory").
+    An assignment has the seconds of a step ("secs", by default those of the original), failures
+    ("opening", "steps", "always": a kind of failure) and the memory that it needs ("memory").
 
     Attributes:
         now_secs: the time.
-        asked: what was done: "restart", "open LABEL", "steps LABEL COUNT", "close LABEL", "alone".
-        slowness: how many times as slow the machine is, by the time.
-        memory: how much there is.
-        original: what is in place of an assignment of the graph as it came.
-        deaths: when the next deaths of a process come: "opening" a session, or in "steps".
+        asked: the actions: "restart", "open LABEL", "steps LABEL COUNT", "close LABEL", "alone".
+        slowness: factor of all step times, by the time.
+        memory: memory of the machine.
+        original: replaces the empty assignment of the original.
+        deaths: moments of the next deaths of a process: "opening" a session, or in "steps".
     """
 
     def __init__(self, memory: int = 99) -> None:
@@ -152,7 +152,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         )
 
     def begin(self, **options) -> PairedEnvironment:
-        """An environment that has measured the graph as it came."""
+        """Makes an environment that has measured the original."""
         environment = self.environment(**options)
         self.assertIsNone(environment.measure_original().failure)
         self.sessions.asked.clear()
@@ -167,7 +167,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         """Lists the sessions whose steps ran, in order."""
         return [asked.split()[1] for asked in self.sessions.asked if asked.startswith("steps")]
 
-    # The graph as it came.
+    # The original.
 
     def test_the_original_sets_the_reference_and_stays_open(self):
         environment = self.environment()
@@ -401,7 +401,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             self.assertAlmostEqual(measurement.median_secs, 0.2 * ratio, places=12)
             self.assertFalse(self.sessions.has_session("candidate"))
 
-    def test_the_protocol_says_when(self):
+    def test_the_protocol_sets_the_numbers_of_blocks(self):
         protocol = PairedProtocol(1, 3.0, 2, 2.0, 5)
         environment = self.begin(protocol=protocol)
         self.best_secs = 0.1
@@ -411,7 +411,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     def test_without_any_best_no_placement_is_left(self):
         self.assertLen(self.measure(self.begin(), secs=20.0 * _ORIGINAL_SECS).step_secs, 6)
 
-    def test_what_is_best_is_asked_for_each_placement(self):
+    def test_reads_the_best_step_time_for_each_placement(self):
         environment = self.begin()
         for best_secs, blocks in ((0.25, 6), (0.1, 2), (0.22, 3)):
             self.best_secs = best_secs
@@ -463,7 +463,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         self.assertEqual(self.sessions.asked[0], "open candidate")
 
     @parameterized.parameters("opening", "steps")
-    def test_what_does_not_fit_beside_the_original_is_measured_alone_like_all_after_it(self, when):
+    def test_measures_all_placements_alone_once_one_fits_only_alone(self, when):
         self.sessions = _Sessions(memory=2)
         environment = self.begin()
         self.assertLen(self.measure(environment, secs=0.2).reference_secs, 6)
@@ -482,7 +482,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             self.assertIsNone(small.reference_secs)
         self.assertEqual(self.sessions.asked, ["alone", "alone"])
 
-    def test_what_does_not_fit_anywhere_says_nothing_about_the_others(self):
+    def test_a_placement_that_does_not_fit_even_alone_leaves_later_ones_paired(self):
         self.sessions = _Sessions(memory=2)
         environment = self.begin()
         huge = self.measure(environment, memory=3)
@@ -506,7 +506,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             )
         self.assertEqual(environment.reference_secs, _ORIGINAL_SECS)
 
-    def test_a_search_that_goes_on_opens_the_session_of_the_original_itself(self):
+    def test_a_resumed_search_opens_the_session_of_the_original(self):
         # The machine is twice as slow as it was then.
         self.sessions.slowness = lambda now_secs: 2.0
         environment = self.environment(reference_secs=_ORIGINAL_SECS)

@@ -21,7 +21,7 @@ class SecondTryTest(absltest.TestCase):
         self.assertEmpty(left)
         return result
 
-    def test_what_works_or_fails_otherwise_is_tried_once(self):
+    def test_successes_and_other_failures_are_not_retried(self):
         for result in (_RAN, _TIMEOUT, Measurement(failure=_TIMEOUT), {"answer": 1}):
             self.assertIs(self.run_attempts(result), result)
             self.assertEmpty(self.lines)
@@ -32,7 +32,7 @@ class SecondTryTest(absltest.TestCase):
                 self.assertIs(self.run_attempts(died, result), result)
                 self.assertEqual(self.lines, ["task 1 was killed: trying once more"])
 
-    def test_there_is_no_third(self):
+    def test_there_is_no_third_attempt(self):
         self.assertEqual(self.run_attempts(_DIED, _DIED), _AGAIN)
         died = Measurement(failure=_DIED, setup_secs=2.0)
         self.assertEqual(self.run_attempts(died, died), Measurement(failure=_AGAIN, setup_secs=2.0))

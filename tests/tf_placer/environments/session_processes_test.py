@@ -160,7 +160,7 @@ class ClosedDoorsTest(tf.test.TestCase):
                     answers.append(client.connect_ex(address) == 0)
         return networks, answers
 
-    def test_servers_and_sessions_are_among_themselves(self):
+    def test_servers_run_in_a_private_network(self):
         if (reason := find_open_reason()) is not None:
             self.skipTest(reason)
         networks, answers = self.networks_and_answers()
@@ -168,7 +168,7 @@ class ClosedDoorsTest(tf.test.TestCase):
         self.assertNotIn(os.readlink("/proc/self/ns/net"), networks)
         self.assertEqual(answers, [False, False])
 
-    def test_where_that_is_not_wanted_or_denied_the_search_works_and_says_so(self):
+    def test_a_missing_private_network_is_reported(self):
         with (
             mock.patch.dict(os.environ, {OPEN_VARIABLE: "1"}),
             self.assertLogs("absl", "WARNING") as logs,

@@ -92,7 +92,7 @@ class SimulatedEnvironmentTest(absltest.TestCase):
         self.assertEqual(environment.measure(rows), expected)
         self.assertEqual([m for row in rows for m in environment.measure(row[None])], expected)
 
-    def test_refuses_what_is_no_batch_of_placements(self):
+    def test_refuses_arrays_that_are_no_batch_of_placements(self):
         environment = SimulatedEnvironment(small_problem())
         for wrong in (placements((0, 1)), placements((0, 1, 2)), placements((0, -1, 1))):
             with self.assertRaises(ValueError):

@@ -10,7 +10,7 @@ from tf_placer.environments.step_profile import OperationProfile, StepProfile
 
 
 class StepProfileTest(absltest.TestCase):
-    def test_what_was_sent_as_json_is_read(self):
+    def test_reads_json_of_the_worker(self):
         operations = {
             "x": {
                 "compute_secs": 2e-6,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.core.framework import step_stats_pb2
 
-from tf_placer.environments.step_stats import summarize
+from tf_placer.environments.step_stats import summarize_traces
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -53,24 +53,24 @@ class SummarizeTest(tf.test.TestCase):
     def test_an_operation_takes_the_median_of_the_steps(self):
         steps = [_step((_CPU, [_node("x", nanos)])) for nanos in (3000, 90_000, 1000)]
         self.assertEqual(
-            summarize(steps),
+            summarize_traces(steps),
             {"x": {"compute_secs": 3e-6, "runs": 1, "temp_bytes": 0, "output_bytes": {}}},
         )
 
     def test_a_step_without_an_operation_counts_for_it(self):
         ran, idle = (_step((_CPU, nodes)) for nodes in ([_node("x", 5000)], []))
-        self.assertEqual(summarize([ran, idle, idle])["x"]["compute_secs"], 0.0)
-        self.assertEqual(summarize([ran, ran, idle])["x"]["compute_secs"], 5e-6)
+        self.assertEqual(summarize_traces([ran, idle, idle])["x"]["compute_secs"], 0.0)
+        self.assertEqual(summarize_traces([ran, ran, idle])["x"]["compute_secs"], 5e-6)
         # The median of an even number of steps lies between two, but the number of runs is whole.
-        self.assertEqual(summarize([ran, idle])["x"]["compute_secs"], 2.5e-6)
-        self.assertEqual(summarize([ran, idle])["x"]["runs"], 1)
+        self.assertEqual(summarize_traces([ran, idle])["x"]["compute_secs"], 2.5e-6)
+        self.assertEqual(summarize_traces([ran, idle])["x"]["runs"], 1)
 
     def test_the_runs_of_a_loop_add_up(self):
         steps = [
             _step((_CPU, [_node("while/add", 1000 * (k + 1)) for k in range(count)]))
             for count in (3, 3, 4)
         ]
-        summary = summarize(steps)["while/add"]
+        summary = summarize_traces(steps)["while/add"]
         self.assertAlmostEqual(summary["compute_secs"], 6e-6)
         self.assertEqual(summary["runs"], 3)
 
@@ -79,7 +79,7 @@ class SummarizeTest(tf.test.TestCase):
             _step((_CPU, [_node("x", 1, temp=t, outputs=[(0, _FLOAT, (n, 3))])]))
             for t, n in ((10, 2), (40, 1), (20, 5))
         ]
-        summary = summarize(steps)["x"]
+        summary = summarize_traces(steps)["x"]
         self.assertEqual(summary["temp_bytes"], 40)
         self.assertEqual(summary["output_bytes"], {0: 5 * 3 * 4})
 
@@ -91,16 +91,16 @@ class SummarizeTest(tf.test.TestCase):
         ]
         step = _step((_CPU, [_node("x", 1, outputs=outputs)]))
         # Strings, handles and what was never written have no size that is known.
-        sizes = summarize([step])["x"]["output_bytes"]
+        sizes = summarize_traces([step])["x"]["output_bytes"]
         self.assertEqual(sizes, {0: 4, 2: 8, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0, 9: 3})
 
-    def test_what_is_left_of_a_folded_operation_counts_for_it(self):
+    def test_a_folded_constant_counts_for_its_operation(self):
         nodes = [
             _node("scope/x/_42__cf__42", 1000, outputs=[(0, _FLOAT, (5,))]),
             _node("scope/x/_43__cf__43", 2000, outputs=[(0, _FLOAT, (9,))]),
             _node("scope/x__cf__7", 500),
         ]
-        summary = summarize([_step((_CPU, nodes))])
+        summary = summarize_traces([_step((_CPU, nodes))])
         self.assertEqual(list(summary), ["scope/x", "scope/x__cf__7"])
         self.assertAlmostEqual(summary["scope/x"]["compute_secs"], 3e-6)
         # The name of a constant does not tell which output it replaces.
@@ -114,7 +114,7 @@ class SummarizeTest(tf.test.TestCase):
             _node("y/_31", 7000, label="y/_31 = Some(_Send)"),
         ]
         step = _step((_CPU, [_node("x", 1000), *nodes]), (_GPU, [_node("y", 2000)]))
-        secs = {name: value["compute_secs"] for name, value in summarize([step]).items()}
+        secs = {name: value["compute_secs"] for name, value in summarize_traces([step]).items()}
         self.assertEqual(secs, {"x": 1e-6, "y/_31": 7e-6, "y": 2e-6})
 
     def test_on_a_gpu_kernels_count_and_launches_only_without_kernels(self):
@@ -128,7 +128,7 @@ class SummarizeTest(tf.test.TestCase):
             ("/device:GPU:0/memcpy", [_kernel("shape:Shape", 50)]),
             ("/device:GPU:0/sync", [_kernel("cuStreamSynchronize", 99)]),
         )
-        summary = summarize([step])
+        summary = summarize_traces([step])
         self.assertCountEqual(summary, ["a/MatMul", "shape", "b"])
         self.assertAlmostEqual(summary["a/MatMul"]["compute_secs"], 42e-6)
         self.assertAlmostEqual(summary["b"]["compute_secs"], 4e-6)
@@ -137,8 +137,8 @@ class SummarizeTest(tf.test.TestCase):
         self.assertEqual({value["runs"] for value in summary.values()}, {1})
 
     def test_a_trace_of_nothing_says_nothing(self):
-        self.assertEqual(summarize([]), {})
-        self.assertEqual(summarize([step_stats_pb2.StepStats()]), {})
+        self.assertEqual(summarize_traces([]), {})
+        self.assertEqual(summarize_traces([step_stats_pb2.StepStats()]), {})
 
     def test_a_real_step_is_summed_up(self):
         with tf.Graph().as_default() as graph:
@@ -152,7 +152,7 @@ class SummarizeTest(tf.test.TestCase):
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.compat.v1.Session(graph=graph, config=config) as session:
             session.run("z:0", {"x:0": [[1.0] * 8] * 3}, options, metadata)
-        summary = summarize([metadata.step_stats])
+        summary = summarize_traces([metadata.step_stats])
         self.assertContainsSubset(["y", "z"], list(summary))
         self.assertNotIn("not_needed", summary)
         self.assertEqual(summary["y"]["output_bytes"], {0: 3 * 4 * 4})

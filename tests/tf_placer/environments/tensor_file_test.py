@@ -41,7 +41,7 @@ class TensorFileTest(tf.test.TestCase):
         write_tensors(path, {})
         self.assertEqual(read_tensors(path), {})
 
-    def test_what_is_no_tensor_is_named(self):
+    def test_names_values_that_are_no_tensors(self):
         with self.assertRaisesRegex(ValueError, "'x:0' cannot be stored as a tensor"):
             write_tensors(self.create_tempfile().full_path, {"x:0": np.array([object()])})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.ops.data_flow_ops import StagingArea
 
-from tf_placer.environments.variable_state import find_assigned_variable, variable_assignments
+from tf_placer.environments.variable_state import find_assigned_variable, find_variable_assignments
 
 v1 = tf.compat.v1
 
@@ -32,7 +32,7 @@ def _pass_on(a, b) -> None:
 
 class VariableAssignmentsTest(tf.test.TestCase):
     def assignments(self, graph: tf.Graph, *initializers) -> list[str] | None:
-        return _names(variable_assignments(graph, initializers))
+        return _names(find_variable_assignments(graph, initializers))
 
     def test_assignments_of_variables_of_both_kinds(self):
         for use_resource in (False, True):

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tests.tf_placer.functions import two_devices
-from tf_placer.environments.restored_variables import assignments_of
+from tf_placer.environments.restored_variables import add_assignments
 from tf_placer.functions.traced_call import TracedCall, is_traceable, trace_call
 
 tf1 = tf.compat.v1
@@ -17,7 +17,7 @@ def run_in_session(traced: TracedCall, steps: int) -> list[list[np.ndarray]]:
     step = traced.workload.step
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(traced.workload.graph_def, name="")
-        assignments = assignments_of(graph, step.restored)
+        assignments = add_assignments(graph, step.restored)
         with tf1.Session(graph=graph) as session:
             session.run([graph.get_operation_by_name(name) for name in step.initializers])
             for operations, feeds in assignments:

@@ -29,7 +29,7 @@ from tf_placer.placers.learned.learned_groups import LearnedGroupsAgent
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.learned.legality import find_legal_devices
 from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
-from tf_placer.placers.learned.signal import Signal
+from tf_placer.placers.learned.reward import RewardFunction
 from tf_placer.placers.learned.start import Start
 from tf_placer.placers.placer import check_legal
 from tf_placer.placers.resolved_config import ResolvedConfig
@@ -95,9 +95,9 @@ def compose(
     # Post and EAGLE share one optimizer among all their gradient steps.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
     algorithm = _build_algorithm(parts["algorithm"], configs, agent, optimizer)
-    signal = Signal(configs["reward"])
+    reward_function = RewardFunction(configs["reward"])
     return LearnedPlacer(
-        name, units, legal, agent, algorithm, signal, optimizer=optimizer, seed=seed
+        name, units, legal, agent, algorithm, reward_function, optimizer=optimizer, seed=seed
     )
 
 

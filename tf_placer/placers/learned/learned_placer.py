@@ -1,4 +1,4 @@
-"""A learned placer: an agent, an algorithm and a reward signal."""
+"""A learned placer: an agent, an algorithm and a reward function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.learned.signal import Signal, SignalBatch
+from tf_placer.placers.learned.reward import RewardBatch, RewardFunction
 from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
@@ -38,7 +38,7 @@ class LearnedPlacer(Placer):
     Attributes:
         agent: the agent to train.
         algorithm: trains it.
-        signal: converts measurements to rewards and advantages.
+        reward_function: converts measurements to rewards and advantages.
         optimizer: the optimizer of the algorithm; None for an algorithm without gradients.
     """
 
@@ -49,7 +49,7 @@ class LearnedPlacer(Placer):
         legal: np.ndarray,
         agent: Agent,
         algorithm: Algorithm,
-        signal: Signal,
+        reward_function: RewardFunction,
         *,
         optimizer: Optimizer | None = None,
         seed: int = 0,
@@ -62,7 +62,7 @@ class LearnedPlacer(Placer):
             legal: see `Placer`.
             agent: an agent for these groups and devices, untrained or pretrained.
             algorithm: trains that agent.
-            signal: a signal without history.
+            reward_function: a reward function without a baseline.
             optimizer: the optimizer of the algorithm; None without.
             seed: see `Placer`.
 
@@ -74,7 +74,7 @@ class LearnedPlacer(Placer):
         self.agent = agent
         self.batch_size = algorithm.batch_size
         self.algorithm = algorithm
-        self.signal = signal
+        self.reward_function = reward_function
         self.optimizer = optimizer
         self._num_observed = 0
         self._records: list[UpdateRecord] = []
@@ -139,8 +139,8 @@ class LearnedPlacer(Placer):
         return self._sampled
 
     def _learn(self, actions: tuple[np.ndarray, ...], measurements: Sequence[Measurement]) -> None:
-        """Learns from one full batch, unless the signal has no baseline yet."""
-        batch = self.signal.advantages(measurements)
+        """Learns from one full batch, unless the reward function has no baseline yet."""
+        batch = self.reward_function.advantages(measurements)
         if batch is None:
             self._num_failed_batches += 1
             if self._num_failed_batches == _MAX_FAILED_BATCHES:
@@ -155,7 +155,7 @@ class LearnedPlacer(Placer):
 
 
 def build_update_record(
-    update: Update, batch: SignalBatch, number: int, samples: int
+    update: Update, batch: RewardBatch, number: int, samples: int
 ) -> UpdateRecord:
     """Builds the record of an update.
 

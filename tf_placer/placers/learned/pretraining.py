@@ -24,7 +24,7 @@ from tf_placer.placers.learned.embedding import build_legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.graph_features import GraphFeatures
 from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
-from tf_placer.placers.learned.signal import Signal, SignalConfig
+from tf_placer.placers.learned.reward import RewardConfig, RewardFunction
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_fill, device_secs, group_graph, legal_devices
@@ -168,15 +168,17 @@ class _ProblemTraining:
         secs = problem.compute_secs[np.isfinite(problem.compute_secs)]
         self._failing_secs = float(secs.sum()) or 1.0
         # No failure is slower than this: `_add_memory_penalty` at most doubles the step time.
-        self._signal = Signal(
-            SignalConfig(baseline="batch", normalize=True, failure_secs=2.0 * self._failing_secs)
+        self._reward_function = RewardFunction(
+            RewardConfig(baseline="batch", normalize=True, failure_secs=2.0 * self._failing_secs)
         )
 
     def update(self, seed: tf.Tensor) -> np.ndarray:
         """Performs one update; returns the step times of its placements, infinite for a failure."""
         actions = self._agent.sample(self._batch_size, seed)
         measurements = self._environment.measure(self._agent.placements(actions))
-        batch = self._signal.advantages([self._add_memory_penalty(each) for each in measurements])
+        batch = self._reward_function.advantages(
+            [self._add_memory_penalty(each) for each in measurements]
+        )
         if batch is not None and batch.advantages.any():
             self._algorithm.learn(
                 Samples(

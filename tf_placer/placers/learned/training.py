@@ -104,9 +104,9 @@ class Training:
         """
         self.restore(parameters)
         placer, state = self._placer, state or self._initial
-        placer.signal.restore(_select_state("signal/", state), num_updates)
+        placer.reward_function.restore(_select_state("signal/", state), num_updates)
         placer.algorithm.restore(_select_state("algorithm/", state))
-        batch = placer.signal.advantages(measurements)
+        batch = placer.reward_function.advantages(measurements)
         if batch is None:
             return Learned((), self._state(), False), Steps((), None)
         optimizer = placer.optimizer
@@ -135,8 +135,8 @@ class Training:
         self._placer.save(directory)
 
     def _state(self) -> dict[str, np.ndarray]:
-        signal, algorithm = self._placer.signal.state(), self._placer.algorithm.state()
-        state = {f"signal/{name}": value for name, value in signal.items()}
+        rewards, algorithm = self._placer.reward_function.state(), self._placer.algorithm.state()
+        state = {f"signal/{name}": value for name, value in rewards.items()}
         return state | {f"algorithm/{name}": value for name, value in algorithm.items()}
 
 

@@ -83,7 +83,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
             for secs, (actions, placements) in zip((1.0, 4.0), sampled, strict=True)
         ]
         averages = [float(each.state["signal/average"]) for each in states]
-        # Twice the worst root so far is the failing signal, from where the average begins.
+        # Twice the worst root so far is the failure reward, where the average begins.
         self.assertAllClose(averages, [-(0.9 * 2 + 0.1), -(0.9 * 4 + 0.2)])
 
     def test_failures_are_ignored_after_so_many_updates_of_all_controllers(self):

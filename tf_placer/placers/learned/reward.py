@@ -23,7 +23,7 @@ from absl import logging
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.validators import check_fields
 
-__all__ = ["Signal", "SignalBatch", "SignalConfig"]
+__all__ = ["RewardBatch", "RewardConfig", "RewardFunction"]
 
 
 # Smaller relative differences between the rewards of a batch are rounding errors.
@@ -31,7 +31,7 @@ _REWARD_TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class SignalConfig:
+class RewardConfig:
     """Settings of the reward, each with its line of help.
 
     The reward of a placement is the negative of its step time or of the root of its step time.
@@ -88,7 +88,7 @@ class SignalConfig:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SignalBatch:
+class RewardBatch:
     """Rewards and advantages of a batch of measurements.
 
     Attributes:
@@ -106,21 +106,21 @@ class SignalBatch:
     step_secs: np.ndarray
 
 
-class Signal:
+class RewardFunction:
     """Computes the rewards and advantages of batches of measurements; its state is the baseline."""
 
-    def __init__(self, config: SignalConfig) -> None:
+    def __init__(self, config: RewardConfig) -> None:
         """Creates a reward function without a baseline."""
         self._config = config
-        self._failing_signal = config.failure_reward
-        if self._failing_signal is None and config.failure_secs is not None:
-            self._failing_signal = float(self._signals(np.array(config.failure_secs)))
+        self._failure_cost = config.failure_reward
+        if self._failure_cost is None and config.failure_secs is not None:
+            self._failure_cost = float(self._compute_costs(np.array(config.failure_secs)))
         self._num_batches = 0
         self._average: float | None = None
         self._reward_sum = 0.0
         self._num_rewards = 0
 
-    def advantages(self, measurements: Sequence[Measurement]) -> SignalBatch | None:
+    def advantages(self, measurements: Sequence[Measurement]) -> RewardBatch | None:
         """Computes the advantages of a batch over the baseline, and updates the baseline.
 
         Warns when a placement that ran has a reward below the failure reward, because failing
@@ -140,21 +140,21 @@ class Signal:
             raise ValueError("a batch has at least one measurement")
         step_secs = np.array([self._step_secs(measurement) for measurement in measurements])
         ran = np.isfinite(step_secs)
-        signals = self._signals(step_secs)
-        if self._failing_signal is None:
+        costs = self._compute_costs(step_secs)
+        if self._failure_cost is None:
             if not ran.any():
                 return None
-            self._failing_signal = 2.0 * float(signals[ran].max())
-        worst = signals[ran].max(initial=0.0)
-        if worst > self._failing_signal:
+            self._failure_cost = 2.0 * float(costs[ran].max())
+        worst = costs[ran].max(initial=0.0)
+        if worst > self._failure_cost:
             logging.warning(
-                "A placement that takes %.4g s has the signal %.4g, above the failing signal %.4g: "
-                "failing looks better to the placer. Raise failure_reward or failure_secs.",
+                "A placement that takes %.4g s has the reward -%.4g, below the failure reward "
+                "-%.4g: failing looks better to the placer. Raise failure_reward or failure_secs.",
                 step_secs[ran].max(),
                 worst,
-                self._failing_signal,
+                self._failure_cost,
             )
-        rewards = -np.where(ran, signals, self._failing_signal)
+        rewards = -np.where(ran, costs, self._failure_cost)
         # Failures count at first, so that the policy learns to avoid them. Later, a failure for
         # another reason than the placement would damage a trained policy.
         counts_failures = self._num_batches < self._config.ignore_failures_after
@@ -170,11 +170,11 @@ class Signal:
             differ = deviation > _REWARD_TOLERANCE * abs(baseline[0])
             advantages = advantages / deviation if differ else np.zeros_like(advantages)
         self._num_batches += bool(counted.any())
-        return SignalBatch(rewards, baseline, advantages, counted, step_secs)
+        return RewardBatch(rewards, baseline, advantages, counted, step_secs)
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns the state by name, without the number of batches."""
-        known = {"failing_signal": self._failing_signal, "average": self._average}
+        known = {"failing_signal": self._failure_cost, "average": self._average}
         state = {name: np.array(value) for name, value in known.items() if value is not None}
         sums = {"reward_sum": self._reward_sum, "num_rewards": self._num_rewards}
         return state | {name: np.array(value) for name, value in sums.items()}
@@ -187,7 +187,7 @@ class Signal:
             num_batches: number of batches with a counted sample, over all processes.
         """
         known = {name: float(value) for name, value in state.items()}
-        self._failing_signal, self._average = known.get("failing_signal"), known.get("average")
+        self._failure_cost, self._average = known.get("failing_signal"), known.get("average")
         self._reward_sum, self._num_rewards = known["reward_sum"], int(known["num_rewards"])
         self._num_batches = num_batches
 
@@ -201,7 +201,7 @@ class Signal:
         average = statistics.fmean if self._config.step_average == "mean" else statistics.median
         return average(steady_secs)
 
-    def _signals(self, step_secs: np.ndarray) -> np.ndarray:
+    def _compute_costs(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.reward == "sqrt" else step_secs
 
     def _compute_baseline(
@@ -217,7 +217,7 @@ class Signal:
     ) -> np.ndarray:
         average = self._average
         if average is None:
-            average = -float(self._failing_signal or 0.0)
+            average = -float(self._failure_cost or 0.0)
             if self._config.baseline_start == "first_batch":
                 if not ran.any():
                     return np.full(len(rewards), average)
@@ -231,7 +231,7 @@ class Signal:
         return baseline
 
     def _update_by_batch(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
-        failing = -float(self._failing_signal or 0.0)
+        failing = -float(self._failure_cost or 0.0)
         if not counted.any():
             return failing if self._average is None else self._average
         mean = float(rewards[counted].mean())
