@@ -164,7 +164,7 @@ def describe_open_servers(what: str, why: str) -> str:
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)]
     reach = "every user of this computer"
     if interfaces:
-        reach += f", and whoever reaches it over {', '.join(interfaces)},"
+        reach += f", and everybody who reaches it over {', '.join(interfaces)},"
     user = _user_name()
     return (
         f"{what} listen without a password, because {why}: {reach} can run graphs there as {user}, "

@@ -27,7 +27,7 @@ _HOST = "waiting"
 
 
 class SkippingClock:
-    """A clock that goes on by itself, and is put forward instead of waiting."""
+    """A real-time clock that is advanced instead of waiting."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts with the time of another clock."""

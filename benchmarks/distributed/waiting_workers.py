@@ -8,7 +8,7 @@ take, in proportion to its step. Measured are
   the same placers in one process with one worker and the same number of samples.
 
 With one worker the waits are skipped, and the clock is put forward by them. What is done is kept in
-`--out_dir`, so the benchmark goes on where it stopped.
+`--out_dir`, so a later run resumes the benchmark.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The runs directory holds problems and placements, which are large. This file, compressed by xz,
 holds what tables and pictures are made of, and is small enough to be kept with them, so that a
-comparison goes on where it was stopped on another machine, too.
+comparison can be resumed on another machine, too.
 """
 
 from __future__ import annotations

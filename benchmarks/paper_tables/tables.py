@@ -2,7 +2,7 @@
 
 Each cell is a run of a placer on the full-size model of the row on the simulated machine of the
 paper. Each table is written to NAME.md. BUDGET_runs.jsonl.xz keeps every run that ended: those that
-are there are not repeated, so the benchmark goes on where it was stopped.
+are there are not repeated, so a later run resumes the benchmark.
 """
 
 from __future__ import annotations

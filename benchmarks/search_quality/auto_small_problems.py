@@ -3,7 +3,7 @@
 Random problems of 8 to 14 groups on 2 or, more often, 3 devices, up to 4,782,969 placements each.
 Every legal placement of each is simulated, and "auto" searches for 2 s. In half
 of the problems memory matters; those that nothing fits are drawn again. What is done is kept in
-`--out_dir`, so the benchmark goes on where it stopped.
+`--out_dir`, so a later run resumes the benchmark.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ when, what waits for what, and what is held in memory meanwhile.
 All of a model is on GPUs, but for what has no kernel there. The placements are one GPU, the
 experts', METIS', what `auto` finds, random ones, and ones between these.
 
-Writes the measurements and a table. A run that was stopped goes on where it was.
+Writes the measurements and a table. A later run resumes a stopped one.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Simulated against live step times, over many placements of training graphs on `local:2`.
+"""A comparison of simulated and live step times of training graphs on `local:2`.
 
 Each graph is profiled once and the links are calibrated once. Then random and structured placements
 are simulated, and measured live in several rounds of fresh processes. In a round every placement
-takes turns with the original, which is everything on the first device: so a slow phase of
-the machine is not taken for a slow placement. The live figure of a placement is relative, the
-median over the rounds of how many times as long as that graph it takes; in seconds it is that,
-times the median step of that graph over all rounds.
+takes turns with the original, which is everything on the first device: so a slow phase of the
+machine is not mistaken for a slow placement. The live figure of a placement is the median over the
+rounds of its step time relative to the original; its step time in seconds is this ratio times the
+median step of the original over all rounds.
 
-So the errors are those of relative times, too: simulated / simulated original against live
-/ live. They are what a search goes by, and what can be measured precisely where the speed of the
-machine changes; the error of the one graph that all are compared with is in all of them. Two live
-rounds do not agree with each other either: how well they do is in the table, and "at best", the
-rank correlation that a simulator without error would show for it.
+The errors are therefore of relative times: simulated by simulated original against live by live
+original. A search decides by relative times, and they can be measured precisely although the speed
+of the machine changes; the error of the original affects all of them. Two live rounds differ, too:
+the table has their agreement and, as "at best", the rank correlation that a simulator without
+error would reach.
 
-Writes the placements with both times, and a table. A run that was stopped goes on where it was:
+Writes the placements with both times, and a table. A later run resumes a stopped one:
 problems, placements and measurements are in `--log_dir`.
 """
 

@@ -72,7 +72,7 @@ def run_campaign(
             cases += made
             number = made[-1].number + 1
     except KeyboardInterrupt:
-        print(f"--first {number} goes on", file=sys.stderr)
+        print(f"--first {number} resumes", file=sys.stderr)
     print(tables(cases))
 
 

@@ -1,9 +1,9 @@
 """Kills and disturbs searches at random moments, starts them again, and looks for what got lost.
 
-Each number is one search in a directory of its own. It is started, disturbed, started again where
-that has ended it, and so on, and in the end left alone. What is killed is the search, or one of its
-processes while it goes on: a worker, a server, a controller, the parameter server, a node of the
-cluster; these are stopped and slowed down, too. When the search has ended, no process of it may be
+Each case is one search in a directory of its own. It is started, disturbed, started again if the
+disturbance has ended it, and so on, and finally runs undisturbed. Faults kill, stop or slow down
+the search or one of its processes: a worker, a server, a controller, the parameter server, a node
+of the cluster. When the search has ended, no process of it may be
 left, what it had written to a log and what it had printed of a trial must be in its log, and no
 file may be half written. The end must be right: in simulation that of a search which nobody killed,
 with live steps and with controllers one on trials of which none was measured twice and none failed.

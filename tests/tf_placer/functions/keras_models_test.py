@@ -69,7 +69,7 @@ class KerasModelTest(tf.test.TestCase):
             model.evaluate(X, Y, verbose=0), original.evaluate(X, Y, verbose=0), rtol=1e-6
         )
         self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
-        # The optimizer goes on from where it is.
+        # The optimizer keeps its state.
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
     def test_a_model_that_is_compiled_again_trains_as_it_says_now(self):
