@@ -20,7 +20,8 @@ from tf_placer.text.table import table
 
 __all__ = ["main"]
 
-_CLOCKS = ("elapsed_secs", "output", "log_dir")
+# The searches of the changes end by the clock.
+_CLOCKS = ("elapsed_secs", "output", "log_dir", "changes")
 
 
 def main() -> None:

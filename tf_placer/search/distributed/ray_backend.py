@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pathlib
 import secrets
 import signal
 import socket
@@ -120,6 +121,8 @@ def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
             # succeeds after a suspension of the computer.
             if _STARTUP_TIMEOUT not in str(error):
                 raise
+            if workers.are_here:
+                _kill_ray(options["_temp_dir"])
             start()
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
@@ -130,6 +133,18 @@ def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def _kill_ray(directory: str) -> None:
+    """Kills the processes of a start that failed; Ray itself keeps them until this process ends.
+
+    Args:
+        directory: the private directory of Ray, which is in the command lines of its processes.
+    """
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(directory) in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 @contextlib.contextmanager

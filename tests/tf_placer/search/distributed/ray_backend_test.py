@@ -30,10 +30,11 @@ from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers
 
 _WORKERS = Workers("ray", 2)
+_LATE = RuntimeError("The current node timed out during startup. This could happen")
 
 
 class StartTest(absltest.TestCase):
-    def connect(self, *outcomes) -> int:
+    def connect(self, outcomes) -> int:
         """Connects to a Ray whose starts have these outcomes, and returns how many there were."""
         ray = mock.Mock()
         ray.init.side_effect = outcomes
@@ -46,14 +47,30 @@ class StartTest(absltest.TestCase):
             return ray.init.call_count
 
     def test_ray_that_times_out_while_it_starts_is_started_again(self):
-        late = RuntimeError("The current node timed out during startup. This could happen")
-        self.assertEqual(self.connect(late, None), 2)
+        self.assertEqual(self.connect([_LATE, None]), 2)
         with self.assertRaisesRegex(SearchError, "cannot connect .* timed out during startup"):
-            self.connect(late, late)
+            self.connect([_LATE, _LATE])
+
+    def test_processes_of_a_start_that_timed_out_are_killed(self):
+        started = []
+
+        def start(_temp_dir: str, **_):
+            if started:
+                return
+            program = "import time; print(flush=True); time.sleep(60)"
+            raylet = [sys.executable, "-c", program, _temp_dir]
+            started.append(subprocess.Popen(raylet, stdout=subprocess.PIPE))
+            self.addCleanup(started[0].communicate)
+            self.addCleanup(started[0].kill)
+            started[0].stdout.readline()
+            raise _LATE
+
+        self.assertEqual(self.connect(start), 2)
+        self.assertEqual(started[0].wait(30), -signal.SIGKILL)
 
     def test_other_failures_of_ray_end_the_search(self):
         with self.assertRaisesRegex(SearchError, "cannot connect to workers='ray': no port"):
-            self.connect(OSError("no port"), None)
+            self.connect([OSError("no port"), None])
 
 
 @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
