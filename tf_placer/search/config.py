@@ -304,7 +304,8 @@ def _convert_gap(gap: object) -> float | None:
     """
     if gap is None:
         return None
-    share = float(gap) if isinstance(gap, numbers.Real) and not isinstance(gap, bool) else -1.0
+    is_number = not isinstance(gap, bool) and isinstance(gap, numbers.Real)
+    share = float(gap) if is_number else -1.0  # type: ignore[arg-type]
     if not 0.0 <= share < math.inf:
         raise ValueError(
             f"stop_at_gap is a share of the lower bound, such as 0.05, not {_describe(gap)}"
