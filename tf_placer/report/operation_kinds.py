@@ -41,8 +41,13 @@ _NAME_PATTERNS = (
 # in the forward pass it is a transposed convolution.
 _BACKWARD_TYPE = re.compile(r"Grad(V\d)?$|BackpropFilter|^(Resource)?(Sparse)?Apply")
 _BACKWARD = re.compile(r"(^|/)(gradients(_\d+)?|gradient_tape)(/|$)|_grad(_\d+)?(/|$)")
-_UPDATE = re.compile(r"(^|/)(train|update_[^/]*|Adam|RMSProp|GradientDescent|Momentum)(_\d+)?(/|$)")
+# Scopes of updates in TensorFlow 1, and of the optimizers of Keras, which they are named after.
+_UPDATE = re.compile(
+    r"(^|/)(train|update_[^/]*|(?i:adam(ax|w)?|adadelta|adafactor|adagrad|ftrl|gradientdescent"
+    r"|lamb|lion|loss_scale_optimizer|momentum|muon|nadam|rmsprop|sgd))(_\d+)?(/|$)"
+)
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
+_CALL_NUMBER = re.compile(r"_\d+(?=/|$)")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
 # A layer is named after the scope of this share of its operations.
 _LEAST_SCOPE_SHARE = 0.7
@@ -140,7 +145,7 @@ def _layer_names(
                 own = _PREFIX.sub("", name)
                 scope = _STEP.split(own)[0]
                 scopes[layer].append(own.rpartition("/")[0] if scope == own else scope)
-    most = {layer: _common_scope(of_layer) for layer, of_layer in scopes.items()}
+    most = _shorten_scopes({layer: _common_scope(of_layer) for layer, of_layer in scopes.items()})
     of_name = collections.Counter(most.values())
     named = []
     for layer in range(int(layers.max(initial=-1)) + 1):
@@ -148,6 +153,23 @@ def _layer_names(
         is_clear = scope and of_name[scope] == 1
         named.append(plain_text(scope if is_clear else f"{scope} (layer {layer})".strip()))
     return tuple(named)
+
+
+def _shorten_scopes(scopes: dict[int, str]) -> dict[int, str]:
+    """Leaves out the scope of the whole model, and numbers that Keras has not given."""
+    distinct = {scope for scope in scopes.values() if scope}
+    shorter = {scope: _CALL_NUMBER.sub("", scope) for scope in distinct}
+    # Keras 3 opens a scope once to build a layer and once to call it, so TensorFlow numbers all.
+    is_numbered = all(_CALL_NUMBER.search(part) for scope in distinct for part in scope.split("/"))
+    if not is_numbered or len(set(shorter.values())) < len(distinct):
+        shorter = {scope: scope for scope in distinct}
+    parts = {scope: short.split("/") for scope, short in shorter.items()}
+    num_common = 0
+    for level in zip(*(each[:-1] for each in parts.values()), strict=False):
+        if len(set(level)) > 1:
+            break
+        num_common += 1
+    return {layer: "/".join(parts[scope][num_common:]) for layer, scope in scopes.items() if scope}
 
 
 def _common_scope(scopes: list[str]) -> str:

@@ -35,6 +35,7 @@ from tf_placer.text.units import format_duration, format_step
 __all__ = ["read_run_view", "write_report"]
 
 _MAX_COMPARED = 20
+_MAX_LISTED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,13 +303,20 @@ def _facts(
     facts = [
         ("run", os.fspath(directory.path)),
         ("command", command),
-        ("machine", ", ".join(device.name for device in header.machine.devices)),
+        ("machine", _list_names([device.name for device in header.machine.devices])),
         ("placer", header.placer),
         ("seed", None if header.seed is None else str(header.seed)),
-        ("fetches", ", ".join(header.fetches)),
+        ("fetches", _list_names(header.fetches)),
         ("trials", f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching"),
         ("last trial", trials[-1].time),
         ("graph", header.graph_fingerprint[:16]),
         *header.versions.items(),
     ]
     return tuple((name, value) for name, value in facts if value)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Lists the first names, and counts the others."""
+    shown = ", ".join(names[:_MAX_LISTED])
+    others = len(names) - _MAX_LISTED
+    return f"{shown} and {others} more" if others > 0 else shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tf_placer.report.colors import DEVICE_COLORS, GRAY
+from tf_placer.report.colors import GRAY
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import ComparedPlacement, StepView
 from tf_placer.report.pictures.drawing import picture_text
@@ -23,9 +23,12 @@ def comparison_svg(compared: Sequence[ComparedPlacement]) -> str:
     rows = [each for each in compared if each.speedup is not None]
 
     def draw(axes: Any) -> None:
+        import matplotlib
+
+        ink = matplotlib.rcParams["text.color"]
         axes.axvline(1.0, color=GRAY, linestyle="--", linewidth=1)
         for row, each in enumerate(rows):
-            color = DEVICE_COLORS[0] if each.is_found else GRAY
+            color = ink if each.is_found else GRAY
             axes.plot(each.interval or (), [row] * len(each.interval or ()), "|-", color=color)
             axes.plot(each.speedup, row, "o", color=color)
         axes.set_yticks(range(len(rows)), [picture_text(each.label) for each in rows], fontsize=8)

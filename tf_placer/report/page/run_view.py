@@ -14,8 +14,18 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
-__all__ = ["ComparedPlacement", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
+__all__ = [
+    "RUN_NAMES",
+    "ComparedPlacement",
+    "Point",
+    "RunView",
+    "StepView",
+    "baseline_placements",
+    "view_step",
+]
 
+#: The names of the runs on a page about two.
+RUN_NAMES = ("A", "B")
 # An upper bound of the number of baselines.
 _MAX_BASELINES = 1000
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tf_placer.report.colors import DEVICE_COLORS, GRAY
+from tf_placer.report.colors import DIRECTION_COLORS, GRAY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import StepView
@@ -21,9 +21,9 @@ __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 # A legend beside a picture has no room for more layers.
 _MAX_LAYERS = 12
 _PARTS = {
-    "forward": DEVICE_COLORS[0],
-    "backward and update": DEVICE_COLORS[1],
-    "waiting": "#dddddd",
+    "forward": DIRECTION_COLORS[0],
+    "backward and update": DIRECTION_COLORS[1],
+    "waiting": f"{GRAY}30",
 }
 
 
@@ -120,7 +120,7 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
         bars = axes.bar(
             x, [1e3 * secs.get(name, 0.0) for name in names], 0.92 * width,
-            label=picture_text(label), color=DEVICE_COLORS[2 * number],
+            label=picture_text(label), color=GRAY,
             hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.4g", fontsize=7)
