@@ -109,6 +109,7 @@ class RunView:
         problem: the problem with its costs; None if they are unknown.
         notes: further remarks for readers.
         facts: names and values of the settings of the run.
+        graph_fingerprint: the fingerprint of the graph; empty if unknown.
     """
 
     title: str
@@ -124,6 +125,7 @@ class RunView:
     problem: PlacementProblem | None = None
     notes: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
+    graph_fingerprint: str = ""
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:
