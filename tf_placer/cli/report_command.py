@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 
 from tf_placer.cli.answer import print_output
@@ -10,6 +11,7 @@ from tf_placer.files import check_output
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
+_LOWEST_PRIORITY = 19
 _DEFAULT_OUTPUT = "report.html"
 # Every page of tf_placer contains this.
 _PAGE_MARK = b"<title>tf_placer: "
@@ -79,8 +81,11 @@ def run(args: argparse.Namespace) -> None:
     if output is not None:
         check_output(output, *args.searched, args.problem, args.picture, args.time_picture)
     if args.follow:
-        follow_search(args.searched[0], output, args.problem)
-        print_output(f"page: {output}")
+        # The search is timed on the same cores.
+        os.nice(_LOWEST_PRIORITY)
+        for number, _ in enumerate(follow_search(args.searched[0], output, args.problem)):
+            if number == 0:
+                print_output(f"page: {output}")
         return
     view, *beside = [read_run_view(path, args.problem) for path in args.searched]
     if beside:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import time
+from collections.abc import Iterator
 
 from tf_placer.report.page.page import write_page
 from tf_placer.runs.run_directory import TRIALS
@@ -23,7 +24,7 @@ def follow_search(
     searched: str | os.PathLike[str],
     path: str | os.PathLike[str],
     problem: str | os.PathLike[str] | None = None,
-) -> None:
+) -> Iterator[None]:
     """Writes the page of a search, again when the log has grown, and a last time at its end.
 
     In a browser, the page loads itself again as long as the search runs. A search that has ended
@@ -33,6 +34,9 @@ def follow_search(
         searched: the directory of the search.
         path: the file of the page (.html), which is replaced atomically.
         problem: as `read_run_view` takes it.
+
+    Yields:
+        None after each page.
 
     Raises:
         ImportError, OSError, ValueError: as `read_run_view` and `write_page` raise them.
@@ -48,6 +52,7 @@ def follow_search(
             view = read_run_view(searched, problem)
             write_page(view, path, reload_secs=_RELOAD_SECS if is_running else None)
             shown_bytes = log_bytes
+            yield
         if not is_running:
             return
         took_secs = time.monotonic() - start_secs
