@@ -13,7 +13,13 @@ from graph_passes.util.messages import plain_text
 from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["OperationKinds", "find_step_number", "operation_kinds"]
+__all__ = [
+    "OperationKinds",
+    "describe_scopes",
+    "find_step_number",
+    "model_paths",
+    "operation_kinds",
+]
 
 # The first pattern that matches a type decides.
 _TYPE_PATTERNS = (
@@ -47,10 +53,14 @@ _UPDATE = re.compile(
     r"|lamb|lion|loss_scale_optimizer|momentum|muon|nadam|rmsprop|sgd))(_\d+)?(/|$)"
 )
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
-_CALL_NUMBER = re.compile(r"_\d+(?=/|$)")
+_CALL_NUMBER = re.compile(r"_\d+(?=/)")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
-# A layer is named after the scope of this share of its operations.
+# A layer is named after a scope of this share of its operations.
 _LEAST_SCOPE_SHARE = 0.7
+# Without such a scope, it is named after the first and the last of the scopes of this share.
+_LEAST_PART_SHARE = 0.05
+# The scope of the loss of a compiled model of Keras 3.
+_KERAS_3_LOSS = "compile_loss/"
 _OTHER = "other"
 _UPDATE_KIND = "update"
 
@@ -132,20 +142,45 @@ def _is_update(name: str) -> bool:
     return bool(_UPDATE.search(name)) and not _BACKWARD.search(name)
 
 
+def model_paths(names: Sequence[str], backward: np.ndarray) -> list[str]:
+    """Shortens names of operations to what people have named: their path in the model.
+
+    Args:
+        names: the names.
+        backward: bool [num_operations], true in the backward pass and for updates.
+
+    Returns:
+        The names without scopes of gradients, without the scope of the whole model, and without
+        the numbers of calls in a Keras model.
+    """
+    paths = [_PREFIX.sub("", name) for name in names]
+    if any(name.startswith(_KERAS_3_LOSS) for name in names):
+        # Keras 3 opens a scope to build a layer and one to call it, so TensorFlow numbers the call.
+        paths = [_CALL_NUMBER.sub("", path) for path in paths]
+    forward = [path.split("/") for path, back in zip(paths, backward, strict=True) if not back]
+    scoped = [parts for parts in forward if len(parts) > 1]
+    counts = collections.Counter(parts[0] for parts in scoped)
+    for model, count in counts.most_common(1):
+        inner = {parts[1] for parts in scoped if parts[0] == model and len(parts) > 2}
+        if count >= _LEAST_SCOPE_SHARE * len(scoped) and len(inner) > 1:
+            paths = [path.removeprefix(f"{model}/") for path in paths]
+    return paths
+
+
 def _layer_names(
     names: tuple[str, ...], layers: np.ndarray, backward: np.ndarray
 ) -> tuple[str, ...]:
-    """Names each layer after the scope that most of its operations share."""
+    """Names each layer after the scopes of its operations."""
     scopes: dict[int, list[str]] = collections.defaultdict(list)
+    paths = model_paths(names, backward)
     # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
-        for name, layer, is_backward in zip(names, layers.tolist(), backward.tolist(), strict=True):
+        for path, layer, is_backward in zip(paths, layers.tolist(), backward.tolist(), strict=True):
             if is_backward == wanted and layer not in found:
-                own = _PREFIX.sub("", name)
-                scope = _STEP.split(own)[0]
-                scopes[layer].append(own.rpartition("/")[0] if scope == own else scope)
-    most = _shorten_scopes({layer: _common_scope(of_layer) for layer, of_layer in scopes.items()})
+                scope = _STEP.split(path)[0]
+                scopes[layer].append(path.rpartition("/")[0] if scope == path else scope)
+    most = {layer: describe_scopes(of_layer) for layer, of_layer in scopes.items()}
     of_name = collections.Counter(most.values())
     named = []
     for layer in range(int(layers.max(initial=-1)) + 1):
@@ -155,25 +190,8 @@ def _layer_names(
     return tuple(named)
 
 
-def _shorten_scopes(scopes: dict[int, str]) -> dict[int, str]:
-    """Leaves out the scope of the whole model, and numbers that Keras has not given."""
-    distinct = {scope for scope in scopes.values() if scope}
-    shorter = {scope: _CALL_NUMBER.sub("", scope) for scope in distinct}
-    # Keras 3 opens a scope once to build a layer and once to call it, so TensorFlow numbers all.
-    is_numbered = all(_CALL_NUMBER.search(part) for scope in distinct for part in scope.split("/"))
-    if not is_numbered or len(set(shorter.values())) < len(distinct):
-        shorter = {scope: scope for scope in distinct}
-    parts = {scope: short.split("/") for scope, short in shorter.items()}
-    num_common = 0
-    for level in zip(*(each[:-1] for each in parts.values()), strict=False):
-        if len(set(level)) > 1:
-            break
-        num_common += 1
-    return {layer: "/".join(parts[scope][num_common:]) for layer, scope in scopes.items() if scope}
-
-
-def _common_scope(scopes: list[str]) -> str:
-    """Finds the longest scope that contains most of these; the most common one if none does."""
+def describe_scopes(scopes: Sequence[str]) -> str:
+    """Finds the longest scope that contains most of these; else the first and the last of many."""
     counts = collections.Counter(each for each in scopes if each)
     if not counts:
         return ""
@@ -183,4 +201,6 @@ def _common_scope(scopes: list[str]) -> str:
         if inside >= _LEAST_SCOPE_SHARE * len(scopes):
             return scope
         scope = scope.rpartition("/")[0]
-    return common
+    outer = collections.Counter(each.split("/")[0] for each in scopes if each)
+    large = [each for each, count in outer.items() if count >= _LEAST_PART_SHARE * len(scopes)]
+    return f"{large[0]} … {large[-1]}" if len(large) > 2 else common

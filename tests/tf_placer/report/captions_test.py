@@ -56,11 +56,11 @@ class StepCaptionsTest(absltest.TestCase):
         steps = [make_step(problem, [0, 0], "original"), make_step(problem, [0, 1])]
         self.assertEqual(
             captions.describe_transfers(steps),
-            "Between devices original moves nothing, found 4 B in 1 transfer.",
+            "Between devices, the original moves nothing, found 4 B in 1 transfer.",
         )
         self.assertEqual(
             captions.describe_copies(steps),
-            "Of transfers, original has none; found spends most on GPU → GPU, 4.000 s.",
+            "Of transfers, the original has none; found spends most on GPU → GPU, 4.000 s.",
         )
 
     def test_shares_out_the_computing_time(self):
@@ -96,8 +96,8 @@ class SearchCaptionsTest(absltest.TestCase):
         ]
         self.assertEqual(
             captions.describe_comparison(rows),
-            "1 of 2 other placements is faster than original. auto, which was found, is 2.00 times "
-            "as fast, and with 95 % confidence 1.90 to 2.10 times.",
+            "1 of 2 other placements is faster than the original. auto, which was found, is 2.00 "
+            "times as fast, with 95 % confidence 1.90 to 2.10 times.",
         )
         self.assertEqual(captions.describe_comparison(rows[:1]), "")
 

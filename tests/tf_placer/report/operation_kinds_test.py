@@ -113,7 +113,24 @@ class LayerNamesTest(absltest.TestCase):
             ]
             for layer, name in enumerate(("user_0", "user_1", "item_0", "dense"))
         ]
-        self.assertEqual(self.find_layer_names(*layers), ("user_0", "user_1", "item_0", "dense"))
+        self.assertEqual(
+            self.find_layer_names(*layers, ["compile_loss/mse/sub"]),
+            ("user_0", "user_1", "item_0", "dense", "compile_loss/mse"),
+        )
+
+    def test_a_tower_of_keras_is_named_after_its_first_and_last_layer(self):
+        layers = [
+            [
+                f"functional_1/{tower}_{layer}_1/{op}"
+                for layer in range(3)
+                for op in ("MatMul", "Relu")
+            ]
+            for tower in ("user", "item")
+        ]
+        self.assertEqual(
+            self.find_layer_names(*layers, ["compile_loss/mse/sub"]),
+            ("user_0 … user_2", "item_0 … item_2", "compile_loss/mse"),
+        )
 
     def test_layers_of_keras_2_have_their_names_in_keras(self):
         layers = [

@@ -11,6 +11,7 @@ from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import copy_secs_by_kind
+from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
 __all__ = [
@@ -39,7 +40,7 @@ def describe_comparison(compared: Sequence[ComparedPlacement]) -> str:
     faster = [each for each in known if each.speedup is not None and each.speedup > 1.0]
     text = (
         f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
-        f"{'is' if len(faster) == 1 else 'are'} faster than {first.label}."
+        f"{'is' if len(faster) == 1 else 'are'} faster than {_subject(first.label)}."
     )
     for each in known:
         if each.is_found:
@@ -115,8 +116,9 @@ def describe_transfers(views: Sequence[StepView]) -> str:
         count = sum(link.transfers for link in view.report.links)
         size = format_bytes(sum(link.bytes for link in view.report.links))
         amount = f"{size} in {count:,} {_plural('transfer', count)}" if count else "nothing"
-        parts.append(f"{view.label} moves {amount}" if not parts else f"{view.label} {amount}")
-    return f"Between devices {', '.join(parts)}."
+        name = _subject(view.label)
+        parts.append(f"{name} {amount}" if parts else f"{name} moves {amount}")
+    return f"Between devices, {', '.join(parts)}."
 
 
 def describe_copies(views: Sequence[StepView]) -> str:
@@ -126,9 +128,10 @@ def describe_copies(views: Sequence[StepView]) -> str:
         secs = copy_secs_by_kind(view.trace)
         if secs:
             kind = max(secs, key=secs.__getitem__)
-            parts.append(f"{view.label} spends most on {kind}, {format_step(secs[kind])}")
+            took = format_step(secs[kind])
+            parts.append(f"{_subject(view.label)} spends most on {kind}, {took}")
         else:
-            parts.append(f"{view.label} has none")
+            parts.append(f"{_subject(view.label)} has none")
     return f"Of transfers, {'; '.join(parts)}."
 
 
@@ -192,6 +195,10 @@ def describe_pair(a: RunView, b: RunView) -> str:
 def _names(view: StepView) -> list[str]:
     labels = device_labels([device.name for device in view.report.devices])
     return [labels[device.name] for device in view.report.devices]
+
+
+def _subject(label: str) -> str:
+    return f"the {label}" if label == ORIGINAL else label
 
 
 def _plural(noun: str, count: int) -> str:

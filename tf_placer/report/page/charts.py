@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 _TOOLS = "xpan,xwheel_zoom,box_zoom,reset"
+# A device whose memory is filled by fewer percent is far from its limit.
+_FAR_FROM_FULL = 50.0
 _LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 # A chart has no more pixels to show further levels.
 _MAX_LEVELS = 1500
@@ -49,10 +51,12 @@ class TimeAxis:
 
     Attributes:
         x_range: the range in milliseconds, by which all charts zoom and move together.
+        memory_percents: the range of the memory in use on a device.
         left_pixels: the width of the names of rows, so that the charts begin at the same pixel.
     """
 
     x_range: Any
+    memory_percents: Any
     left_pixels: int
 
 
@@ -62,7 +66,18 @@ def make_time_axis(steps: Sequence[StepView]) -> TimeAxis:
     names = [name for step in steps for name in _row_names(step)]
     widest = _PIXELS_PER_CHARACTER * max(map(len, names), default=0) + 20
     x_range = Range1d(0, end_secs * 1e3, bounds=(0, end_secs * 1e3))
-    return TimeAxis(x_range, max(_LEAST_LEFT_PIXELS, int(widest)))
+    most_full = max(
+        (
+            100.0 * device.peak_bytes / max(device.memory_bytes, 1)
+            for step in steps
+            for device in step.report.devices
+        ),
+        default=0.0,
+    )
+    # The limit is in sight unless it is far away.
+    most_percents = max(105.0, 1.05 * most_full) if most_full > _FAR_FROM_FULL else 1.1 * most_full
+    percents = Range1d(0, most_percents or 1.0)
+    return TimeAxis(x_range, percents, max(_LEAST_LEFT_PIXELS, int(widest)))
 
 
 def _row_names(view: StepView) -> list[str]:
@@ -178,7 +193,8 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
     colors = [
         color if color != TRANSPARENT else GRAY for color in device_colors(trace.problem.devices)
     ]
-    chart = _figure(240, axis.left_pixels, x_range=axis.x_range, tools=_TOOLS)
+    ranges = {"x_range": axis.x_range, "y_range": axis.memory_percents}
+    chart = _figure(240, axis.left_pixels, tools=_TOOLS, **ranges)
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
@@ -207,10 +223,6 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
     chart.add_layout(Span(dimension="width", **limit))
     label = {"text_font_size": "11px", "text_color": GRAY}
     chart.add_layout(Label(x=0, y=100, text="its limit", y_offset=-16, **label))
-    chart.y_range.start = 0
-    chart.y_range.end = max(
-        105.0, *(105.0 * d.peak_bytes / max(d.memory_bytes, 1) for d in view.report.devices)
-    )
     _legend(chart)
     return chart
 
