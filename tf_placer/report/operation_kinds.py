@@ -17,7 +17,7 @@ __all__ = [
     "OperationKinds",
     "describe_scopes",
     "find_step_number",
-    "model_paths",
+    "model_scopes",
     "operation_kinds",
 ]
 
@@ -142,16 +142,16 @@ def _is_update(name: str) -> bool:
     return bool(_UPDATE.search(name)) and not _BACKWARD.search(name)
 
 
-def model_paths(names: Sequence[str], backward: np.ndarray) -> list[str]:
-    """Shortens names of operations to what people have named: their path in the model.
+def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
+    """Finds the scope of each operation that people have named: its place in the model.
 
     Args:
         names: the names.
         backward: bool [num_operations], true in the backward pass and for updates.
 
     Returns:
-        The names without scopes of gradients, without the scope of the whole model, and without
-        the numbers of calls in a Keras model.
+        The scopes, without those of gradients and of the whole model, without the numbers of calls
+        in a Keras model, and without operations that are the scopes of their own inputs.
     """
     paths = [_PREFIX.sub("", name) for name in names]
     if any(name.startswith(_KERAS_3_LOSS) for name in names):
@@ -164,7 +164,14 @@ def model_paths(names: Sequence[str], backward: np.ndarray) -> list[str]:
         inner = {parts[1] for parts in scoped if parts[0] == model and len(parts) > 2}
         if count >= _LEAST_SCOPE_SHARE * len(scoped) and len(inner) > 1:
             paths = [path.removeprefix(f"{model}/") for path in paths]
-    return paths
+    operations = set(paths)
+    scopes = []
+    for path in paths:
+        scope = path.rpartition("/")[0]
+        while scope in operations:
+            scope = scope.rpartition("/")[0]
+        scopes.append(scope)
+    return scopes
 
 
 def _layer_names(
@@ -172,14 +179,15 @@ def _layer_names(
 ) -> tuple[str, ...]:
     """Names each layer after the scopes of its operations."""
     scopes: dict[int, list[str]] = collections.defaultdict(list)
-    paths = model_paths(names, backward)
+    of_operations = model_scopes(names, backward)
     # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
-        for path, layer, is_backward in zip(paths, layers.tolist(), backward.tolist(), strict=True):
+        for scope, layer, is_backward in zip(
+            of_operations, layers.tolist(), backward.tolist(), strict=True
+        ):
             if is_backward == wanted and layer not in found:
-                scope = _STEP.split(path)[0]
-                scopes[layer].append(path.rpartition("/")[0] if scope == path else scope)
+                scopes[layer].append(_STEP.split(scope)[0])
     most = {layer: describe_scopes(of_layer) for layer, of_layer in scopes.items()}
     of_name = collections.Counter(most.values())
     named = []

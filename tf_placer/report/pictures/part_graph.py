@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.operation_kinds import OperationKinds, describe_scopes, model_paths
+from tf_placer.report.operation_kinds import OperationKinds, describe_scopes, model_scopes
 from tf_placer.report.pictures.drawing import Cell, Drawing
 
 __all__ = ["lay_out_part_graph"]
@@ -122,13 +122,13 @@ def _labels(
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    paths = model_paths(problem.operation_names, kinds.backward)
-    for path, part, backward in zip(
-        paths, of_operations.tolist(), kinds.backward.tolist(), strict=True
+    of_names = model_scopes(problem.operation_names, kinds.backward)
+    for scope, part, backward in zip(
+        of_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
     ):
         node = parts_of.get(part)
-        if not backward and node in depths and "/" in path:
-            scopes[depths[node]][node].append(path.split("/")[0])
+        if not backward and node in depths and scope:
+            scopes[depths[node]][node].append(scope.split("/")[0])
     labels, last = [], None
     for depth, of_parts in sorted(scopes.items()):
         names = list(dict.fromkeys(map(describe_scopes, of_parts.values())))
