@@ -75,6 +75,9 @@ class StepCaptionsTest(absltest.TestCase):
             captions.describe_memory(make_step(problem, [0, 1])),
             "D1 is the fullest: 60 B after 0 s, 120% of its memory, which is too much.",
         )
+        problem = make_problem([[1.0]], resident_bytes=[3], memory_bytes=[1000])
+        text = captions.describe_memory(make_step(problem, [0]))
+        self.assertEndsWith(text, "0.3% of its memory.")
 
     def test_divides_the_time_by_direction(self):
         problem = make_problem([[3.0, 3.0], [1.0, 1.0]], names=["a/MatMul", "gradients/a/MatMul"])
@@ -95,11 +98,18 @@ class SearchCaptionsTest(absltest.TestCase):
             ComparedPlacement("failed", None),
         ]
         self.assertEqual(
-            captions.describe_comparison(rows),
+            captions.describe_comparison(RunView("", "", True, True, tuple(rows))),
             "1 of 2 other placements is faster than the original. auto, which was found, is 2.00 "
             "times as fast, with 95 % confidence 1.90 to 2.10 times.",
         )
-        self.assertEqual(captions.describe_comparison(rows[:1]), "")
+        unconfirmed = dataclasses.replace(rows[1], is_found=False)
+        self.assertEqual(
+            captions.describe_comparison(RunView("", "", False, True, (rows[0], unconfirmed))),
+            "1 of 1 other placement is faster than the original in the search, and none is "
+            "confirmed.",
+        )
+        alone = RunView("", "", False, True, (rows[0],))
+        self.assertEqual(captions.describe_comparison(alone), "")
 
     def test_tells_the_last_improvement(self):
         points = tuple(Point(n, 10.0 * n, secs, "auto") for n, secs in enumerate((4.0, 2.0, 3.0)))

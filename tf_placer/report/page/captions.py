@@ -9,7 +9,7 @@ import numpy as np
 from tf_placer.report.colors import TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
+from tf_placer.report.page.run_view import RunView, StepView
 from tf_placer.report.step_shares import copy_secs_by_kind
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -31,9 +31,9 @@ _LEAST_USED_SHARE = 0.1
 _MAX_NAMED_DEVICES = 3
 
 
-def describe_comparison(compared: Sequence[ComparedPlacement]) -> str:
+def describe_comparison(view: RunView) -> str:
     """Describes the placements beside the first, which stands for the original."""
-    first, *others = compared
+    first, *others = view.compared
     known = [each for each in others if each.speedup is not None]
     if not known:
         return ""
@@ -42,6 +42,8 @@ def describe_comparison(compared: Sequence[ComparedPlacement]) -> str:
         f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
         f"{'is' if len(faster) == 1 else 'are'} faster than {_subject(first.label)}."
     )
+    if faster and view.is_measured and not any(each.is_found for each in known):
+        text = f"{text[:-1]} in the search, and none is confirmed."
     for each in known:
         if each.is_found:
             text += f" {each.label}, which was found, is {each.speedup:.2f} times as fast"
@@ -142,7 +144,7 @@ def describe_memory(view: StepView) -> str:
     share = fullest.peak_bytes / max(fullest.memory_bytes, 1)
     return (
         f"{name} is the fullest: {format_bytes(fullest.peak_bytes)} after "
-        f"{format_step(fullest.peak_secs)}, {share:.0%} of its memory"
+        f"{format_step(fullest.peak_secs)}, {share:.{0 if share >= 0.01 else 1}%} of its memory"
         f"{', which is too much' if share > 1 else ''}."
     )
 

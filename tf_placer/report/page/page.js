@@ -125,8 +125,12 @@ const tfPlacer = (() => {
   }
 
   function legend(by) {
-    for (const place of document.querySelectorAll(".legend"))
+    let last = "";
+    for (const place of document.querySelectorAll(".legend")) {
       place.innerHTML = legends[place.dataset.run][by].map(([name, color]) => `<span style="--c:${color}">${escape(name)}</span>`).join("");
+      place.hidden = place.innerHTML === last;
+      last = place.innerHTML;
+    }
   }
 
   function colors() {

@@ -151,7 +151,7 @@ def _run_values(
         "compared": compared,
         "has_predicted": any(row["predicted"] for row in compared),
         "comparison": comparison_svg(view.compared),
-        "comparison_text": describe_comparison(view.compared),
+        "comparison_text": describe_comparison(view),
         "picture_note": note,
         "pictures": pictures,
         "steps": [_step_values(step, kinds) for step in view.steps] if kinds else [],
