@@ -24,6 +24,7 @@ __all__ = [
     "describe_search",
     "describe_transfers",
     "describe_work",
+    "subject",
 ]
 
 # A device that is busy for a smaller share of the step is hardly used.
@@ -40,13 +41,14 @@ def describe_comparison(view: RunView) -> str:
     faster = [each for each in known if each.speedup is not None and each.speedup > 1.0]
     text = (
         f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
-        f"{'is' if len(faster) == 1 else 'are'} faster than {_subject(first.label)}."
+        f"{'is' if len(faster) == 1 else 'are'} faster than {subject(first.label)}."
     )
     if faster and view.is_measured and not any(each.is_found for each in known):
         text = f"{text[:-1]} in the search, and none is confirmed."
     for each in known:
         if each.is_found:
-            text += f" {each.label}, which was found, is {each.speedup:.2f} times as fast"
+            name = "It" if each.label == "found" else f"{each.label}, which was found,"
+            text += f" {name} is {each.speedup:.2f} times as fast"
             if each.interval is not None:
                 low, high = each.interval
                 text += f", with 95 % confidence {low:.2f} to {high:.2f} times"
@@ -80,12 +82,12 @@ def describe_load(view: StepView) -> str:
         if color != TRANSPARENT
     ]
     step_secs = max(view.report.step_secs, 1e-300)
-    shares = {number: devices[number].busy_secs / step_secs for number in shown}
+    shares = [device.busy_secs / step_secs for device in devices]
     names = _names(view)
     is_gpu = all("GPU" in devices[number].name.upper() for number in shown)
     noun = _plural("GPU" if is_gpu else "device", len(shown))
     unused = [number for number in shown if shares[number] < _LEAST_USED_SHARE]
-    most = max(shown, key=shares.__getitem__)
+    most = int(np.argmax(shares))
     text = f"{names[most]} is busy {shares[most]:.0%} of the step"
     if len(shown) == 1:
         return f"{text}."
@@ -95,7 +97,8 @@ def describe_load(view: StepView) -> str:
         return f"{counted} busy less than {_LEAST_USED_SHARE:.0%} of the step; {text}."
     least = min(shown, key=shares.__getitem__)
     text = f"{text}, {names[least]} {shares[least]:.0%}"
-    return f"{text}: on average {sum(shares.values()):.1f} of {len(shown)} {noun} compute."
+    average = sum(shares[number] for number in shown)
+    return f"{text}: on average {average:.1f} of {len(shown)} {noun} compute."
 
 
 def describe_work(view: StepView, kinds: OperationKinds) -> str:
@@ -118,7 +121,7 @@ def describe_transfers(views: Sequence[StepView]) -> str:
         count = sum(link.transfers for link in view.report.links)
         size = format_bytes(sum(link.bytes for link in view.report.links))
         amount = f"{size} in {count:,} {_plural('transfer', count)}" if count else "nothing"
-        name = _subject(view.label)
+        name = subject(view.label)
         parts.append(f"{name} {amount}" if parts else f"{name} moves {amount}")
     return f"Between devices, {', '.join(parts)}."
 
@@ -131,9 +134,9 @@ def describe_copies(views: Sequence[StepView]) -> str:
         if secs:
             kind = max(secs, key=secs.__getitem__)
             took = format_step(secs[kind])
-            parts.append(f"{_subject(view.label)} spends most on {kind}, {took}")
+            parts.append(f"{subject(view.label)} spends most on {kind}, {took}")
         else:
-            parts.append(f"{_subject(view.label)} has none")
+            parts.append(f"{subject(view.label)} has none")
     return f"Of transfers, {'; '.join(parts)}."
 
 
@@ -144,7 +147,7 @@ def describe_memory(view: StepView) -> str:
     share = fullest.peak_bytes / max(fullest.memory_bytes, 1)
     return (
         f"{name} is the fullest: {format_bytes(fullest.peak_bytes)} after "
-        f"{format_step(fullest.peak_secs)}, {share:.{0 if share >= 0.01 else 1}%} of its memory"
+        f"{format_step(fullest.peak_secs)}, {_percent(share)} of its memory"
         f"{', which is too much' if share > 1 else ''}."
     )
 
@@ -156,9 +159,11 @@ def describe_search(view: RunView) -> str:
     if view.best:
         first, last = view.best[0], view.best[-1]
         fell = f"from {format_step(first.step_secs or 0.0)} to {format_step(last.step_secs or 0.0)}"
+        place = f"{noun} {last.number:,}"
+        if view.points:
+            place += f" of {view.points[-1].number:,}"
         parts.append(
-            f"The best step fell {fell}: the last improvement is {noun} {last.number:,} of "
-            f"{max((*view.points, last), key=lambda p: p.number).number:,}, after "
+            f"The best step fell {fell}: the last improvement is {place}, after "
             f"{format_duration(last.elapsed_secs)}."
             if len(view.best) > 1
             else f"No {noun} is faster than the first, {format_step(first.step_secs or 0.0)}."
@@ -199,7 +204,15 @@ def _names(view: StepView) -> list[str]:
     return [labels[device.name] for device in view.report.devices]
 
 
-def _subject(label: str) -> str:
+def _percent(share: float) -> str:
+    """Formats a share that may be small."""
+    if 0 < share < 0.001:
+        return "less than 0.1%"
+    return f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
+
+
+def subject(label: str) -> str:
+    """Names a placement in a sentence."""
     return f"the {label}" if label == ORIGINAL else label
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "draw_memory_chart",
     "draw_search_chart",
     "draw_timeline",
+    "find_senders",
     "make_time_axis",
 ]
 
@@ -41,6 +42,7 @@ _LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 _MAX_LEVELS = 1500
 _MIB = 2.0**20
 _MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
+_LEGEND_COLUMNS = 3
 # The script of the page gives these renderers the color of text.
 _INK = "ink"
 
@@ -60,10 +62,11 @@ class TimeAxis:
     left_pixels: int
 
 
-def make_time_axis(steps: Sequence[StepView]) -> TimeAxis:
-    """Makes the time axis for steps, as long as the longest."""
+def make_time_axis(runs: Sequence[Sequence[StepView]]) -> TimeAxis:
+    """Makes the time axis for the steps of some runs, as long as the longest step."""
+    steps = [step for run in runs for step in run]
     end_secs = max((step.trace.step_secs for step in steps), default=0.0) or 1.0
-    names = [name for step in steps for name in _row_names(step)]
+    names = [name for run in runs if run for name in _row_names(run[0], find_senders(run))]
     widest = _PIXELS_PER_CHARACTER * max(map(len, names), default=0) + 20
     x_range = Range1d(0, end_secs * 1e3, bounds=(0, end_secs * 1e3))
     most_full = max(
@@ -76,18 +79,21 @@ def make_time_axis(steps: Sequence[StepView]) -> TimeAxis:
     )
     # The limit is in sight unless it is far away.
     most_percents = max(105.0, 1.05 * most_full) if most_full > _FAR_FROM_FULL else 1.1 * most_full
-    percents = Range1d(0, most_percents or 1.0)
+    percents = Range1d(0, max(most_percents, 1.0))
     return TimeAxis(x_range, percents, max(_LEAST_LEFT_PIXELS, int(widest)))
 
 
-def _row_names(view: StepView) -> list[str]:
-    """Names the rows of a timeline: the devices, and those of them that may send."""
-    problem = view.trace.problem
-    labels = _device_labels([device.name for device in problem.devices])
-    names = [labels[device.name] for device in problem.devices]
-    senders = {link.source for link in problem.links}
-    sending = [f"{labels[d.name]} sends" for d in problem.devices if d.name in senders]
-    return [*names, *sending]
+def find_senders(steps: Sequence[StepView]) -> np.ndarray:
+    """Finds the devices that send anything in any of the steps, int [num_senders]."""
+    return np.unique(np.concatenate([step.trace.transfers.sources for step in steps]))
+
+
+def _row_names(view: StepView, senders: np.ndarray) -> list[str]:
+    """Names the rows of a timeline: the devices, and all that some of them send."""
+    devices = view.trace.problem.devices
+    labels = _device_labels([device.name for device in devices])
+    names = [labels[device.name] for device in devices]
+    return [*names, *(f"{names[sender]} sends" for sender in senders.tolist())]
 
 
 def _figure(height: int, left_pixels: int = _LEAST_LEFT_PIXELS, **settings: Any) -> Any:
@@ -118,18 +124,21 @@ def _device_labels(names: Sequence[str]) -> dict[str, str]:
     return {name: _chart_text(label) for name, label in device_labels(names).items()}
 
 
-def draw_timeline(view: StepView, kinds: OperationKinds, axis: TimeAxis, run: int = 0) -> Any:
+def draw_timeline(
+    view: StepView, kinds: OperationKinds, axis: TimeAxis, senders: np.ndarray, run: int = 0
+) -> Any:
     """Draws the timeline of a step: a row for each device, and for all that it sends.
 
     Args:
         view: the step.
         kinds: the kinds of its operations.
         axis: the time axis of the page.
+        senders: int [num_senders], the devices that have a row for all that they send.
         run: the index of the run on the page.
     """
     trace = view.trace
     devices = trace.problem.devices
-    rows = _row_names(view)
+    rows = _row_names(view, senders)
     chart = _figure(
         70 + 26 * len(rows),
         axis.left_pixels,
@@ -149,9 +158,8 @@ def draw_timeline(view: StepView, kinds: OperationKinds, axis: TimeAxis, run: in
     _add_boxes(chart, boxes, columns, "@number{custom}", run, **style)
     transfers = trace.transfers
     if transfers.producers.size:
-        senders = {link.source for link in trace.problem.links}
-        sends = np.array([device.name in senders for device in devices])
-        sent = transfer_boxes(trace, len(devices) + np.cumsum(sends) - 1)
+        row_of = np.searchsorted(senders, np.arange(len(devices))) + len(devices)
+        sent = transfer_boxes(trace, row_of)
         numbers = sent.operations
         labels = _device_labels([device.name for device in devices])
         columns = {
@@ -194,7 +202,8 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
         color if color != TRANSPARENT else GRAY for color in device_colors(trace.problem.devices)
     ]
     ranges = {"x_range": axis.x_range, "y_range": axis.memory_percents}
-    chart = _figure(240, axis.left_pixels, tools=_TOOLS, **ranges)
+    height = 200 + 20 * -(-len(colors) // _LEGEND_COLUMNS)
+    chart = _figure(height, axis.left_pixels, tools=_TOOLS, **ranges)
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
@@ -319,5 +328,5 @@ def _legend(chart: Any) -> None:
     legend.label_text_font_size = "11px"
     legend.padding = legend.margin = 2
     legend.click_policy = "hide"
-    legend.ncols = 2
+    legend.ncols = _LEGEND_COLUMNS
     chart.add_layout(legend, "above")

@@ -7,6 +7,7 @@ from typing import Any
 
 from tf_placer.report.colors import GRAY
 from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.captions import subject
 from tf_placer.report.page.run_view import ComparedPlacement, StepView
 from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.page_svg import page_svg
@@ -33,7 +34,8 @@ def comparison_svg(compared: Sequence[ComparedPlacement]) -> str:
             axes.plot(each.speedup, row, "o", color=color)
         axes.set_yticks(range(len(rows)), [picture_text(each.label) for each in rows], fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlabel("times as fast as the original", fontsize=8)
+        reference = picture_text(subject(rows[0].label))
+        axes.set_xlabel(f"times as fast as {reference}", fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="x", alpha=0.25)
 

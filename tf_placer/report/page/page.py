@@ -193,6 +193,7 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
         draw_memory_chart,
         draw_search_chart,
         draw_timeline,
+        find_senders,
         make_time_axis,
     )
 
@@ -203,10 +204,13 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
             beside = draw_search_chart(view, by_time=by_time, beside=beside) or beside
             has_search = bool(view.points or view.best)
             charts[f"{name}_{run}"] = beside if has_search else None
-    axis = make_time_axis([step for view in views for step in view.steps])
+    axis = make_time_axis([view.steps for view in views])
     for run, (view, of_view) in enumerate(zip(views, kinds, strict=True)):
-        for number, step in enumerate(view.steps if of_view is not None else ()):
-            charts[f"time_{run}_{number}"] = draw_timeline(step, of_view, axis, run)
+        if of_view is None or not view.steps:
+            continue
+        senders = find_senders(view.steps)
+        for number, step in enumerate(view.steps):
+            charts[f"time_{run}_{number}"] = draw_timeline(step, of_view, axis, senders, run)
             charts[f"memory_{run}_{number}"] = draw_memory_chart(step, axis)
     return charts
 
