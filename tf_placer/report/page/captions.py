@@ -116,7 +116,7 @@ def describe_work(view: StepView, kinds: OperationKinds) -> str:
 
 def describe_transfers(views: Sequence[StepView]) -> str:
     """Describes the amount that each placement moves between devices in a step."""
-    parts = []
+    parts: list[str] = []
     for view in views:
         count = sum(link.transfers for link in view.report.links)
         size = format_bytes(sum(link.bytes for link in view.report.links))

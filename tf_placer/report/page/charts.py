@@ -152,7 +152,7 @@ def draw_timeline(
     chart.xaxis.axis_label = "ms"
     chart.ygrid.grid_line_alpha = 0
     boxes = step_boxes(trace)
-    columns = {"number": boxes.operations.astype(np.int32)}
+    columns: dict[str, Any] = {"number": boxes.operations.astype(np.int32)}
     columns |= box_colors(trace, kinds, boxes.operations)
     style = {"fill_color": "kind", "hover_line_color": "black", "name": "operations"}
     _add_boxes(chart, boxes, columns, "@number{custom}", run, **style)

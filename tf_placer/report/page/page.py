@@ -135,7 +135,9 @@ def _run_values(
 ) -> dict[str, Any]:
     """Makes the values of the template for one run."""
     limits = view.limits
-    compared = make_comparison_rows(view.compared, limits and limits.lower_bound_secs)
+    compared = make_comparison_rows(
+        view.compared, None if limits is None else limits.lower_bound_secs
+    )
     headline, _, rest = view.verdict.partition(". ")
     if not rest:
         headline, _, rest = view.verdict.partition(" (")
