@@ -186,7 +186,7 @@ class TextTest(absltest.TestCase):
         compared = [
             ComparedPlacement(step.label, 1.0, speedup=1.2, interval=(1.1, 1.3), is_found=True)
         ]
-        charts = [comparison_svg(compared), device_svg([step], kinds)]
+        charts = [comparison_svg(compared), device_svg([step], kinds, step.trace.step_secs)]
         for svg in charts:
             ElementTree.fromstring(svg)
             self.assertIn("currentColor", svg)

@@ -202,7 +202,7 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
         color if color != TRANSPARENT else GRAY for color in device_colors(trace.problem.devices)
     ]
     ranges = {"x_range": axis.x_range, "y_range": axis.memory_percents}
-    height = 200 + 20 * -(-len(colors) // _LEGEND_COLUMNS)
+    height = 220 + 20 * -(-len(colors) // _LEGEND_COLUMNS)
     chart = _figure(height, axis.left_pixels, tools=_TOOLS, **ranges)
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"

@@ -98,7 +98,7 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     )
     template = environment.from_string((_HERE / "page.html").read_text())
     runs = [
-        _run_values(view, of_view, number, RUN_NAMES[number] if len(views) > 1 else "")
+        _run_values(view, of_view, number, views)
         for number, (view, of_view) in enumerate(zip(views, kinds, strict=True))
     ]
     return template.render(
@@ -131,9 +131,11 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
 
 
 def _run_values(
-    view: RunView, kinds: OperationKinds | None, number: int, name: str
+    view: RunView, kinds: OperationKinds | None, number: int, views: Sequence[RunView]
 ) -> dict[str, Any]:
-    """Makes the values of the template for one run."""
+    """Makes the values of the template for one of the runs of a page."""
+    compared_in_all = [each for every in views for each in every.compared]
+    end_secs = max((step.trace.step_secs for every in views for step in every.steps), default=0.0)
     limits = view.limits
     compared = make_comparison_rows(
         view.compared, None if limits is None else limits.lower_bound_secs
@@ -146,18 +148,18 @@ def _run_values(
     has_steps = kinds is not None and bool(view.steps)
     return {
         "number": number,
-        "name": name,
+        "name": RUN_NAMES[number] if len(views) > 1 else "",
         "view": view,
         "headline": headline,
         "rest": rest and f"{rest}.",
         "compared": compared,
         "has_predicted": any(row["predicted"] for row in compared),
-        "comparison": comparison_svg(view.compared),
+        "comparison": comparison_svg(view.compared, compared_in_all),
         "comparison_text": describe_comparison(view),
         "picture_note": note,
         "pictures": pictures,
         "steps": [_step_values(step, kinds) for step in view.steps] if kinds else [],
-        "devices": device_svg(view.steps, kinds) if kinds and has_steps else "",
+        "devices": device_svg(view.steps, kinds, end_secs) if kinds and has_steps else "",
         "transfers_text": describe_transfers(view.steps) if has_steps else "",
         "copies": copy_svg(view.steps),
         "copies_text": describe_copies(view.steps) if has_steps else "",

@@ -72,10 +72,18 @@ def draw_gantt(
     axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds) -> None:
+def draw_device_bars(
+    axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds, end_secs: float
+) -> None:
     """Draws the time of each device, steps side by side, as in ColocRL, figure 8.
 
     From below: forward, backward with the update, and waiting. Copying overlaps with all of them.
+
+    Args:
+        axes: the matplotlib axes.
+        steps: the steps by label.
+        kinds: the kinds of their operations.
+        end_secs: the end of the time axis.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
@@ -107,7 +115,7 @@ def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationK
     _put_legend(axes, [*handles, copies])
     labels = device_labels([device.name for device in first.trace.problem.devices])
     _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
-    axes.set_ylim(0, 1.05e3 * max(view.trace.step_secs for view in steps.values()) or 1.0)
+    axes.set_ylim(0, 1.05e3 * end_secs or 1.0)
     axes.set_ylabel("ms of the step", fontsize=8)
 
 
