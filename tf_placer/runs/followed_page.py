@@ -16,8 +16,8 @@ __all__ = ["follow_search"]
 
 _RELOAD_SECS = 5.0
 _CHECK_SECS = 2.0
-# A page takes seconds of a core, which the search is timed on, so pages wait this multiple of that.
-_MIN_PAUSE_RATIO = 10.0
+# A page takes seconds of a core that the search may be timed on: pause for this multiple of them.
+_PAUSE_RATIO = 4.0
 
 
 def follow_search(
@@ -47,7 +47,7 @@ def follow_search(
         # Ask first: a search that ends meanwhile has completed its files.
         is_running = is_being_written(log)
         log_bytes = log.stat().st_size if is_running else None
-        start_secs = time.monotonic()
+        start_secs = time.process_time()
         if not is_running or log_bytes != shown_bytes:
             view = read_run_view(searched, problem)
             write_page(view, path, reload_secs=_RELOAD_SECS if is_running else None)
@@ -55,5 +55,5 @@ def follow_search(
             yield
         if not is_running:
             return
-        took_secs = time.monotonic() - start_secs
-        time.sleep(max(_CHECK_SECS, _MIN_PAUSE_RATIO * took_secs))
+        cpu_secs = time.process_time() - start_secs
+        time.sleep(max(_CHECK_SECS, _PAUSE_RATIO * cpu_secs))

@@ -47,7 +47,11 @@ def describe_comparison(view: RunView) -> str:
         text = f"{text[:-1]} in the search, and none is confirmed."
     for each in known:
         if each.is_found:
-            name = "It" if each.label == "found" else f"{each.label}, which was found,"
+            name = (
+                "The placement found"
+                if each.label == "found"
+                else f"{each.label}, which was found,"
+            )
             text += f" {name} is {each.speedup:.2f} times as fast"
             if each.interval is not None:
                 low, high = each.interval
