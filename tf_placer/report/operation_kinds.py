@@ -103,12 +103,16 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     )
     if types is not None:
         backward |= [bool(_BACKWARD_TYPE.search(each)) for each in types]
+    if _is_keras_3(names):
+        layers, layer_names = _keras_layers(problem, backward)
+    else:
+        layer_names = _layer_names(names, layers, backward)
     return OperationKinds(
         kinds=_kinds_of_names(names) if types is None else _kinds_of_types(types, names),
         backward=backward,
         clusters=clusters,
         layers=layers,
-        layer_names=_layer_names(names, layers, backward),
+        layer_names=layer_names,
     )
 
 
@@ -154,7 +158,7 @@ def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
         in a Keras model, and without operations that are the scopes of their own inputs.
     """
     paths = [_PREFIX.sub("", name) for name in names]
-    if any(name.startswith(_KERAS_3_LOSS) for name in names):
+    if _is_keras_3(names):
         # Keras 3 opens a scope to build a layer and one to call it, so TensorFlow numbers the call.
         paths = [_CALL_NUMBER.sub("", path) for path in paths]
     forward = [path.split("/") for path, back in zip(paths, backward, strict=True) if not back]
@@ -172,6 +176,39 @@ def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
             scope = scope.rpartition("/")[0]
         scopes.append(scope)
     return scopes
+
+
+def _is_keras_3(names: Sequence[str]) -> bool:
+    return any(name.startswith(_KERAS_3_LOSS) for name in names)
+
+
+def _keras_layers(
+    problem: PlacementProblem, backward: np.ndarray
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Finds the layers of a Keras model by their scopes, in the order in which they run.
+
+    Operations in no scope of a layer, such as those of the optimizer, belong to the layer that they
+    read from, else to the one that reads from them.
+
+    Returns:
+        int32 [num_operations], and the names of the layers.
+    """
+    scopes = [scope.split("/")[0] for scope in model_scopes(problem.operation_names, backward)]
+    order = problem.order.tolist()
+    names = list(dict.fromkeys(scopes[i] for i in order if scopes[i] and not backward[i]))
+    number = {name: layer for layer, name in enumerate(names)}
+    layers = np.array([number.get(scope, -1) for scope in scopes], np.int32)
+    before: list[list[int]] = [[] for _ in scopes]
+    after: list[list[int]] = [[] for _ in scopes]
+    for a, b in problem.edges.tolist():
+        before[b].append(a)
+        after[a].append(b)
+    for neighbors, ordered in ((before, order), (after, reversed(order))):
+        for i in ordered:
+            if layers[i] < 0:
+                layers[i] = next((layers[j] for j in neighbors[i] if layers[j] >= 0), -1)
+    layers[layers < 0] = 0
+    return layers, tuple(plain_text(name) for name in names)
 
 
 def _layer_names(
