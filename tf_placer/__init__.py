@@ -123,3 +123,7 @@ def __getattr__(name: str) -> Any:
     # to the module.
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,8 +2,8 @@
 
 Importing TensorFlow takes seconds of processor time. The server does it once, and is forked for
 each new process. It runs nothing of TensorFlow, so it has no threads, which a fork would lose. A
-fork shares the memory layout of the server. Processes that must differ as much as those of two runs
-of a script, such as those of a confirmation, must be started without a server.
+fork shares the memory layout of the server. Processes whose steps are compared, such as the servers
+of a local machine, must differ as much as those of two runs of a script, and are not forked.
 
 `ForkServer` and `ForkedProcess` are the client side. The module, run as
 `python -m tf_placer.fork_server`, is the server. The server and its processes end with the

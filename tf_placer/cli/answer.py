@@ -12,7 +12,14 @@ from graph_passes.util.messages import plain_text
 from tf_placer.files import is_standard_output, write_text
 from tf_placer.text.notes import write_note
 
-__all__ = ["add_json", "answer", "check_standard_output", "format_json", "print_output"]
+__all__ = [
+    "add_json",
+    "answer",
+    "answer_error",
+    "check_standard_output",
+    "format_json",
+    "print_output",
+]
 
 _FORMAT = 1
 # Arguments whose value "-" means standard output.
@@ -52,11 +59,25 @@ def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> Non
         value: the answer for programs: JSON values, all numbers finite.
     """
     if args.json:
+        args.is_answered = True
         print_output(format_json(args.command, value))
     elif _list_standard_outputs(args):
         write_note(text)
     else:
         print_output(plain_text(text, lines=True))
+
+
+def answer_error(args: argparse.Namespace | None, kind: str, message: str) -> None:
+    """Prints an error for programs, unless people asked or the answer was printed before it.
+
+    Args:
+        args: the arguments of the command; None if they cannot be understood.
+        kind: the class of the error.
+        message: the error, in one sentence.
+    """
+    if args is None or not getattr(args, "json", False) or hasattr(args, "is_answered"):
+        return
+    print_output(format_json(args.command, {"error": {"kind": kind, "message": message}}))
 
 
 def print_output(text: str) -> None:

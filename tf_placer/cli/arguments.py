@@ -150,6 +150,17 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_stop_at_gap(parser: argparse.ArgumentParser) -> None:
+    """Adds --stop_at_gap."""
+    parser.add_argument(
+        "--stop_at_gap",
+        type=float,
+        metavar="SHARE",
+        help="end the search once the best step is at most this share above the lower bound, such "
+        "as 0.05 (default: the search uses its whole budget)",
+    )
+
+
 def placers_help() -> str:
     """Describes the placers for the end of a help text."""
     placers = "; ".join(
@@ -198,14 +209,14 @@ def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig
     """Builds the settings of a search from the arguments of a command.
 
     Args:
-        args: arguments with those of `add_placer` and `add_workers`, and with --max_trials,
-            --max_secs, --seed and --log_dir.
+        args: arguments with those of `add_placer`, `add_workers` and `add_stop_at_gap`, and with
+            --max_trials, --max_secs, --seed and --log_dir.
         others: further fields, which take precedence.
 
     Raises:
         ImportError, MachineError, ValueError: see `SearchConfig`.
     """
-    names = "placer", "max_trials", "max_secs", "seed", "log_dir"
+    names = "placer", "max_trials", "max_secs", "stop_at_gap", "seed", "log_dir"
     worker_names = "workers", "num_workers", "controllers"
     fields = {name: getattr(args, name) for name in (*names, *worker_names)}
     return SearchConfig(**{**fields, "placer_options": read_placer_options(args), **others})

@@ -12,9 +12,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import tf_placer
 from graph_passes.util.messages import plain_text, shorten_text
+from tf_placer.cli.answer import answer_error
 from tf_placer.cli.flag_file import FLAG, expand_flag_files
 from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError
@@ -129,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run_command(given: list[str]) -> Callable[[], None] | None:
     """Runs a command; returns the script of the command `run`, whose errors are its own."""
-    command, script = "", None
+    command, args, script = "", None, None
     # The time limit of a command begins with the call, before its files are read.
     start_secs = time.monotonic()
     open_standard_files()
@@ -152,14 +154,23 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
         WorkerStartError,
     ) as error:
-        sys.exit(_format_error(describe_error(error)))
-    except KeyboardInterrupt:
-        how = "; a search resumes if the command is given again with the same --log_dir"
-        sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
+        _exit(args, type(error).__name__, describe_error(error))
+    except KeyboardInterrupt as error:
+        resumes = command == "optimize" and args is not None and args.log_dir is not None
+        how = "; the same command resumes the search" if resumes else ""
+        _exit(args, type(error).__name__, f"interrupted{how}")
     finally:
         if command != _RUN:
             _discard_unwritable_output()
     return script
+
+
+def _exit(args: argparse.Namespace | None, kind: str, text: str) -> NoReturn:
+    """Exits with code 1 and an error, as one line of limited length that any terminal can show."""
+    line = shorten_text(" ".join(text.split()))
+    with contextlib.suppress(OSError):  # The error below says more than a full disk.
+        answer_error(args, kind, line)
+    sys.exit(f"tf_placer: {plain_text(line)}")
 
 
 def _discard_unwritable_output() -> None:
@@ -179,12 +190,6 @@ def _expand_arguments(given: list[str]) -> list[str]:
         return given
     end = given.index("--") if "--" in given else len(given)
     return [*expand_flag_files(given[:end]), *given[end:]]
-
-
-def _format_error(text: str) -> str:
-    """Formats an error as one line of limited length that any terminal can show."""
-    line = " ".join(text.split())
-    return f"tf_placer: {plain_text(shorten_text(line))}"
 
 
 if __name__ == "__main__":

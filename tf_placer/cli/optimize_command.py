@@ -13,6 +13,7 @@ from tf_placer.cli.arguments import (
     add_clear_devices,
     add_placer,
     add_step,
+    add_stop_at_gap,
     add_workers,
     build_search_config,
     placers_help,
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=600.0,
         help="time limit in seconds, from the start to the end of the confirmation (default 600)",
     )
+    add_stop_at_gap(parser)
     parser.add_argument(
         "--log_dir",
         help="directory for the log and the placement; give it again to resume a search; a "

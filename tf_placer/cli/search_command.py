@@ -13,6 +13,7 @@ from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     PROBLEM_HELP,
     add_placer,
+    add_stop_at_gap,
     add_workers,
     build_search_config,
     placers_help,
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help=f"time limit in seconds (default: none with --max_trials, {DEFAULT_SECS:g} without)",
     )
+    add_stop_at_gap(parser)
     parser.add_argument(
         "--log_dir",
         help="directory for the files that `report` needs: the problem, the result and the record "

@@ -25,7 +25,7 @@ __all__ = [
 
 _NUM_OTHERS = 2
 # A slower trial can hardly be the fastest placement, even with the error of a single trial.
-_MAX_RATIO_TO_FASTEST, _MAX_RATIO_TO_ORIGINAL = 1.15, 1.05
+_MAX_RATIO_TO_FASTEST, _MAX_RATIO_TO_ORIGINAL = 1.15, 1.0
 
 
 class ValuesEnvironment(Protocol):

@@ -15,6 +15,7 @@ from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import classify_death, count_oom_kills
 from tf_placer.environments.in_process_worker import InProcessWorker
+from tf_placer.environments.worker_fork_server import start_fork_server
 from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.cluster_return import await_cluster, find_silence_reason
@@ -52,8 +53,6 @@ class _ProcessLimits:
 
 
 _LIMITS = _ProcessLimits()
-# The fork server imports these modules once for the worker and all servers.
-_TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
 
 
 class WorkerStartError(RuntimeError):
@@ -94,7 +93,7 @@ class LiveProcesses:
         # The worker and the servers of a local machine share a network that nobody else reaches.
         self._network: PrivateNetwork | None = None
         self._open_reason = ""
-        # Forks the processes, unless `_start_afresh` requires independent starts.
+        # Forks the worker, unless that has failed.
         self._template: ForkServer | None = None
         self._start_afresh = False
         # Names of the loaded graphs, and whether the worker is connected to the servers.
@@ -117,21 +116,18 @@ class LiveProcesses:
         if self._worker is None or needs_cluster:
             self.generation += 1
             self._is_connected = False
-        template = None
         if needs_cluster:
             if self._worker is None and self._network is None:
                 self._make_network()
-            if not self._start_afresh:
-                template = self._get_template()
             self._cluster = LocalCluster(
                 self.machine,
                 log_dir=str(self._directory),
                 network=self._network,
                 open_reason=self._open_reason,
-                template=template,
             )
         if self._worker is None:
-            self._worker = self._start_worker(template)
+            forks = self.machine.backend.starts_servers and not self._start_afresh
+            self._worker = self._start_worker(self._get_template() if forks else None)
             self._loaded.clear()
 
     def _get_template(self) -> ForkServer:
@@ -139,8 +135,7 @@ class LiveProcesses:
         if self._template is not None and not self._template.is_fit():
             self._drop_template()
         if self._template is None:
-            log_path = self._directory / "template.log"
-            self._template = ForkServer(_TEMPLATE_MODULES, log_path)
+            self._template = start_fork_server(self._directory / "template.log")
         return self._template
 
     def _drop_template(self) -> None:
@@ -311,7 +306,6 @@ class LiveProcesses:
 
         On a local machine these are the servers. The worker stays, as it only talks to them.
         """
-        self._start_afresh = True
         if not self.machine.backend.starts_servers:
             self.stop()
         if self._cluster is None or self._worker is None:

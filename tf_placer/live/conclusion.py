@@ -72,11 +72,13 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
             note = _join_notes(
                 note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
-    explanation = _explain(context, trials, finalists, winner, was_interrupted=was_interrupted)
+    original = find_original_assignment(context.grouped, config.found_machine.devices)
+    explanation = _explain(
+        context, trials, finalists, confirmation, winner, original, was_interrupted=was_interrupted
+    )
 
     def write() -> None:
         context.write_found()
-        original = find_original_assignment(context.grouped, config.found_machine.devices)
         context.directory.write_result(
             RunResult(
                 outcome=outcome,
@@ -103,7 +105,9 @@ def _explain(
     context: SearchContext,
     trials: Sequence[Trial],
     finalists: Mapping[str, Trial],
+    confirmation: Confirmation | None,
     winner: str | None,
+    original_assignment: Sequence[int] | None,
     *,
     was_interrupted: bool,
 ) -> Explanation | None:
@@ -124,7 +128,9 @@ def _explain(
                 context.grouped.group_graph,
                 trials,
                 finalists,
+                confirmation,
                 winner,
+                original_assignment=original_assignment,
                 search_secs=plan.explain_secs,
                 seed=context.config.seed,
             )

@@ -10,17 +10,20 @@ from typing import Any
 
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.files import read_json, write_json
+from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.report.explanation import fit_corrected_costs
 from tf_placer.runs.header import select_cost_fields
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import find_subject, upgrade_header
 from tf_placer.search.trial_log import Trial
+from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.units import format_duration
 
-__all__ = ["LiveCosts", "profile_costs", "read_costs"]
+__all__ = ["LiveCosts", "estimate_bound", "profile_costs", "read_costs"]
 
 _FORMAT = 1
 # The command `profile` traces as many steps.
@@ -38,6 +41,28 @@ class LiveCosts:
 
     problem: PlacementProblem
     secs: float
+
+
+def estimate_bound(costs: LiveCosts, trials: Sequence[Trial]) -> float | None:
+    """Estimates a lower bound of the step time of any placement, in seconds.
+
+    Args:
+        costs: the profiled costs, which measurements correct.
+        trials: the trials so far.
+
+    Returns:
+        The bound by simulation; None if no placement of groups has run.
+    """
+    ran = [
+        (trial.assignment, trial.measurement.median_secs)
+        for trial in trials
+        if trial.assignment is not None and trial.measurement.median_secs is not None
+    ]
+    if not ran:
+        return None
+    factors = fit_corrected_costs(costs.problem, ran)
+    problem = scale_costs(costs.problem, factors.compute, factors.transfer)
+    return float(lower_bounds(problem).step_secs)
 
 
 def read_costs(

@@ -20,6 +20,7 @@ from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
 from tf_placer.machines.machine import Machine
+from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
 from tf_placer.search.config import SearchConfig
@@ -395,7 +396,8 @@ def _optimize(
     for each in callbacks:
         if not isinstance(each, Callback):
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
-    callback = Callbacks([*([ProgressPrinter()] if verbose else []), *callbacks])
+    shown = NotebookProgress() if is_notebook() else ProgressPrinter()
+    callback = Callbacks([*([shown] if verbose else []), *callbacks])
     check_outputs(asked, target)
     read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
     return place(read, asked, callback, start_secs)

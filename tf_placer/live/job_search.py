@@ -12,11 +12,16 @@ import numpy as np
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import read_placement, write_placement
 from tf_placer.costs.link_cache import find_links
-from tf_placer.costs.original_devices import find_nearest_assignment, find_requested_devices
+from tf_placer.costs.original_devices import (
+    find_nearest_assignment,
+    find_original_assignment,
+    find_requested_devices,
+)
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.live.context import Measurer, SearchContext
-from tf_placer.live.costs import profile_costs
+from tf_placer.live.costs import estimate_bound, profile_costs
+from tf_placer.live.equal_devices import find_distinct, find_equal_devices
 from tf_placer.live.time_plan import SHORTEST_TIMEOUT_SECS
 from tf_placer.placers import (
     BASELINES,
@@ -26,6 +31,7 @@ from tf_placer.placers import (
     needs_problem,
 )
 from tf_placer.placers.coarse_to_fine_placer import CoarseToFinePlacer
+from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.runs.search_result import build_placement
@@ -85,7 +91,7 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             propose=stages.ask,
             report=reporter.on_trial,
             observed=recorder.record,
-            should_stop=context.is_over,
+            should_stop=lambda: context.is_over() or reporter.is_near_bound(),
         )
         recorder.finish()
         trials = list(log.trials)
@@ -94,6 +100,10 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
         if line := staleness_line(training.updates):
             context.stages.say(line)
         return trials
+
+
+# An upper bound: a baseline has a few per device.
+_MAX_BASELINE_PROPOSALS = 1000
 
 
 class _Stages:
@@ -192,6 +202,8 @@ class _Stages:
     def _placer(self, name: str) -> Placer:
         setup, clusters = self._setup(name)
         placer = setup.make_placer()
+        if name in BASELINES and name != self._config.placer:
+            placer = self._drop_equivalents(placer, clusters)
         if clusters is not None:
             return CoarseToFinePlacer(
                 placer, self._grouped.group_graph, self._context.legal, clusters
@@ -200,12 +212,47 @@ class _Stages:
         before = () if name in BASELINES else BASELINES
         known = [trial for trial in self._context.log.trials if trial.placer in before]
         rows = [trial.assignment for trial in known]
+        measurements = [trial.measurement for trial in known]
+        if before and (original := self._find_original()) is not None:
+            rows.insert(0, tuple(original))
+            measurements.insert(0, self._context.log.trials[0].measurement)
         placer.prepare(
             np.array(rows, np.int32).reshape(len(rows), self._grouped.group_graph.num_groups),
-            [trial.measurement for trial in known],
+            measurements,
             self._context.compute_search_secs_left,
         )
         return placer
+
+    def _drop_equivalents(self, baseline: Placer, clusters: np.ndarray | None) -> Placer:
+        """Leaves out proposals that are measured already, but for an exchange of equal devices.
+
+        Args:
+            baseline: a placer of a fixed list of placements.
+            clusters: the coarse group of each group; None for a placer of all groups.
+        """
+        original = self._find_original()
+        known = [] if original is None else [tuple(original)]
+        # Earlier stages have ended, so that a resumed search leaves out the same.
+        known += [
+            trial.assignment
+            for trial in self._context.log.trials
+            if trial.assignment is not None and trial.placer != baseline.name
+        ]
+        rows = propose_checked(baseline, _MAX_BASELINE_PROPOSALS)
+        expanded = rows if clusters is None else rows[:, clusters]
+        equal = find_equal_devices(self._config.found_machine.devices, self._context.legal)
+        listed = CandidateList(
+            baseline.groups,
+            baseline.legal,
+            seed=baseline.seed,
+            candidates=rows[find_distinct(expanded, known, equal)],
+        )
+        listed.name, listed.batch_size = baseline.name, baseline.batch_size
+        return listed
+
+    def _find_original(self) -> list[int] | None:
+        """Finds the device of each group in the original graph; None if it has several."""
+        return find_original_assignment(self._grouped, self._config.found_machine.devices)
 
     def _setup(self, name: str) -> tuple[PlacerSetup, np.ndarray | None]:
         """Makes the setup of a placer.
@@ -278,6 +325,8 @@ class _Reporter:
     def __init__(self, context: SearchContext, measurer: Measurer) -> None:
         self._context, self._measurer = context, measurer
         self._config, self._plan, self._say = context.config, context.plan, context.stages.say
+        self._bound_secs: float | None = None
+        self._gap: float | None = None
 
     def begin(self) -> None:
         """Reports the first stage."""
@@ -289,8 +338,20 @@ class _Reporter:
         if not trials:
             self._context.stages.enter("starting processes and measuring the original")
 
+    def is_near_bound(self) -> bool:
+        """Returns whether the best step is as near to the bound as the user asked for."""
+        return (
+            self._gap is not None
+            and self._config.stop_at_gap is not None
+            and self._gap <= self._config.stop_at_gap
+        )
+
     def on_trial(self, trial: Trial, progress: Progress) -> None:
         """Reports a trial."""
+        if self._bound_secs is None and self._context.costs is not None:
+            self._bound_secs = estimate_bound(self._context.costs, self._context.log.trials)
+        progress = dataclasses.replace(progress, bound_secs=self._bound_secs)
+        self._gap = progress.gap
         if progress.best is trial and trial.assignment is not None:
             self._write_best(trial)
         now = self._include_whole_budget(progress)

@@ -35,6 +35,7 @@ class MessageSender(Callback):
                 "best": None if best is None else best.to_json(),
                 "elapsed_secs": progress.elapsed_secs,
                 "eta_secs": progress.eta_secs,
+                "bound_secs": progress.bound_secs,
             }
         )
 
@@ -65,6 +66,7 @@ def pass_on(message: Mapping[str, Any], callback: Callback) -> bool:
             best=None if best is None else Trial.from_json(best),
             elapsed_secs=message["elapsed_secs"],
             eta_secs=message["eta_secs"],
+            bound_secs=message["bound_secs"],
         )
         return report_trial(callback, Trial.from_json(message["trial"]), progress)
     return False

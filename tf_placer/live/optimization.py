@@ -86,7 +86,8 @@ def place(
         # Write the request elsewhere: the search copies it after locking its own directory.
         RunDirectory(asked).write_request(workload, config)
         search_secs = time.monotonic()
-        outcome = run_search(directory, asked, callback, start_secs, host)
+        forks = machine.backend.starts_servers and config.workers is None
+        outcome = run_search(directory, asked, callback, start_secs, host, forks=forks)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, describe_given_devices(workload.op_graph))
@@ -174,13 +175,19 @@ def _read_and_show(
     say: Callable[[str], None],
 ) -> OptimizeResult:
     """Reads the result, puts the placement on the graph, and writes the requested reports."""
-    result = _read_result(directory, workload, step)
+    # A temporary directory keeps the log of the search, but the same call would not find it.
+    is_given = config.log_dir is not None
+    resumed_by = "the same call" if is_given else f"a call with log_dir={str(directory.path)!r}"
+    result = _read_result(directory, workload, step, resumed_by)
     _show(result, workload.graph_def, config, say)
     return result
 
 
 def _read_result(
-    directory: RunDirectory, workload: Workload, step: PlacedStep | PlacedSignature | None
+    directory: RunDirectory,
+    workload: Workload,
+    step: PlacedStep | PlacedSignature | None,
+    resumed_by: str,
 ) -> OptimizeResult:
     """Reads the result and puts the placement on the graph."""
     result = directory.read_result()
@@ -191,7 +198,7 @@ def _read_result(
         step,
         graph_def=workload.graph_def,
         changed=False,
-        reason=verdict(result),
+        reason=verdict(result, resumed_by=resumed_by),
         confirmation=result.confirmation,
         finalists={label: trials[index] for label, index in result.finalists.items()},
         trials=trials,

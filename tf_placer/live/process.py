@@ -52,6 +52,8 @@ def run_search(
     callback: Callback,
     start_secs: float,
     host: WorkerHost | None = None,
+    *,
+    forks: bool = False,
 ) -> Outcome:
     """Runs a search in a process of its own.
 
@@ -61,6 +63,7 @@ def run_search(
         callback: receives all messages of the search, and may end it.
         start_secs: start of the time of the search, by `time.monotonic`.
         host: runs the sessions in this process; None for processes of their own.
+        forks: whether the search will fork its workers from a server that imports TensorFlow.
 
     Returns:
         The outcome of the search.
@@ -72,12 +75,13 @@ def run_search(
     """
     child = ChildProcess(
         "the search",
-        "tf_placer.live.run",
+        "tf_placer.live.search_process",
         {
             "request": given,
             "directory": str(directory.path),
             "start_secs": start_secs,
             "host": None if host is None else host.fileno(),
+            "forks": forks,
         },
         log_path=pathlib.Path(given, "search.log"),
         environ=environment_without_gpus(),

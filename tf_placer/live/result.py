@@ -12,6 +12,8 @@ from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
+from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
+from tf_placer.runs.result_html import format_result_html
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
@@ -29,10 +31,8 @@ __all__ = [
     "make_result",
 ]
 
-_FAILED = "failed in the confirmation"
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class OptimizeResult:
     """The result of placing a graph, and the base of all results.
 
@@ -83,22 +83,42 @@ class OptimizeResult:
     def table(self) -> str:
         """Compares original and finalists in a table for users; empty if no placement ran.
 
-        Step times are the original's step time divided by the speed-ups: on a machine whose speed
-        drifts, only ratios can be compared. The last column has the basis of a row.
+        The columns have the step by measurements and by the simulator, if the costs of operations
+        are known; the last column has the basis of a row.
         """
-        rows = [
-            [
-                compared["label"],
-                compared["trial"],
-                "failed" if compared["step_secs"] is None else format_step(compared["step_secs"]),
-                "1" if compared["label"] == ORIGINAL else _ratio(compared["speedup"]),
-                _interval(compared["speedup_interval"]),
-                compared["basis"],
-            ]
-            for compared in self._compare_finalists()
-        ]
+        headers, rows = self._table_cells()
+        alignment = "lrr" + "r" * (len(headers) - 5) + "ll"
+        return table(headers, rows, alignment) if rows else ""
+
+    def _table_cells(self) -> tuple[list[str], list[list[object]]]:
+        """Returns the headers and rows of the table."""
+        predicted = {}
+        if self.explanation is not None:
+            predicted = {each.label: each.predicted_secs for each in self.explanation.candidates}
         headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
-        return table(headers, rows, "lrrrll") if rows else ""
+        rows: list[list[object]] = [
+            [
+                compared.label,
+                compared.trial.index,
+                "failed" if compared.step_secs is None else format_step(compared.step_secs),
+                "1" if compared.label == ORIGINAL else _ratio(compared.speedup),
+                _interval(compared.interval),
+                compared.basis,
+            ]
+            for compared in self.compare_finalists()
+        ]
+        if any(predicted.values()):
+            headers.insert(3, "predicted")
+            for row in rows:
+                secs = predicted.get(str(row[0]))
+                row.insert(3, "" if secs is None else format_step(secs))
+        return headers, rows
+
+    def compare_finalists(self) -> tuple[ComparedTrial, ...]:
+        """Compares original and finalists, the fastest first; empty if no placement ran."""
+        if not self.finalists:
+            return ()
+        return compare_trials(self.finalists, self.confirmation, self.winner)
 
     def to_json(self) -> dict[str, Any]:
         """Makes a JSON form for programs: the verdict, the finalists and the explanation."""
@@ -110,66 +130,38 @@ class OptimizeResult:
             "speedup_interval": self.speedup_interval and list(self.speedup_interval),
             "original_secs": self.original_secs,
             "placed_secs": self.placed_secs,
-            "placements": self._compare_finalists(),
+            "placements": [each.to_json() for each in self.compare_finalists()],
             "trials": len(self.trials),
             "explanation": None if self.explanation is None else self.explanation.to_json(),
             "log_dir": None if self.log_dir is None else str(self.log_dir),
         }
 
-    def _compare_finalists(self) -> list[dict[str, Any]]:
-        """Compares original and finalists: label, trial, step, speed-up and their basis."""
-        if not self.finalists:
-            return []
-        original = self.finalists[ORIGINAL].measurement.median_secs
-        original_secs = self.original_secs or original
-        rows = []
-        for label, trial in self.finalists.items():
-            searched_secs = trial.measurement.median_secs
-            speedup, interval, basis = None, None, ""
-            if label != ORIGINAL:
-                if searched_secs and original:
-                    speedup = original / searched_secs
-                speedup, interval, basis = self._look_up_comparison(label, speedup)
-            secs = original_secs / speedup if original_secs and speedup else searched_secs
-            if label == ORIGINAL:
-                secs = original_secs
-            elif basis == _FAILED:
-                secs = None
-            rows.append(
-                {
-                    "label": label,
-                    "trial": trial.index,
-                    "step_secs": secs,
-                    "speedup": 1.0 if label == ORIGINAL else speedup,
-                    "speedup_interval": interval and list(interval),
-                    "basis": basis,
-                }
-            )
-        return rows
-
-    def _look_up_comparison(
-        self, label: str, searched: float | None
-    ) -> tuple[float | None, tuple[float, float] | None, str]:
-        """Returns the speed-up of a finalist, its interval and their basis."""
-        comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
-        if comparison is None:
-            return searched, None, "in the search"
-        if label == self.winner and comparison.speedup is None:
-            return None, None, "found: runs, as the original does not"
-        if label == self.winner:
-            return comparison.speedup, comparison.interval, "found: faster beyond the noise"
-        if comparison.interval is not None:
-            return comparison.speedup, comparison.interval, "not faster beyond the noise"
-        if comparison.speedup is not None:
-            return comparison.speedup, None, "one round"
-        return None, None, _FAILED if comparison.reason.startswith("failed") else "runs"
-
     def explanation_table(self) -> str:
         """Formats the explanation for users; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
 
+    def __repr__(self) -> str:
+        what = "unchanged"
+        if self.changed and self.speedup is None:
+            what = "placed, and runs as the original does not"
+        elif self.changed:
+            what = f"placed, {self.speedup:.2f} times as fast"
+        return f"<{type(self).__name__}: {what}, {len(self.trials)} trials>"
 
-@dataclasses.dataclass(frozen=True, eq=False)
+    def __str__(self) -> str:
+        return "\n\n".join(filter(None, [self.table(), self.verdict]))
+
+    @property
+    def verdict(self) -> str:
+        """The outcome and its reason, in one sentence."""
+        return f"{'placed' if self.changed else 'unchanged'}: {self.reason}"
+
+    def _repr_html_(self) -> str:
+        """Shows the verdict, the table and a picture of the placement in a notebook."""
+        return format_result_html(self.verdict, *self._table_cells(), self.log_dir)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FunctionResult(OptimizeResult):
     """The result of placing a function.
 
@@ -194,7 +186,7 @@ class FunctionResult(OptimizeResult):
         return self.step.function
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ModelResult(OptimizeResult):
     """The result of placing a Keras model.
 
@@ -221,7 +213,7 @@ class ModelResult(OptimizeResult):
         self.step.apply(model)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SavedModelResult(OptimizeResult):
     """The result of placing a signature of a SavedModel.
 

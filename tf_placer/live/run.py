@@ -1,7 +1,7 @@
 """The process that searches: one live search from its request to its result.
 
-It runs the placer and the loop of the search, and sees no GPU. `run_search` runs it as
-`python -m tf_placer.live.run`, and receives every trial.
+It runs the placer and the loop of the search, and sees no GPU. `run_search` starts it by
+`tf_placer.live.search_process`, and receives every trial.
 """
 
 from __future__ import annotations
@@ -217,10 +217,13 @@ def _describe_size(context: SearchContext) -> list[str]:
     return lines
 
 
-def _main() -> None:
-    interrupts = Interrupts()
-    interrupts.listen()
-    parent = Parent()
+def answer_request(parent: Parent, interrupts: Interrupts) -> None:
+    """Runs the search that a parent process requests, and sends it the outcome or the error.
+
+    Args:
+        parent: the parent process, with the settings of the request.
+        interrupts: requests to end early.
+    """
     settings = parent.settings
     directory = RunDirectory(settings["directory"])
 
@@ -252,7 +255,3 @@ def _main() -> None:
         parent.send({"error": describe_error(error), "kind": kind})
         return
     parent.send({"outcome": outcome.value, "directory": str(directory.path)})
-
-
-if __name__ == "__main__":
-    _main()

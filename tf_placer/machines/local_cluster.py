@@ -14,7 +14,6 @@ from types import TracebackType
 from absl import logging
 
 from graph_passes.util.messages import quote
-from tf_placer.fork_server import ForkServer
 from tf_placer.machines.machine import Machine
 from tf_placer.private_network import PrivateNetwork, describe_open_servers, is_private
 from tf_placer.processes import (
@@ -71,7 +70,6 @@ class LocalCluster:
         log_dir: str | None = None,
         network: PrivateNetwork | None = None,
         open_reason: str = _FROM_OUTSIDE,
-        template: ForkServer | None = None,
     ) -> None:
         """Starts the processes without waiting for them; see `wait_until_ready`.
 
@@ -82,7 +80,6 @@ class LocalCluster:
             network: a private network for the servers; None for the network of this process. If
                 that is not private, other users can reach the servers, and a warning says so.
             open_reason: the reason in the warning.
-            template: the fork server that starts the servers; None to start each from scratch.
 
         Raises:
             ValueError: the machine is not local, or the port is invalid.
@@ -115,7 +112,6 @@ class LocalCluster:
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
                     network=network,
-                    fork_server=template,
                 )
                 self._cleanup.callback(server.stop)
                 self.servers.append(server)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 
+from tf_placer.machines.tensorflow_runtime import import_runtime
 from tf_placer.processes import Parent, pin_to_cores
 
 __all__ = ["main"]
@@ -25,19 +26,18 @@ def main() -> None:
     threads = max(_MIN_THREADS, len(cores))
     # Functions that other processes call here ignore the configuration of this server.
     os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
-    import tensorflow as tf
-
-    server = tf.compat.v1.train.Server(
-        {"worker": [f"localhost:{port}" for port in parent.settings["ports"]]},
-        job_name="worker",
-        task_index=parent.settings["task"],
-        config=tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=len(cores),
-            inter_op_parallelism_threads=threads,
-        ),
-        protocol="grpc",
+    c_api, server_proto = import_runtime()
+    definition = server_proto.ServerDef(
+        job_name="worker", task_index=parent.settings["task"], protocol="grpc"
     )
-    parent.send({"target": server.target})
+    tasks = definition.cluster.job.add(name="worker").tasks
+    for task, port in enumerate(parent.settings["ports"]):
+        tasks[task] = f"localhost:{port}"
+    definition.default_session_config.intra_op_parallelism_threads = len(cores)
+    definition.default_session_config.inter_op_parallelism_threads = threads
+    server = c_api.TF_NewServer(definition.SerializeToString())
+    c_api.TF_ServerStart(server)
+    parent.send({"target": c_api.TF_ServerTarget(server)})
     threading.Event().wait()
 
 

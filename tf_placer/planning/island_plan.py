@@ -26,6 +26,7 @@ def search_on_islands(
     *,
     max_secs: float,
     max_simulated: float,
+    stop_secs: float,
 ) -> AutoResult:
     """Connects to workers and searches on them; see `island_search`."""
     start_secs = time.monotonic()
@@ -39,6 +40,7 @@ def search_on_islands(
             backend.count_wanted(),
             max_secs=max(1.0, max_secs - (time.monotonic() - start_secs)),
             max_simulated=max_simulated,
+            stop_secs=stop_secs,
             seed=seed,
             report=report,
             say=say,

@@ -59,6 +59,7 @@ def plan(
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    stop_at_gap: float | None = None,
     config: SearchConfig | None = None,
     output: str | os.PathLike[str] | None = None,
     report: Callable[[SearchOutcome, float], None] | None = None,
@@ -81,6 +82,7 @@ def plan(
             has the same search by a learned placer, this search is resumed.
         seed: seed of all random choices; 0 by default. The same seed gives the same result if
             `max_trials` ends the search; with workers, if their number is the same.
+        stop_at_gap: the search ends once the step is at most this share above the lower bound.
         config: all settings; the arguments above override it. Settings of the machine of a live
             search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
@@ -104,7 +106,7 @@ def plan(
         >>> print(result.table())
     """
     given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
-    given |= {"log_dir": log_dir, "seed": seed}
+    given |= {"log_dir": log_dir, "seed": seed, "stop_at_gap": stop_at_gap}
     config = _make_config(config, {name: v for name, v in given.items() if v is not None})
     deadline = Deadline(time.monotonic() if start_secs is None else start_secs, config.max_secs)
     placed = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
@@ -191,6 +193,7 @@ def _plan_by_auto(
         report(summarize(progress), eta_secs)
 
     budget: dict[str, Any] = {
+        "stop_secs": _find_stop_secs(bound_secs, config),
         "max_secs": deadline.compute_secs_left(explain_secs + deadline.preparing_secs),
         "max_simulated": config.max_trials,
     }
@@ -215,6 +218,11 @@ def _plan_by_auto(
             problem, groups, best, search_secs=left_secs, seed=config.seed
         )
     return PlanResult(problem, outcome, result, limits, changes, config.log_dir)
+
+
+def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:
+    """Finds the step time at which a search ends; 0 if it uses its whole budget."""
+    return 0.0 if config.stop_at_gap is None else (1.0 + config.stop_at_gap) * bound_secs
 
 
 def _plan_by_placer(
@@ -262,6 +270,7 @@ def _plan_by_placer(
             placer,
             max_trials=config.max_trials,
             max_secs=deadline.compute_secs_left(),
+            stop_secs=_find_stop_secs(float(lower_bounds(placed).step_secs), config),
             seed=config.seed,
             log=trials,
             report=lambda outcome, eta_secs: report(expand(outcome), eta_secs),

@@ -65,28 +65,16 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
 
 
 def explanation_table(explanation: Explanation) -> str:
-    """Formats predicted and measured steps, the limits of the best, and other machines.
+    """Formats the limits of the best placement, its steps on other machines, and the error.
 
     Returns:
         Tables without a final newline.
     """
     limits = explanation.limits
-    rows = [
-        [
-            candidate.label,
-            candidate.predicted_secs and format_step(candidate.predicted_secs),
-            "failed" if candidate.measured_secs is None else format_step(candidate.measured_secs),
-            candidate.measured_secs and _ratio(candidate.measured_secs, limits.lower_bound_secs),
-        ]
-        for candidate in explanation.candidates
-    ]
-    headers = ["candidate", "predicted step", "step in the search", "to lower bound"]
-    parts = [
-        f"{table(headers, rows, 'lrrr')}\npredictions are off by {explanation.error:.0%}",
-        limits_table(limits, explanation.label),
-    ]
+    parts = [limits_table(limits, explanation.label)]
     if explanation.changes:
         parts.append(changes_table(explanation.changes, limits.step_secs))
+    parts.append(f"predicted steps are off by {explanation.error:.0%}")
     return "\n\n".join(parts)
 
 

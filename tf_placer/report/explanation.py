@@ -30,7 +30,7 @@ class MeasuredCandidate:
         label: the name of the placement, for people.
         predicted_secs: the step time in simulation with corrected costs; None if it cannot be
             simulated.
-        measured_secs: the step time in the search; None if it did not run.
+        measured_secs: the step time beside the original; None if it did not run.
     """
 
     label: str

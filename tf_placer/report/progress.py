@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.report.search_table import format_outcome
-from tf_placer.search.budget import Progress
+from tf_placer.search.budget import Progress, compute_gap
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.trial_log import Trial
@@ -39,7 +39,9 @@ def format_progress(trial: Trial, progress: Progress) -> str:
     times. An example, without the line break:
 
         [13/150] trial 12 colocrl: 98.70 ms ± 1.200 ms | best 95.10 ms (trial 7, contiguous) |
-        elapsed 42 s | ETA 7 min 40 s
+        bound 80.00 ms, gap 19% | elapsed 42 s | ETA 7 min 40 s
+
+    The bound is simulated; it is left out while the costs of operations are unknown.
 
     Args:
         trial: the trial that has just ended.
@@ -59,6 +61,7 @@ def format_progress(trial: Trial, progress: Progress) -> str:
     return (
         f"[{progress.trial_count}/{progress.budget.max_trials}] "
         f"trial {trial.index} {trial.placer}: {result} | {best_text} | "
+        f"{_format_gap(progress.bound_secs, progress.gap)}"
         f"elapsed {format_duration(progress.elapsed_secs)} | "
         f"ETA {format_duration(progress.eta_secs)}"
     )
@@ -66,10 +69,21 @@ def format_progress(trial: Trial, progress: Progress) -> str:
 
 def format_simulated_progress(outcome: SearchOutcome, eta_secs: float) -> str:
     """Formats the progress of a simulated search, and the time that its budget leaves."""
+    bound_secs = outcome.lower_bound_secs
+    gap = compute_gap(outcome.step_secs if outcome.feasible else None, bound_secs)
     return (
         f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
+        f"{_format_gap(bound_secs, gap)}"
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )
+
+
+def _format_gap(bound_secs: float | None, gap: float | None) -> str:
+    """Formats the bound and the gap as a column; "" if they are unknown."""
+    if not bound_secs:
+        return ""
+    text = "" if gap is None else f", gap {gap:.0%}"
+    return f"bound {format_step(bound_secs)}{text} | "
 
 
 def _format_measurement(measurement: Measurement) -> str:

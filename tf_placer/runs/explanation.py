@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.files import name_file_in_errors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.explanation import Explanation, explain
+from tf_placer.runs.compared_trials import compare_trials
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
-from tf_placer.search.trial_log import Trial
+from tf_placer.search.trial_log import ORIGINAL, Trial
 
 __all__ = ["explain_trials", "read_explanation"]
 
@@ -23,8 +25,10 @@ def explain_trials(
     groups: GroupGraph,
     trials: Sequence[Trial],
     finalists: Mapping[str, Trial],
+    confirmation: Confirmation | None,
     winner: str | None,
     *,
+    original_assignment: Sequence[int] | None,
     search_secs: float,
     seed: int,
 ) -> Explanation:
@@ -35,7 +39,10 @@ def explain_trials(
         groups: its groups.
         trials: all trials of the search, at least one of which ran and is not the original.
         finalists: by label, the original first.
+        confirmation: the measurements of finalists side by side, or None.
         winner: the label of the winner; without one, the fastest placement is explained.
+        original_assignment: the device of each group in the original graph; None if a group has
+            several.
         search_secs: seconds for the search on a machine with one more device.
         seed: seed of that search.
     """
@@ -47,9 +54,12 @@ def explain_trials(
     for trial in others[: max(0, _MAX_CANDIDATES - len(finalists))]:
         labels[trial.index] = f"{trial.placer} (trial {trial.index})"
         shown[labels[trial.index]] = trial
-    # Leave out steps of the confirmation: the speed of the machine may have changed meanwhile.
     measured = {
-        label: (trial.assignment, trial.measurement.median_secs) for label, trial in shown.items()
+        each.label: (
+            original_assignment if each.label == ORIGINAL else each.trial.assignment,
+            each.step_secs,
+        )
+        for each in compare_trials(shown, confirmation, winner)
     }
     fastest = next(trial for trial in ran if trial.assignment is not None)
     return explain(

@@ -24,12 +24,15 @@ _REASONS = {
 _MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
 
 
-def verdict(result: RunResult | None, note: str | None = None) -> str:
+def verdict(
+    result: RunResult | None, note: str | None = None, *, resumed_by: str = "the same call"
+) -> str:
     """Describes the verdict of a search and its reason.
 
     Args:
         result: the result of the search; None if there was nothing to place.
         note: a note on a graph with nothing to place.
+        resumed_by: the call that resumes an interrupted search.
 
     Returns:
         One sentence, without a full stop.
@@ -45,7 +48,11 @@ def verdict(result: RunResult | None, note: str | None = None) -> str:
             text = f"{result.winner} is faster than the original: "
         text += _describe_certainty(comparison, confirmation)
         return f"{text}; {note}" if note else text
-    parts = [_REASONS[result.outcome], note, _advice(result.outcome, confirmation)]
+    if result.outcome is Outcome.INTERRUPTED:
+        advice: str | None = f"{resumed_by} resumes it"
+    else:
+        advice = _advice(result.outcome, confirmation)
+    parts = [_REASONS[result.outcome], note, advice]
     return ": ".join(part for part in parts if part)
 
 
@@ -75,8 +82,6 @@ def _describe_certainty(comparison: Comparison, confirmation: Confirmation) -> s
 
 def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:
     """Returns advice that fits the outcome, if there is some."""
-    if outcome is Outcome.INTERRUPTED:
-        return "the same call resumes it"
     best = best_comparison(confirmation)
     if outcome is not Outcome.NOT_FASTER or best is None or best.speedup is None:
         return None

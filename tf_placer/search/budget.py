@@ -7,7 +7,7 @@ import dataclasses
 from graph_passes.util.messages import quote
 from tf_placer.search.trial_log import Trial
 
-__all__ = ["Budget", "Progress"]
+__all__ = ["Budget", "Progress", "compute_gap"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Progress:
         best: the fastest trial so far; None while all have failed.
         elapsed_secs: time spent searching.
         eta_secs: estimated time until the budget ends.
+        bound_secs: a lower bound of the step time of any placement, by simulation with the costs
+            that are known; None while they are not.
     """
 
     trial_count: int
@@ -51,3 +53,21 @@ class Progress:
     best: Trial | None
     elapsed_secs: float
     eta_secs: float
+    bound_secs: float | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """The best step time over the bound, minus 1; None if one of them is unknown."""
+        best_secs = None if self.best is None else self.best.measurement.median_secs
+        return compute_gap(best_secs, self.bound_secs)
+
+
+def compute_gap(best_secs: float | None, bound_secs: float | None) -> float | None:
+    """Computes by how much the best step time may still fall, as a share of the bound.
+
+    Returns:
+        The share, at least 0; None if a time is unknown or the bound is 0.
+    """
+    if best_secs is None or not bound_secs:
+        return None
+    return max(0.0, best_secs / bound_secs - 1.0)

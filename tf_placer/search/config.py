@@ -62,6 +62,9 @@ class SearchConfig:
         controllers: the number of processes of a learned placer that sample placements and share
             one set of weights, each of which waits for its own placements only; None for the search
             process itself. Needs workers.
+        stop_at_gap: the search ends once the best step is at most this share above the lower
+            bound, such as 0.05; None to use the whole budget. The bound of a live search is
+            simulated, and known only if the costs of operations are.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -85,6 +88,7 @@ class SearchConfig:
     workers: str | None = None
     num_workers: int | None = None
     controllers: int | None = None
+    stop_at_gap: float | None = None
 
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
@@ -93,6 +97,7 @@ class SearchConfig:
         check_is_for_controllers(workers, self.placer, options)
         max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)
         seed = check_seed(self.seed)
+        gap = _convert_gap(self.stop_at_gap)
         kind = getattr(getattr(self.session_config, "DESCRIPTOR", None), "full_name", None)
         if self.session_config is not None and kind != _CONFIG_PROTO:
             kind = type(self.session_config).__name__
@@ -108,6 +113,7 @@ class SearchConfig:
             "placer_options": options,
             "max_trials": max_trials,
             "max_secs": max_secs,
+            "stop_at_gap": gap,
             "seed": seed,
             "num_workers": None if workers is None else workers.count,
             "controllers": None if workers is None else workers.controllers,
@@ -147,6 +153,7 @@ class SearchConfig:
             "placer_options": dict(self.placer_options),
             "max_trials": self.max_trials,
             "max_secs": self.max_secs if math.isfinite(self.max_secs) else None,
+            "stop_at_gap": self.stop_at_gap,
             "seed": self.seed,
             "workers": None if workers is None else workers.to_json(),
         }
@@ -194,6 +201,7 @@ def read_settings(value: Any) -> dict[str, Any]:
         "placer_options": read(Mapping[str, Any], "placer_options"),
         "max_trials": read(int, "max_trials"),
         "max_secs": math.inf if max_secs is None else max_secs,
+        "stop_at_gap": read(float | None, "stop_at_gap"),
         "seed": read(int, "seed"),
         "workers": None if workers is None else workers.address,
         "num_workers": None if workers is None else workers.count,
@@ -286,6 +294,22 @@ def _convert_budget(max_trials: object, max_secs: object) -> tuple[int, float]:
         raise ValueError(f"max_secs is a number, not {_describe(max_secs)}") from None
     budget = Budget(int(max_trials), secs)
     return budget.max_trials, budget.max_secs
+
+
+def _convert_gap(gap: object) -> float | None:
+    """Checks a gap to stop at, and converts it to Python's own number.
+
+    Raises:
+        ValueError: the gap is no number, or is negative.
+    """
+    if gap is None:
+        return None
+    share = float(gap) if isinstance(gap, numbers.Real) and not isinstance(gap, bool) else -1.0
+    if not 0.0 <= share < math.inf:
+        raise ValueError(
+            f"stop_at_gap is a share of the lower bound, such as 0.05, not {_describe(gap)}"
+        )
+    return share
 
 
 def check_seed(seed: object) -> int:

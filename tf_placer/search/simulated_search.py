@@ -73,6 +73,7 @@ def search_problem(
     *,
     max_trials: int,
     max_secs: float,
+    stop_secs: float = 0.0,
     seed: int = 0,
     log: TrialLog | None = None,
     report: Callable[[SearchOutcome, float], None] | None = None,
@@ -96,6 +97,7 @@ def search_problem(
         placer: a placer of the problem that has observed nothing, or controllers before `begin`.
         max_trials: the maximum number of placements to simulate; the last batch is cut to it.
         max_secs: seconds after which no further batch starts. The first always runs.
+        stop_secs: the search ends once a feasible placement has a step of at most this time.
         seed: seed of controllers; a placer has its own.
         log: stores all trials; None to remember only the best.
         report: called after each batch with the outcome so far, and with an estimate of the seconds
@@ -135,6 +137,7 @@ def search_problem(
             original=None if log is None else search.measure_original,
             propose=propose,
             observed=on_observed,
+            should_stop=lambda: search.has_step_of(stop_secs),
         )
     except KeyboardInterrupt:
         if not search.has_best:
@@ -196,6 +199,10 @@ class _Search:
     def has_best(self) -> bool:
         """True if a placement was simulated."""
         return self._best is not None
+
+    def has_step_of(self, secs: float) -> bool:
+        """Returns whether the best placement is feasible and takes at most this time."""
+        return self._best is not None and self._best.feasible and self._best.step_secs <= secs
 
     @property
     def _num_trials(self) -> int:

@@ -13,9 +13,8 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer import processes
-from tf_placer.environments import live_processes
+from tf_placer.environments import live_processes, worker_fork_server
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
-from tf_placer.fork_server import ForkServer
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.processes import ChildDied, ChildProcess, await_message
@@ -47,13 +46,11 @@ class _Cluster:
 
     target = "grpc://nowhere"
 
-    def __init__(self, machine, *, log_dir, network, open_reason, template):
+    def __init__(self, machine, *, log_dir, network, open_reason):
         del machine, network, open_reason
         log_path = pathlib.Path(log_dir, "task_0.log")
         settings = {"ends": "server_ends"}
-        server = ChildProcess(
-            "task 0", "child_for_test", settings, log_path=log_path, fork_server=template
-        )
+        server = ChildProcess("task 0", "child_for_test", settings, log_path=log_path)
         self.servers = [server]
 
     def wait_until_ready(self):
@@ -74,7 +71,7 @@ class LiveProcessesTest(absltest.TestCase):
         sys.path.insert(0, str(self.directory))
         self.addCleanup(sys.path.remove, str(self.directory))
         self.enter_context(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.02))
-        self.enter_context(mock.patch.object(live_processes, "_TEMPLATE_MODULES", ()))
+        self.enter_context(mock.patch.object(worker_fork_server, "_MODULES", ()))
         self.enter_context(mock.patch.object(live_processes, "LocalCluster", _Cluster))
         self.lines: list[str] = []
         self.processes = LiveProcesses(
@@ -103,7 +100,8 @@ class LiveProcessesTest(absltest.TestCase):
 
     def test_a_start_that_others_end_is_tried_twice_more_with_the_template(self):
         self.ends(["SIGKILL", "SIGSTOP"])
-        with mock.patch.object(live_processes, "ForkServer", wraps=ForkServer) as made:
+        start = worker_fork_server.start_fork_server
+        with mock.patch.object(live_processes, "start_fork_server", wraps=start) as made:
             self.processes.start(_LOAD)
         self.assertTrue(self.processes.are_running())
         made.assert_called_once()
@@ -132,7 +130,7 @@ class LiveProcessesTest(absltest.TestCase):
 
     def test_a_template_that_fails_is_not_tried_again(self):
         modules = ("no_such_module_for_test",)
-        self.enter_context(mock.patch.object(live_processes, "_TEMPLATE_MODULES", modules))
+        self.enter_context(mock.patch.object(worker_fork_server, "_MODULES", modules))
         self.processes.start(_LOAD)
         self.assertIsNone(self.processes._template)
         self.assertLen(self.lines, 1)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 import os
 import unittest
-from collections.abc import Sequence
 from unittest import mock
 
-from tf_placer.environments import live_processes
+from tf_placer.environments import live_processes, worker_fork_server
 from tf_placer.fork_server import ForkServer
 
 __all__ = ["find_template", "share_template"]
@@ -29,7 +28,7 @@ def _new_template(modules: tuple[str, ...]) -> _SharedTemplate:
 
 def find_template() -> ForkServer:
     """The template, which is started at the first call."""
-    template = _new_template(live_processes._TEMPLATE_MODULES)
+    template = _new_template(worker_fork_server._MODULES)
     if not template.is_fit():
         _new_template.cache_clear()
         return find_template()
@@ -39,10 +38,10 @@ def find_template() -> ForkServer:
 def share_template() -> None:
     """Lets all environments of a module share the template; a `setUpModule`."""
 
-    def make(modules: Sequence[str], log_path: str | os.PathLike[str]) -> ForkServer:
-        del modules, log_path
+    def make(log_path: str | os.PathLike[str]) -> ForkServer:
+        del log_path
         return find_template()
 
-    patch = mock.patch.object(live_processes, "ForkServer", make)
+    patch = mock.patch.object(live_processes, "start_fork_server", make)
     patch.start()
     unittest.addModuleCleanup(patch.stop)

@@ -66,8 +66,8 @@ def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
 
 class LiveSearchTest(tf.test.TestCase):
     def test_confirms_in_fresh_processes_and_answers_the_same_call_from_the_log(self):
-        def search_here(directory, given, callback, start_secs, host):
-            del host
+        def search_here(directory, given, callback, start_secs, host, forks):
+            del host, forks
             return live_run.run(RunDirectory(given), directory, callback, start_secs=start_secs)
 
         given = graphs.v1_ref_variables()
@@ -246,7 +246,7 @@ class LiveSearchTest(tf.test.TestCase):
                 child = _optimize_in_child(graph, str(log_dir))
                 self.wait_for_trials(log, count, child)
                 processes = descendants(child.pid)
-                [search] = [p for p in processes if "tf_placer.live.run" in processes[p]]
+                [search] = [p for p in processes if "tf_placer.live.search_process" in processes[p]]
                 kill(child.pid if victim == "caller" else search[0])
                 _, errors = child.communicate(timeout=60)
                 self.assertEqual(wait_until_gone(processes), [])

@@ -74,8 +74,8 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.log_dir = self.directory / "run"
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, callback, start_secs, host):
-        del host
+    def search_here(self, directory, given, callback, start_secs, host, forks):
+        del host, forks
         return live_run.run(
             RunDirectory(given),
             directory,
@@ -240,13 +240,14 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertEqual(self.script.made, [])
 
     def test_options_may_be_text_or_numbers(self):
-        given = graphs.two_branches()
         settings = {"placer": "colocrl", "max_trials": 2}
         for value in ("8", 8):
+            given = graphs.two_branches()  # A new graph, because the first is placed.
             result = self.optimize(
                 given.graph, given.fetches, **settings, placer_options={"hidden_units": value}
             )
             self.assertLen(result.trials, 2)
+        given = graphs.two_branches()
         with self.assertRaisesRegex(LogError, "hidden_units 8, this search has 6"):
             self.optimize(
                 given.graph, given.fetches, **settings, placer_options={"hidden_units": 6}
@@ -288,9 +289,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
     def test_counts_time_from_the_start_of_the_command(self):
         given, begun = graphs.two_branches(), []
 
-        def search(directory, given, callback, start_secs, host):
+        def search(directory, given, callback, start_secs, host, forks):
             begun.append(start_secs)
-            return self.search_here(directory, given, callback, start_secs, host)
+            return self.search_here(directory, given, callback, start_secs, host, forks)
 
         call_secs = time.monotonic() - 50.0
         with mock.patch.object(optimization, "run_search", search):

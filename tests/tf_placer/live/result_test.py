@@ -45,13 +45,39 @@ class OptimizeResultTest(absltest.TestCase):
         lines = result.table().splitlines()
         self.assertLen(lines, 6)
         self.assertEqual(lines[2].split(), ["original", "0", "100.0", "ms", "1"])
-        self.assertRegex(lines[3], r"1\.25.x +one round$")
-        self.assertRegex(lines[4], r"2\.000x +\d\.\d+ to \d\.\d+ +found: faster beyond the noise$")
+        # The fastest is first.
+        self.assertRegex(lines[3], r"2\.000x +\d\.\d+ to \d\.\d+ +found: faster beyond the noise$")
+        self.assertRegex(lines[4] + lines[5], r"1\.25.x +one round")
         # The table has finalists that were not confirmed, too.
-        self.assertRegex(lines[5], r"80\.00 ms +1\.250x +in the search$")
-        for line, finalist in zip(lines[3:], ("expert", "random"), strict=False):
+        self.assertRegex(lines[4] + lines[5], r"80\.00 ms +1\.250x +in the search")
+        for line in lines[3:]:
+            finalist = line.split()[0]
+            if "in the search" in line:
+                continue
             secs, speedup = float(line.split()[2]), confirmed.comparisons[finalist].speedup
             self.assertAlmostEqual(secs, 100.0 / speedup, delta=0.01)
+
+    def test_a_result_shows_itself_in_a_line_in_text_and_in_html(self):
+        confirmed = confirmation({"random": 2.0})
+        result = OptimizeResult(
+            "graph" * 10_000,
+            True,
+            "random is <faster>",
+            winner="random",
+            speedup=2.0,
+            confirmation=confirmed,
+            finalists={"original": trial(0, None), "random": trial(9, [1, 0], 0.05)},
+            trials=(trial(0, None), trial(9, [1, 0])),
+        )
+        self.assertEqual(repr(result), "<OptimizeResult: placed, 2.00 times as fast, 2 trials>")
+        self.assertEqual(str(result), f"{result.table()}\n\nplaced: random is <faster>")
+        page = result._repr_html_()
+        self.assertIn("<b>placed: random is &lt;faster&gt;</b>", page)
+        self.assertIn("<td>random</td><td>9</td><td>50.0", page)
+        self.assertEqual(
+            repr(OptimizeResult("graph", False, "one device")),
+            "<OptimizeResult: unchanged, 0 trials>",
+        )
 
     def test_a_winner_over_an_original_that_does_not_run_is_not_called_faster(self):
         result = OptimizeResult(

@@ -7,26 +7,15 @@ import os
 import pathlib
 import signal
 import socket
-import tempfile
-import unittest
 
 import tensorflow as tf
 from absl.testing import absltest
 
-from tf_placer.fork_server import ForkServer
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 
 _MACHINE = find_machine("local:2")
-
-
-def setUpModule():
-    """Starts a fork server, so that not every server has to import TensorFlow."""
-    global template
-    with tempfile.NamedTemporaryFile() as log:
-        template = ForkServer(["tensorflow"], log.name)
-    unittest.addModuleCleanup(template.close)
 
 
 def _is_running(pid: int) -> bool:
@@ -37,7 +26,7 @@ class LocalClusterTest(absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE, template=template))
+        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE))
 
     def test_operations_run_on_their_devices(self):
         with tf.Graph().as_default() as graph:
@@ -82,7 +71,7 @@ class LocalClusterLifeTest(absltest.TestCase):
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
-        with LocalCluster(find_machine("local:1"), port, template=template) as cluster:
+        with LocalCluster(find_machine("local:1"), port) as cluster:
             self.assertEqual(cluster.target, f"grpc://localhost:{port}")
             with self.assertRaisesRegex(LocalClusterError, f"cannot listen on port {port}"):
                 LocalCluster(find_machine("local:1"), port)

@@ -94,6 +94,13 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
 
+    def test_ends_at_the_requested_gap(self):
+        problem = two_chain_problem(6)
+        for placer in ("random", "auto"):
+            result = tf_placer.plan(problem, placer=placer, max_trials=10**5, stop_at_gap=20.0)
+            self.assertLess(result.outcome.trials, 10**5)
+            self.assertLessEqual(result.step_secs, 21.0 * result.outcome.lower_bound_secs)
+
     def test_repr_of_a_result_is_one_line(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
         self.assertRegex(

@@ -43,13 +43,10 @@ def text(of: Limits, changes=()) -> str:
 
 
 class ExplanationTableTest(absltest.TestCase):
-    def test_predicted_and_measured_steps_stand_side_by_side(self):
+    def test_has_limits_and_the_error_of_predictions(self):
         lines = text(limits()).splitlines()
-        self.assertRegex(lines[0], "candidate +predicted step +step in the search +to lower bound")
-        self.assertRegex(lines[2], r"^original +200\.0 ms +4\.00x$")
-        self.assertRegex(lines[3], r"^auto +110\.0 ms +100\.0 ms +2\.00x$")
-        self.assertRegex(lines[4], r"^expert +300\.0 ms +failed$")
-        self.assertEqual(lines[5], "predictions are off by 7%")
+        self.assertStartsWith(lines[0], "lower bound 50.00 ms; auto is bound by ")
+        self.assertEqual(lines[-1], "predicted steps are off by 7%")
 
     def test_the_part_of_the_lower_bound_that_binds_is_named(self):
         of = dataclasses.replace(limits(), bound="joins", bound_secs=0.08)

@@ -3,8 +3,9 @@ import dataclasses
 from absl.testing import absltest
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.report.progress import format_progress
+from tf_placer.report.progress import format_progress, format_simulated_progress
 from tf_placer.search.budget import Budget, Progress
+from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.trial_log import Trial
 
 BEST = Trial(7, "contiguous", 2, (0, 1), Measurement((0.0951,)), None, 30.0, "")
@@ -20,6 +21,35 @@ class ProgressLineTest(absltest.TestCase):
             "[13/150] trial 12 colocrl: 98.75 ms ± 575.0 µs | best 95.10 ms (trial 7, contiguous)"
             " | elapsed 42 s | ETA 7 min 40 s",
         )
+
+    def test_tells_the_bound_and_the_gap_once_costs_are_known(self):
+        progress = dataclasses.replace(PROGRESS, bound_secs=0.08)
+        # 95.1 / 80 = 1.189
+        self.assertIn(
+            "(trial 7, contiguous) | bound 80.00 ms, gap 19% | elapsed",
+            format_progress(TRIAL, progress),
+        )
+        progress = dataclasses.replace(progress, best=None)
+        self.assertIn("| best none | bound 80.00 ms | elapsed", format_progress(TRIAL, progress))
+
+    def test_a_simulated_search_has_a_gap_if_a_placement_fits(self):
+        outcome = SearchOutcome(
+            step_secs=0.3,
+            feasible=True,
+            assignment=(0,),
+            peak_bytes=(1,),
+            lower_bound_secs=0.2,
+            trials=1000,
+            elapsed_secs=3.0,
+            placer="auto",
+            seed=0,
+        )
+        self.assertEqual(
+            format_simulated_progress(outcome, 7.0),
+            "1,000 trials | best 300.0 ms | bound 200.0 ms, gap 50% | elapsed 3.0 s | ETA 7.0 s",
+        )
+        outcome = dataclasses.replace(outcome, feasible=False)
+        self.assertIn("| bound 200.0 ms | elapsed", format_simulated_progress(outcome, 7.0))
 
     def test_tells_the_kind_of_a_failure(self):
         failure = Failure(FailureKind.OUT_OF_MEMORY, "a message\nof many lines")

@@ -35,6 +35,12 @@ class SearchConfigTest(parameterized.TestCase):
         self.assertEqual(SearchConfig(max_secs=math.inf).max_secs, math.inf)
         self.assertEqual(SearchConfig(seed=2**63 - 1).seed, 2**63 - 1)
 
+    def test_a_gap_to_stop_at_is_a_share(self):
+        self.assertIs(type(SearchConfig(stop_at_gap=np.float32(0.5)).stop_at_gap), float)
+        for wrong in (-0.1, math.nan, math.inf, "5%", True):
+            with self.assertRaisesRegex(ValueError, "stop_at_gap is a share of the lower bound"):
+                SearchConfig(stop_at_gap=wrong)
+
     def test_wanted_workers_follow_from_the_settings(self):
         self.assertIsNone(SearchConfig().wanted_workers)
         with mock.patch.object(workers, "require_ray"):
@@ -50,6 +56,7 @@ class SearchConfigTest(parameterized.TestCase):
             for config in (
                 SearchConfig(),
                 SearchConfig("local:2", max_secs=math.inf),
+                SearchConfig(stop_at_gap=0.05),
                 SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
                 SearchConfig(placer="post", workers="auto", num_workers=2, controllers=3),
             ):

@@ -23,6 +23,8 @@ from tf_placer.simulation.simulator import Simulator
 __all__ = ["AutoPlacer"]
 
 _MIN_SEARCH_SECS = 0.1
+# Ten times as many placements are better by less than 1 %, and the costs are off by more than that.
+_MIN_SIMULATED, _SIMULATED_PER_GROUP = 20_000, 50
 
 
 class AutoPlacer(Placer):
@@ -131,9 +133,10 @@ class AutoPlacer(Placer):
             return []
         share = config.first_share if is_first else config.later_share
         most = config.first_candidates if is_first else config.later_candidates
-        max_secs, max_simulated = min(share * self._search_secs, self._left_secs()), math.inf
+        max_secs = min(share * self._search_secs, self._left_secs())
+        max_simulated = max(_MIN_SIMULATED, _SIMULATED_PER_GROUP * self.groups.num_groups)
         if self._max_simulated is not None:
-            max_secs, max_simulated = math.inf, max(1.0, share * self._max_simulated)
+            max_secs, max_simulated = math.inf, max(1, int(share * self._max_simulated))
         if max_secs < _MIN_SEARCH_SECS:
             return []
         problem, factors = self._problem, self.factors

@@ -125,6 +125,7 @@ def auto_search(
     *,
     max_secs: float,
     max_simulated: float = math.inf,
+    stop_secs: float = 0.0,
     config: AutoConfig | None = None,
     starts: Iterable[tuple[str, np.ndarray]] = (),
     clusters: np.ndarray | None = None,
@@ -140,6 +141,7 @@ def auto_search(
         max_secs: the time limit. The first start is always simulated.
         max_simulated: the most placements to simulate. Where this ends the search, the same
             seed gives the same placement on the same number of threads.
+        stop_secs: the search ends once a placement that fits has a step of at most this time.
         config: settings of the search; None for the defaults.
         starts: names and placements, int32 [num_groups], beside those of the heuristics.
         clusters: int [num_groups], the coarse group of each group, if the starts are the result of
@@ -158,7 +160,9 @@ def auto_search(
     if not max_secs > 0 or not max_simulated >= 1:
         raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
     threads = threads or len(os.sched_getaffinity(0))
-    search = _Search(problem, groups, config or AutoConfig(), clusters, seed, threads, report)
+    search = _Search(
+        problem, groups, config or AutoConfig(), clusters, stop_secs, seed, threads, report
+    )
     return search.run(starts, max_secs, max_simulated)
 
 
@@ -169,6 +173,7 @@ class _Search:
         groups: GroupGraph,
         config: AutoConfig,
         clusters: np.ndarray | None,
+        stop_secs: float,
         seed: int,
         threads: int,
         report: Callable[[AutoProgress], None] | None,
@@ -176,7 +181,7 @@ class _Search:
         # The preparation counts: it takes seconds for graphs of many operations.
         self._start_secs = time.monotonic()
         self._problem, self._groups, self._clusters = problem, groups, clusters
-        self._config = config
+        self._config, self._stop_secs = config, stop_secs
         self._seed, self._threads, self._report = seed, threads, report
         self._legal = legal_devices(problem)
         choices = self._legal.sum(axis=1)
@@ -403,8 +408,10 @@ class _Search:
         )
 
     def _is_over(self) -> bool:
-        """Tells whether no better placement can exist."""
-        return not self._num_movable or self._is_at_bound(self._state().best)
+        """Tells whether no better placement can exist, or none is wanted."""
+        best = self._state().best
+        is_good = not best.excess_bytes and best.step_secs <= self._stop_secs
+        return is_good or not self._num_movable or self._is_at_bound(best)
 
     def _is_at_bound(self, found: Candidate, tolerance: float = _ROUNDING) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)

@@ -32,6 +32,7 @@ def coarse_to_fine_search(
     *,
     max_secs: float,
     max_simulated: float = math.inf,
+    stop_secs: float = 0.0,
     config: AutoConfig | None = None,
     starts: Iterable[tuple[str, np.ndarray]] = (),
     seed: int = 0,
@@ -49,6 +50,7 @@ def coarse_to_fine_search(
         groups: its groups; the layers of the problem, if it has any, replace theirs.
         max_secs: see `auto_search`.
         max_simulated: see `auto_search`.
+        stop_secs: see `auto_search`.
         config: see `auto_search`.
         starts: names and placements, int32 [num_groups].
         seed: see `auto_search`.
@@ -72,7 +74,9 @@ def coarse_to_fine_search(
     clusters = np.arange(groups.num_groups)
     if problem.coarse_groups is not None:
         clusters = number_clusters(find_clusters(problem.groups, problem.coarse_groups))
-    search = functools.partial(auto_search, config=config, seed=seed, threads=threads)
+    search = functools.partial(
+        auto_search, stop_secs=stop_secs, config=config, seed=seed, threads=threads
+    )
     num_clusters = int(clusters.max()) + 1
     if num_clusters == groups.num_groups:
         return search(

@@ -69,6 +69,7 @@ def island_search(
     *,
     max_secs: float,
     max_simulated: float = math.inf,
+    stop_secs: float = 0.0,
     seed: int = 0,
     report: Callable[[AutoProgress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -87,6 +88,8 @@ def island_search(
         count: the number of workers.
         max_secs: seconds after which no worker continues.
         max_simulated: the maximum number of placements that all workers simulate together.
+        stop_secs: no further round begins once a placement that fits has a step of at most this
+            time.
         seed: the seed of all random numbers.
         report: called when a worker has finished a round.
         say: called with a message for people when a worker was lost.
@@ -105,7 +108,8 @@ def island_search(
         SupervisedActor(backend, f"worker {number}", say, timeouts, clock)
         for number in range(1, count + 1)
     ]
-    return _Islands(backend, workers, max_secs, max_simulated, seed, report, say, clock).run()
+    budget = max_secs, max_simulated, stop_secs
+    return _Islands(backend, workers, *budget, seed, report, say, clock).run()
 
 
 @dataclasses.dataclass
@@ -132,6 +136,7 @@ class _Islands:
         workers: Sequence[SupervisedActor],
         max_secs: float,
         max_simulated: float,
+        stop_secs: float,
         seed: int,
         report: Callable[[AutoProgress], None] | None,
         say: Callable[[str], None],
@@ -142,7 +147,7 @@ class _Islands:
         # A single worker has no other to exchange placements with.
         self._num_rounds = _NUM_ROUNDS if count > 1 else 1
         self._seed = seed
-        self._max_secs = max_secs
+        self._max_secs, self._stop_secs = max_secs, stop_secs
         self._round_secs = max_secs / self._num_rounds
         self._round_simulated = max(1.0, max_simulated / self._num_rounds / count)
         self._report = report
@@ -212,7 +217,12 @@ class _Islands:
         return min(found, key=lambda each: each.rank)
 
     def _is_settled(self) -> bool:
-        return any(result.is_optimal or result.is_near_bound for result in self._results)
+        return any(
+            result.is_optimal
+            or result.is_near_bound
+            or (not result.best.excess_bytes and result.best.step_secs <= self._stop_secs)
+            for result in self._results
+        )
 
     def _measure_elapsed(self) -> float:
         return self._clock() - self._start_secs

@@ -112,6 +112,13 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertLessEqual(result.best.step_secs, 1.01 * result.lower_bound_secs)
         self.assertLess(result.num_simulated, 10_000)
 
+    def test_ends_at_the_first_step_that_is_short_enough(self):
+        problem = unroll_lstm(3, 3)
+        best_secs = search(problem, max_simulated=500).best.step_secs
+        result = search(problem, max_simulated=500, stop_secs=1.5 * best_secs)
+        self.assertLessEqual(result.best.step_secs, 1.5 * best_secs)
+        self.assertLess(result.num_simulated, 500)
+
     def test_uses_its_whole_budget_far_from_the_lower_bound(self):
         result = search(unroll_lstm(3, 3), max_simulated=500)
         self.assertFalse(result.is_near_bound)

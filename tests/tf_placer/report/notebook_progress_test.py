@@ -1,0 +1,46 @@
+"""Tests of the progress of a search in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import types
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer.environments.environment import Measurement
+from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
+from tf_placer.search.budget import Budget, Progress
+from tf_placer.search.trial_log import Trial
+
+TRIAL = Trial(4, "expert<1>", 0, (1, 1), Measurement((0.1,)), None, 30.0, "")
+PROGRESS = Progress(5, Budget(10, 120.0), TRIAL, elapsed_secs=30.0, eta_secs=90.0)
+
+
+class NotebookProgressTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.display = mock.Mock()
+        module = types.SimpleNamespace(HTML=str, display=self.display)
+        modules = {"IPython": types.SimpleNamespace(display=module), "IPython.display": module}
+        self.enter_context(mock.patch.dict(sys.modules, modules))
+
+    def test_updates_one_bar_in_place(self):
+        progress = NotebookProgress()
+        progress.on_note("searching")
+        progress.on_trial(TRIAL, PROGRESS)
+        self.display.assert_called_once_with(mock.ANY, display_id=True)
+        self.assertIn("searching", self.display.call_args.args[0])
+        [update] = self.display.return_value.update.call_args_list
+        # Half of the trials and a quarter of the time are used.
+        self.assertIn('value="0.500"', update.args[0])
+        self.assertIn("[5/10] trial 4 expert&lt;1&gt;: 100.0 ms", update.args[0])
+
+    def test_is_used_in_the_kernel_of_a_notebook_only(self):
+        self.assertFalse(is_notebook())
+        with mock.patch.dict(sys.modules, ipykernel=mock.Mock()):
+            self.assertTrue(is_notebook())
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,65 @@
+"""The result of a search as HTML for a notebook: verdict, table and a picture."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import os
+from collections.abc import Sequence
+
+from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.pictures.placement_picture import (
+    picture_note,
+    placement_drawing,
+    placement_svg,
+)
+from tf_placer.runs.run_page import read_run_view
+from tf_placer.search.trial_log import ORIGINAL
+
+__all__ = ["format_result_html"]
+
+
+def format_result_html(
+    verdict: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    log_dir: str | os.PathLike[str] | None,
+) -> str:
+    """Formats a result as HTML.
+
+    Args:
+        verdict: the outcome and its reason.
+        headers: the headers of the table of placements.
+        rows: its cells.
+        log_dir: the directory of the search, from which the best placement is drawn; None to draw
+            nothing.
+    """
+    parts = [f"<p><b>{html.escape(verdict)}</b></p>"]
+    if rows:
+        head = "".join(f"<th>{html.escape(each)}</th>" for each in headers)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        parts.append(f"<table><tr>{head}</tr>{body}</table>")
+    if log_dir is not None:
+        parts.append(_draw(log_dir))
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def _draw(log_dir: str | os.PathLike[str]) -> str:
+    """Draws the best placement of a search; "" if it is unknown."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return "<p>pip install 'tf_placer[report]' to see the placement here</p>"
+    try:
+        view = read_run_view(log_dir)
+    except (OSError, ValueError):  # The directory was deleted; the result itself is complete.
+        return ""
+    steps = [step for step in view.steps if step.label != ORIGINAL]
+    if view.problem is None or not steps:
+        return ""
+    kinds = operation_kinds(view.problem)
+    drawing = placement_drawing(view.problem, kinds)
+    svg = placement_svg(view.problem, kinds, drawing, steps[-1].trace.operation_devices)
+    title = html.escape(f"{steps[-1].label}. {picture_note(drawing)}")
+    return f"<figure>{svg}<figcaption>{title}</figcaption></figure>"
