@@ -204,7 +204,8 @@ def _draw_training(
 def _draw_bars(path: pathlib.Path, model: _Model) -> None:
     def draw(figure: Any) -> None:
         panels = figure.subplots(1, 2)
-        draw_device_bars(panels[0], model.steps, model.kinds)
+        end_secs = max(view.trace.step_secs for view in model.steps.values())
+        draw_device_bars(panels[0], model.steps, model.kinds, end_secs)
         draw_copies(panels[1], model.steps)
         figure.suptitle(f"{model.title}, simulated", fontsize=10)
 

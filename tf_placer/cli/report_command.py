@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 
 from tf_placer.cli.answer import print_output
@@ -10,6 +11,7 @@ from tf_placer.files import check_output
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
+_LOWEST_PRIORITY = 19
 _DEFAULT_OUTPUT = "report.html"
 # Every page of tf_placer contains this.
 _PAGE_MARK = b"<title>tf_placer: "
@@ -17,7 +19,7 @@ DESCRIPTION = (
     "Makes one HTML page that shows the placement that a search found and why it is faster: the "
     "comparison with the original, the device of each part of the model, the step over time, the "
     "load of each device, the candidates, the search over time, the limits of the step and the "
-    "effect of other machines. The page needs no network."
+    "effect of other machines. Of two runs, the page shows both. The page needs no network."
 )
 
 
@@ -26,10 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "searched",
         metavar="RUN",
-        help="log_dir of an `optimize` or `search`; or a result of `search`",
+        nargs="+",
+        help="log_dir of an `optimize` or `search`; or a result of `search`. Two of them are shown "
+        "side by side",
     )
     parser.add_argument(
         "--output", help="file for the page (default: report.html, unless a picture is asked for)"
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="make the page anew while the search of `optimize` runs; it loads itself again in the "
+        "browser, and the command ends with the search",
     )
     parser.add_argument("--picture", help="file for a picture of the placement (.png or .svg)")
     parser.add_argument(
@@ -52,27 +62,54 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.report.page.page import require_page_libraries, write_page
     from tf_placer.report.pictures.placement_picture import check_picture
     from tf_placer.report.pictures.run_pictures import write_placements, write_steps
-    from tf_placer.runs.run_page import read_run_view
+    from tf_placer.runs.followed_page import follow_search
+    from tf_placer.runs.run_page import check_comparable, read_run_view
 
     require_page_libraries()
-    pictures = [(args.picture, write_placements), (args.time_picture, write_steps)]
+    pictures = [
+        (path, write)
+        for path, write in ((args.picture, write_placements), (args.time_picture, write_steps))
+        if path is not None
+    ]
+    _check_combination(args, has_pictures=bool(pictures))
     for path, _ in pictures:
-        if path is not None:
-            check_picture(path, args.searched, args.problem)
+        check_picture(path, *args.searched, args.problem)
     output = args.output
-    if output is None and args.picture is None and args.time_picture is None:
+    if output is None and not pictures:
         output = _DEFAULT_OUTPUT
         _check_default_output()
     if output is not None:
-        check_output(output, args.searched, args.problem, args.picture, args.time_picture)
-    view = read_run_view(args.searched, args.problem)
+        check_output(output, *args.searched, args.problem, args.picture, args.time_picture)
+    if args.follow:
+        # The search is timed on the same cores.
+        os.nice(_LOWEST_PRIORITY)
+        for number, _ in enumerate(follow_search(args.searched[0], output, args.problem)):
+            if number == 0:
+                print_output(f"page: {output}")
+        return
+    view, *beside = [read_run_view(path, args.problem) for path in args.searched]
+    if beside:
+        check_comparable(view, *beside)
     if output is not None:
-        write_page(view, output)
+        write_page(view, output, beside=beside[0] if beside else None)
         print_output(f"page: {output}")
     for path, write in pictures:
-        if path is not None:
-            write(view, path)
-            print_output(f"picture: {path}")
+        write(view, path)
+        print_output(f"picture: {path}")
+
+
+def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
+    """Checks that the arguments go together.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if len(args.searched) > 2:
+        raise ValueError(f"a page shows one run or two, not {len(args.searched)}")
+    if len(args.searched) == 2 and (args.follow or has_pictures):
+        raise ValueError("two runs make a page: give --follow and pictures one RUN")
+    if args.follow and has_pictures:
+        raise ValueError("--follow makes a page: ask for pictures when the search has ended")
 
 
 def _check_default_output() -> None:

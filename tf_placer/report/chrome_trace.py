@@ -94,7 +94,8 @@ class _Process:
         trace = self._trace
         here = np.flatnonzero((trace.operation_devices == device) & _takes_time(trace))
         here = here[np.lexsort((trace.end_secs[here], trace.start_secs[here]))]
-        lanes = find_lanes(trace, here).tolist()
+        starts, ends = trace.start_secs[here], trace.end_secs[here]
+        lanes = find_lanes(trace.operation_devices[here], starts, ends).tolist()
         num_lanes = max(lanes, default=-1) + 1
         tids = []
         for lane in range(num_lanes):

@@ -1,4 +1,7 @@
-"""Colors of devices, kinds and layers, which color-blind people can tell apart."""
+"""Colors of devices, kinds, directions and layers, which color-blind people can tell apart.
+
+No two of these palettes share a color, so that a color means one thing on a page.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from tf_placer.problem.placement_problem import ProblemDevice
 
 __all__ = [
     "DEVICE_COLORS",
+    "DIRECTION_COLORS",
+    "FAILURE_COLOR",
     "GRAY",
     "KIND_COLORS",
     "TRANSPARENT",
@@ -24,18 +29,22 @@ DEVICE_COLORS = (
 )
 #: Color of lines, and of boxes without another color.
 GRAY = "#8a8a8a"
-#: Colors of the kinds that `operation_kinds` finds.
+#: Color of failed trials.
+FAILURE_COLOR = "#e0304a"
+#: Colors of the kinds that `operation_kinds` finds: Tol's "light".
 KIND_COLORS = {
-    "convolution": "#0072b2",
-    "matrix product": "#332288",
-    "pooling": "#e69f00",
-    "softmax": "#d55e00",
-    "concat and split": "#f0e442",
-    "normalization": "#56b4e9",
-    "lookup": "#cc79a7",
-    "update": "#009e73",
-    "other": "#999999",
+    "convolution": "#77aadd",
+    "matrix product": "#ee8866",
+    "pooling": "#eedd88",
+    "softmax": "#aaaa00",
+    "concat and split": "#99ddff",
+    "normalization": "#ffaabb",
+    "lookup": "#bbcc33",
+    "update": "#44bb99",
+    "other": "#c4c4c4",
 }
+#: Colors of the forward pass, and of the backward pass with the update.
+DIRECTION_COLORS = ("#c2a5cf", "#7b3294")
 #: Color of a CPU beside accelerators, so that pictures show the accelerators.
 TRANSPARENT = "rgba(0, 0, 0, 0)"
 
@@ -64,12 +73,10 @@ def _numbers(devices: Sequence[ProblemDevice]) -> list[int | None]:
 
 
 def layer_colors(count: int) -> list[str]:
-    """Makes colors of layers: distinct colors for few, a gradient from dark to light for many."""
-    if count <= len(DEVICE_COLORS):
-        return list(DEVICE_COLORS[:count])
+    """Makes colors of layers, a gradient from dark to light."""
     colors = []
     for layer in range(count):
-        share = 2.0 * layer / (count - 1)
+        share = 2.0 * layer / max(count - 1, 1)
         first, last = (_FIRST, _MIDDLE) if share <= 1 else (_MIDDLE, _LAST)
         within = share if share <= 1 else share - 1
         mixed = (round(a + (b - a) * within) for a, b in zip(first, last, strict=True))

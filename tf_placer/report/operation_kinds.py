@@ -13,7 +13,13 @@ from graph_passes.util.messages import plain_text
 from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["OperationKinds", "find_step_number", "operation_kinds"]
+__all__ = [
+    "OperationKinds",
+    "describe_scopes",
+    "find_step_number",
+    "model_scopes",
+    "operation_kinds",
+]
 
 # The first pattern that matches a type decides.
 _TYPE_PATTERNS = (
@@ -41,11 +47,20 @@ _NAME_PATTERNS = (
 # in the forward pass it is a transposed convolution.
 _BACKWARD_TYPE = re.compile(r"Grad(V\d)?$|BackpropFilter|^(Resource)?(Sparse)?Apply")
 _BACKWARD = re.compile(r"(^|/)(gradients(_\d+)?|gradient_tape)(/|$)|_grad(_\d+)?(/|$)")
-_UPDATE = re.compile(r"(^|/)(train|update_[^/]*|Adam|RMSProp|GradientDescent|Momentum)(_\d+)?(/|$)")
+# Scopes of updates in TensorFlow 1, and of the optimizers of Keras, which they are named after.
+_UPDATE = re.compile(
+    r"(^|/)(train|update_[^/]*|(?i:adam(ax|w)?|adadelta|adafactor|adagrad|ftrl|gradientdescent"
+    r"|lamb|lion|loss_scale_optimizer|momentum|muon|nadam|rmsprop|sgd))(_\d+)?(/|$)"
+)
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
+_CALL_NUMBER = re.compile(r"_\d+(?=/)")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
-# A layer is named after the scope of this share of its operations.
+# A layer is named after a scope of this share of its operations.
 _LEAST_SCOPE_SHARE = 0.7
+# Without such a scope, it is named after the first and the last of the scopes of this share.
+_LEAST_PART_SHARE = 0.05
+# The scope of the loss of a compiled model of Keras 3.
+_KERAS_3_LOSS = "compile_loss/"
 _OTHER = "other"
 _UPDATE_KIND = "update"
 
@@ -88,12 +103,16 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     )
     if types is not None:
         backward |= [bool(_BACKWARD_TYPE.search(each)) for each in types]
+    if _is_keras_3(names):
+        layers, layer_names = _keras_layers(problem, backward)
+    else:
+        layer_names = _layer_names(names, layers, backward)
     return OperationKinds(
         kinds=_kinds_of_names(names) if types is None else _kinds_of_types(types, names),
         backward=backward,
         clusters=clusters,
         layers=layers,
-        layer_names=_layer_names(names, layers, backward),
+        layer_names=layer_names,
     )
 
 
@@ -127,20 +146,86 @@ def _is_update(name: str) -> bool:
     return bool(_UPDATE.search(name)) and not _BACKWARD.search(name)
 
 
+def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
+    """Finds the scope of each operation that people have named: its place in the model.
+
+    Args:
+        names: the names.
+        backward: bool [num_operations], true in the backward pass and for updates.
+
+    Returns:
+        The scopes, without those of gradients and of the whole model, without the numbers of calls
+        in a Keras model, and without operations that are the scopes of their own inputs.
+    """
+    paths = [_PREFIX.sub("", name) for name in names]
+    if _is_keras_3(names):
+        # Keras 3 opens a scope to build a layer and one to call it, so TensorFlow numbers the call.
+        paths = [_CALL_NUMBER.sub("", path) for path in paths]
+    forward = [path.split("/") for path, back in zip(paths, backward, strict=True) if not back]
+    scoped = [parts for parts in forward if len(parts) > 1]
+    counts = collections.Counter(parts[0] for parts in scoped)
+    for model, count in counts.most_common(1):
+        inner = {parts[1] for parts in scoped if parts[0] == model and len(parts) > 2}
+        if count >= _LEAST_SCOPE_SHARE * len(scoped) and len(inner) > 1:
+            paths = [path.removeprefix(f"{model}/") for path in paths]
+    operations = set(paths)
+    scopes = []
+    for path in paths:
+        scope = path.rpartition("/")[0]
+        while scope in operations:
+            scope = scope.rpartition("/")[0]
+        scopes.append(scope)
+    return scopes
+
+
+def _is_keras_3(names: Sequence[str]) -> bool:
+    return any(name.startswith(_KERAS_3_LOSS) for name in names)
+
+
+def _keras_layers(
+    problem: PlacementProblem, backward: np.ndarray
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Finds the layers of a Keras model by their scopes, in the order in which they run.
+
+    Operations in no scope of a layer, such as those of the optimizer, belong to the layer that they
+    read from, else to the one that reads from them.
+
+    Returns:
+        int32 [num_operations], and the names of the layers.
+    """
+    scopes = [scope.split("/")[0] for scope in model_scopes(problem.operation_names, backward)]
+    order = problem.order.tolist()
+    names = list(dict.fromkeys(scopes[i] for i in order if scopes[i] and not backward[i]))
+    number = {name: layer for layer, name in enumerate(names)}
+    layers = np.array([number.get(scope, -1) for scope in scopes], np.int32)
+    before: list[list[int]] = [[] for _ in scopes]
+    after: list[list[int]] = [[] for _ in scopes]
+    for a, b in problem.edges.tolist():
+        before[b].append(a)
+        after[a].append(b)
+    for neighbors, ordered in ((before, order), (after, reversed(order))):
+        for i in ordered:
+            if layers[i] < 0:
+                layers[i] = next((layers[j] for j in neighbors[i] if layers[j] >= 0), -1)
+    layers[layers < 0] = 0
+    return layers, tuple(plain_text(name) for name in names)
+
+
 def _layer_names(
     names: tuple[str, ...], layers: np.ndarray, backward: np.ndarray
 ) -> tuple[str, ...]:
-    """Names each layer after the scope that most of its operations share."""
+    """Names each layer after the scopes of its operations."""
     scopes: dict[int, list[str]] = collections.defaultdict(list)
+    of_operations = model_scopes(names, backward)
     # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
-        for name, layer, is_backward in zip(names, layers.tolist(), backward.tolist(), strict=True):
+        for scope, layer, is_backward in zip(
+            of_operations, layers.tolist(), backward.tolist(), strict=True
+        ):
             if is_backward == wanted and layer not in found:
-                own = _PREFIX.sub("", name)
-                scope = _STEP.split(own)[0]
-                scopes[layer].append(own.rpartition("/")[0] if scope == own else scope)
-    most = {layer: _common_scope(of_layer) for layer, of_layer in scopes.items()}
+                scopes[layer].append(_STEP.split(scope)[0])
+    most = {layer: describe_scopes(of_layer) for layer, of_layer in scopes.items()}
     of_name = collections.Counter(most.values())
     named = []
     for layer in range(int(layers.max(initial=-1)) + 1):
@@ -150,8 +235,8 @@ def _layer_names(
     return tuple(named)
 
 
-def _common_scope(scopes: list[str]) -> str:
-    """Finds the longest scope that contains most of these; the most common one if none does."""
+def describe_scopes(scopes: Sequence[str]) -> str:
+    """Finds the longest scope that contains most of these; else the first and the last of many."""
     counts = collections.Counter(each for each in scopes if each)
     if not counts:
         return ""
@@ -161,4 +246,6 @@ def _common_scope(scopes: list[str]) -> str:
         if inside >= _LEAST_SCOPE_SHARE * len(scopes):
             return scope
         scope = scope.rpartition("/")[0]
-    return common
+    outer = collections.Counter(each.split("/")[0] for each in scopes if each)
+    large = [each for each, count in outer.items() if count >= _LEAST_PART_SHARE * len(scopes)]
+    return f"{large[0]} … {large[-1]}" if len(large) > 2 else common

@@ -8,7 +8,7 @@ import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colors import (
-    DEVICE_COLORS,
+    DIRECTION_COLORS,
     GRAY,
     KIND_COLORS,
     device_colors,
@@ -18,19 +18,26 @@ from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["StepBoxes", "box_colors", "color_legends", "find_lanes", "step_boxes", "to_ms"]
+__all__ = [
+    "StepBoxes",
+    "box_colors",
+    "color_legends",
+    "find_lanes",
+    "step_boxes",
+    "to_ms",
+    "transfer_boxes",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepBoxes:
-    """Rectangles of operations, in a row for each device.
+    """Rectangles of operations or transfers, in rows.
 
     Attributes:
         operations: int [num_boxes], the operations that take time, in the order of their starts.
         left: float32 [num_boxes], their starts in milliseconds.
         right: float32 [num_boxes], their ends in milliseconds.
-        top: float32 [num_boxes], in rows, from above. Boxes of operations that run on a device at
-            the same time do not overlap.
+        top: float32 [num_boxes], in rows, from above. Boxes of a row do not overlap.
         bottom: float32 [num_boxes], in rows, from above.
     """
 
@@ -46,40 +53,58 @@ def step_boxes(trace: StepTrace) -> StepBoxes:
     operations = np.flatnonzero(trace.end_secs > trace.start_secs)
     operations = operations[np.argsort(trace.start_secs[operations], kind="stable")]
     devices = trace.operation_devices[operations]
-    lanes = find_lanes(trace, operations)
-    num_lanes = np.ones(trace.problem.num_devices)
-    np.maximum.at(num_lanes, devices, lanes + 1)
-    height = 0.9 / num_lanes[devices]
-    top = devices + 0.05 + lanes * height
-    return StepBoxes(
-        operations=operations,
-        left=to_ms(trace.start_secs[operations]),
-        right=to_ms(trace.end_secs[operations]),
-        top=top.astype(np.float32),
-        bottom=(top + height).astype(np.float32),
-    )
+    start_secs, end_secs = trace.start_secs[operations], trace.end_secs[operations]
+    top, bottom = _stack(devices, start_secs, end_secs)
+    return StepBoxes(operations, to_ms(start_secs), to_ms(end_secs), top, bottom)
 
 
-def find_lanes(trace: StepTrace, operations: np.ndarray) -> np.ndarray:
-    """Finds the first free lane of its device for each operation.
+def transfer_boxes(trace: StepTrace, rows: np.ndarray) -> StepBoxes:
+    """Makes the boxes of the transfers of a step, whose `operations` are indices of transfers.
 
     Args:
         trace: the step.
-        operations: int [n], in the order of their starts.
+        rows: int [num_devices], the row of the transfers that each device sends.
+    """
+    transfers = trace.transfers
+    numbers = np.argsort(transfers.start_secs, kind="stable")
+    start_secs, end_secs = transfers.start_secs[numbers], transfers.end_secs[numbers]
+    top, bottom = _stack(rows[transfers.sources[numbers]], start_secs, end_secs)
+    return StepBoxes(numbers, to_ms(start_secs), to_ms(end_secs), top, bottom)
+
+
+def _stack(
+    rows: np.ndarray, start_secs: np.ndarray, end_secs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes top and bottom of boxes, float32, so that those of a row do not overlap."""
+    lanes = find_lanes(rows, start_secs, end_secs)
+    num_lanes = np.ones(int(rows.max(initial=-1)) + 1)
+    np.maximum.at(num_lanes, rows, lanes + 1)
+    height = 0.9 / num_lanes[rows]
+    top = rows + 0.05 + lanes * height
+    return top.astype(np.float32), (top + height).astype(np.float32)
+
+
+def find_lanes(rows: np.ndarray, start_secs: np.ndarray, end_secs: np.ndarray) -> np.ndarray:
+    """Finds the first free lane of its row for each interval.
+
+    Args:
+        rows: int [n], the rows of the intervals.
+        start_secs: float64 [n], their starts, in ascending order.
+        end_secs: float64 [n], their ends.
 
     Returns:
-        int64 [n], counted from 0 on every device.
+        int64 [n], counted from 0 in every row.
     """
-    ends: list[list[float]] = [[] for _ in range(trace.problem.num_devices)]
-    lanes = np.zeros(len(operations), np.int64)
-    for position, operation in enumerate(operations.tolist()):
-        of_device = ends[trace.operation_devices[operation]]
-        start, end = float(trace.start_secs[operation]), float(trace.end_secs[operation])
-        lane = next((lane for lane, until in enumerate(of_device) if until <= start), None)
+    ends: dict[int, list[float]] = {}
+    lanes = np.zeros(len(rows), np.int64)
+    intervals = zip(rows.tolist(), start_secs.tolist(), end_secs.tolist(), strict=True)
+    for position, (row, start, end) in enumerate(intervals):
+        of_row = ends.setdefault(row, [])
+        lane = next((lane for lane, until in enumerate(of_row) if until <= start), None)
         if lane is None:
-            lane = len(of_device)
-            of_device.append(end)
-        of_device[lane] = end
+            lane = len(of_row)
+            of_row.append(end)
+        of_row[lane] = end
         lanes[position] = lane
     return lanes
 
@@ -95,7 +120,7 @@ def box_colors(
         "layer": [of_layers[layer] for layer in kinds.layers[operations].tolist()],
         "device": [of_devices[i] for i in trace.operation_devices[operations].tolist()],
         "direction": [
-            DEVICE_COLORS[int(backward)] for backward in kinds.backward[operations].tolist()
+            DIRECTION_COLORS[int(backward)] for backward in kinds.backward[operations].tolist()
         ],
     }
 
@@ -121,7 +146,7 @@ def color_legends(
         "kind": [(kind, color) for kind, color in KIND_COLORS.items() if kind in used],
         "layer": layers,
         "device": list(zip(names, _device_colors(problem), strict=True)),
-        "direction": [("forward", DEVICE_COLORS[0]), ("backward and update", DEVICE_COLORS[1])],
+        "direction": list(zip(("forward", "backward and update"), DIRECTION_COLORS, strict=True)),
     }
 
 

@@ -31,7 +31,9 @@ def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.nd
             np.bincount(trace.operation_devices[mask], secs[mask], minlength=problem.num_devices)
             / slots
         )
-    parts["waiting"] = np.maximum(trace.step_secs - sum(parts.values()), 0.0)
+    waiting = trace.step_secs - sum(parts.values())
+    # Rounding leaves a device that never waits a remainder.
+    parts["waiting"] = np.where(waiting > 1e-9 * trace.step_secs, waiting, 0.0)
     return parts
 
 

@@ -32,9 +32,12 @@ from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["read_run_view", "write_report"]
+__all__ = ["check_comparable", "read_run_view", "write_report"]
 
+# Graphs with fewer common operations have no comparable steps.
+_MIN_COMMON_SHARE = 0.5
 _MAX_COMPARED = 20
+_MAX_LISTED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +98,29 @@ def read_run_view(
     raise ValueError(f"{os.fspath(path)!r} is not the result of a search")
 
 
+def check_comparable(a: RunView, b: RunView) -> None:
+    """Checks that two searches are of the same graph, or of graphs with common operations.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if a.graph_fingerprint and a.graph_fingerprint == b.graph_fingerprint:
+        return
+    advice = "make a page of each"
+    if a.problem is None or b.problem is None:
+        raise ValueError(
+            "the two searches are of different graphs, and the operations of one are not known, so "
+            f"nothing shows that they are alike: {advice}"
+        )
+    names = [set(view.problem.operation_names) for view in (a, b) if view.problem is not None]
+    fewest, common = min(map(len, names)), len(set.intersection(*names))
+    if common < _MIN_COMMON_SHARE * fewest:
+        raise ValueError(
+            f"the two searches are of different graphs: of {fewest:,} operations they have "
+            f"{common:,} in common: {advice}"
+        )
+
+
 def write_report(result: Any, path: str | os.PathLike[str]) -> None:
     """Writes the page about a search, live or planned.
 
@@ -120,9 +146,9 @@ def _view_run(directory: RunDirectory) -> RunView:
     trials, result = state.trials, state.result
     with name_file_in_errors(directory.trials, "the log of a search"):
         header = read_record(_LiveFacts, state.header)
-    if not trials:
+    if not trials and not state.is_running:
         raise ValueError(f"{directory.trials} has no trials yet")
-    original_secs = trials[0].measurement.median_secs
+    original_secs = trials[0].measurement.median_secs if trials else None
     confirmation = None
     winner, explanation, is_better = None, None, False
     text = _describe_progress(trials)
@@ -135,6 +161,8 @@ def _view_run(directory: RunDirectory) -> RunView:
     labels = {index: label for label, index in finalists.items()}
     found = _find_subject(trials, finalists, winner)
     problem, steps, notes = _simulate_steps(directory, trials, found, result, labels)
+    if state.is_running and problem is None:
+        notes = ("The page has no steps as long as the costs of the operations are not profiled.",)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
@@ -152,10 +180,13 @@ def _view_run(directory: RunDirectory) -> RunView:
         problem=problem,
         notes=notes,
         facts=_facts(directory, header, trials),
+        graph_fingerprint=header.graph_fingerprint,
     )
 
 
 def _describe_progress(trials: Sequence[Trial]) -> str:
+    if not trials:
+        return "The search has begun, and no trial has ended yet"
     ran = [t for t in trials if t.measurement.median_secs is not None]
     if not ran:
         return f"The search has not ended: {len(trials)} trials, none of which ran"
@@ -241,7 +272,7 @@ def _list_compared(
             ORIGINAL,
             (confirmation.step_secs(ORIGINAL) if confirmation else None) or original_secs,
             predicted.get(ORIGINAL),
-            speedup=1.0,
+            speedup=1.0 if original_secs else None,
             basis="confirmation" if confirmation else "search",
         )
     ]
@@ -302,13 +333,23 @@ def _facts(
     facts = [
         ("run", os.fspath(directory.path)),
         ("command", command),
-        ("machine", ", ".join(device.name for device in header.machine.devices)),
+        ("machine", _list_names([device.name for device in header.machine.devices])),
         ("placer", header.placer),
         ("seed", None if header.seed is None else str(header.seed)),
-        ("fetches", ", ".join(header.fetches)),
-        ("trials", f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching"),
-        ("last trial", trials[-1].time),
+        ("fetches", _list_names(header.fetches)),
+        (
+            "trials",
+            trials and f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching",
+        ),
+        ("last trial", trials and trials[-1].time),
         ("graph", header.graph_fingerprint[:16]),
         *header.versions.items(),
     ]
     return tuple((name, value) for name, value in facts if value)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Lists the first names, and counts the others."""
+    shown = ", ".join(names[:_MAX_LISTED])
+    others = len(names) - _MAX_LISTED
+    return f"{shown} and {others} more" if others > 0 else shown

@@ -70,6 +70,42 @@ class ReportCommandTest(absltest.TestCase):
         )
         self.assertIn("The record of the search was not kept", pathlib.Path(output).read_text())
 
+    def test_two_runs_make_one_page(self):
+        self.call(
+            *("search", f"--problem={self.path('problem.json')}", "--placer=metis"),
+            *(f"--output={self.path('best.json')}", f"--log_dir={self.path('other')}"),
+        )
+        output = self.path("page.html")
+        runs = (self.path("run"), self.path("other"))
+        self.assertEqual(self.call("report", *runs, f"--output={output}"), f"page: {output}\n")
+        text = pathlib.Path(output).read_text()
+        for each in ("A · ", "B · ", "chart-time-0-1", "chart-time-1-1", "Both are simulated"):
+            self.assertIn(each, text)
+
+    def test_graphs_without_common_operations_are_refused(self):
+        other = dataclasses.replace(small_problem(), operation_names=("x", "y", "z"))
+        write_problem(other, self.path("other.json"))
+        self.call(
+            *("search", f"--problem={self.path('other.json')}", "--placer=random"),
+            *("--max_trials=20", f"--output={self.path('best.json')}"),
+            f"--log_dir={self.path('other')}",
+        )
+        runs = (self.path("run"), self.path("other"))
+        self.assert_refused(
+            "of different graphs: of 3 operations they have 0 in common: make a page of each", *runs
+        )
+        self.assert_refused("shows one run or two, not 3", *runs, self.path("run"))
+        self.assert_refused("give --follow and pictures one RUN", *runs, "--follow")
+        self.assert_refused("give --follow and pictures one RUN", *runs, "--picture=p.png")
+
+    def test_a_search_that_has_ended_is_followed_by_one_page(self):
+        output = self.path("page.html")
+        with mock.patch.object(os, "nice"):
+            printed = self.call("report", self.path("run"), "--follow", f"--output={output}")
+        self.assertEqual(printed, f"page: {output}\n")
+        self.assertNotIn("location.reload", pathlib.Path(output).read_text())
+        self.assert_refused("ask for pictures", self.path("run"), "--follow", "--picture=p.png")
+
     def test_pictures_are_written_by_their_ending(self):
         for name, start in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml")):
             for flag in ("picture", "time_picture"):

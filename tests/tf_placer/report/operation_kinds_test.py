@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.simulation.traces import make_problem
-from tf_placer.report.colors import KIND_COLORS
+from tf_placer.report.colors import (
+    DEVICE_COLORS,
+    DIRECTION_COLORS,
+    FAILURE_COLOR,
+    GRAY,
+    KIND_COLORS,
+    layer_colors,
+)
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 
 
@@ -67,8 +76,75 @@ class TypesTest(parameterized.TestCase):
 
 
 class ColorsTest(absltest.TestCase):
-    def test_no_two_kinds_look_the_same(self):
-        self.assertLen(set(KIND_COLORS.values()), len(KIND_COLORS))
+    def test_no_color_means_two_things(self):
+        palettes = [
+            KIND_COLORS.values(),
+            DEVICE_COLORS,
+            DIRECTION_COLORS,
+            (GRAY,),
+            (FAILURE_COLOR,),
+            *(layer_colors(count) for count in (1, 2, 12, 40)),
+        ]
+        for one, other in itertools.combinations(palettes[:5], 2):
+            self.assertNoCommonElements(one, other)
+        for layers in palettes[5:]:
+            for other in palettes[:5]:
+                self.assertNoCommonElements(layers, other)
+        for palette in palettes:
+            self.assertLen(set(palette), len(palette))
+
+
+class LayerNamesTest(absltest.TestCase):
+    def find_layer_names(self, *layers: list[str]) -> tuple[str, ...]:
+        names = [name for layer in layers for name in layer]
+        numbers = [number for number, layer in enumerate(layers) for _ in layer]
+        problem = make_problem([[1.0]] * len(names), names=names)
+        problem = dataclasses.replace(problem, layers=np.array(numbers))
+        return operation_kinds(problem).layer_names
+
+    def test_layers_of_keras_3_have_their_names_in_keras(self):
+        # Keras 3 numbers the scopes of all calls, and names updates after the optimizer.
+        names = [
+            "adam/learning_rate",
+            "functional_1/user_0_1/MatMul/ReadVariableOp",
+            "functional_1/user_0_1/MatMul",
+            "functional_1/item_1/MatMul",
+            "compile_loss/mse/sub",
+            "gradient_tape/functional_1/item_1/MatMul/MatMul",
+            "gradient_tape/functional_1/user_0_1/MatMul/MatMul",
+            *("adam/mul", "adam/mul_1", "adam/sub", "adam/sub_1"),
+        ]
+        feeds = [(1, 2), (2, 4), (3, 4), (4, 5), (4, 6), (0, 8), (0, 7), (6, 7), (5, 8), (7, 9)]
+        tensors = [(a, 1, [b]) for a, b in [*feeds, (8, 10)]]
+        problem = make_problem([[1.0]] * len(names), names=names, tensors=tensors)
+        kinds = operation_kinds(problem)
+        found = [kinds.layer_names[layer] for layer in kinds.layers.tolist()]
+        self.assertCountEqual(kinds.layer_names, ("user_0", "item", "compile_loss"))
+        self.assertEqual(found[1:5], ["user_0", "user_0", "item", "compile_loss"])
+        # Gradients and updates belong to the layer of the variable.
+        self.assertEqual(found[5:], ["item", "user_0", "user_0", "item", "user_0", "item"])
+
+    def test_a_layer_of_many_scopes_is_named_after_the_first_and_the_last(self):
+        layers = [
+            [f"{tower}_{layer}/{op}" for layer in range(3) for op in ("MatMul", "Relu")]
+            for tower in ("user", "item")
+        ]
+        self.assertEqual(self.find_layer_names(*layers), ("user_0 … user_2", "item_0 … item_2"))
+
+    def test_layers_of_keras_2_have_their_names_in_keras(self):
+        layers = [
+            [f"model/{name}/MatMul", "Adam/Adam/update/mul", "Adam/Adam/update/Sub"]
+            for name in ("user", "item")
+        ]
+        self.assertEqual(self.find_layer_names(*layers), ("user", "item"))
+
+    def test_numbers_that_tell_layers_apart_stay(self):
+        layers = (["net_1/layer_0/MatMul"], ["net_1/layer_1/MatMul"])
+        self.assertEqual(self.find_layer_names(*layers), ("layer_0", "layer_1"))
+
+    def test_scopes_that_layers_do_not_share_stay(self):
+        layers = (["encoder/dense/MatMul"], ["decoder/dense/MatMul"])
+        self.assertEqual(self.find_layer_names(*layers), ("encoder/dense", "decoder/dense"))
 
 
 class NamesTest(absltest.TestCase):

@@ -82,6 +82,32 @@ class GridTest(absltest.TestCase):
         problem = make_unrolled_problem(3)
         self.assertIsNone(lay_out_unrolled_grid(problem, operation_kinds(problem)))
 
+    def make_layer(self, *, is_fed: bool, types: list[str]) -> PlacementProblem:
+        """Makes a layer of coarse groups of one operation, which may feed each other in turn."""
+        count = len(types)
+        tensors = [(i, 1, [i + 1]) for i in range(count - 1)] if is_fed else []
+        names = [f"dense/op_{i}" for i in range(count)]
+        problem = make_problem([[1.0, 1.0]] * count, tensors=tensors, names=names)
+        problem = dataclasses.replace(problem, operation_types=tuple(types))
+        return with_layers(problem, [0] * count, range(count))
+
+    def test_steps_without_numbers_are_alike_and_feed_each_other(self):
+        for is_fed, types, is_grid in (
+            (True, ["MatMul"] * 5, True),
+            # A layer that five inputs share.
+            (False, ["MatMul"] * 5, False),
+            # A layer, its activation, and the loss.
+            (True, ["MatMul", "Relu", "Sub", "Square", "Mean"], False),
+        ):
+            problem = self.make_layer(is_fed=is_fed, types=types)
+            drawing = lay_out_unrolled_grid(problem, operation_kinds(problem))
+            self.assertEqual(drawing is not None, is_grid, types)
+
+    def test_a_chain_without_layers_is_no_unrolled_layer(self):
+        problem = self.make_layer(is_fed=True, types=["MatMul"] * 5)
+        problem = dataclasses.replace(problem, layers=None)
+        self.assertIsNone(lay_out_unrolled_grid(problem, operation_kinds(problem)))
+
     def test_halves_are_shared_out_by_time(self):
         problem = make_unrolled_problem(5)
         kinds = operation_kinds(problem)
@@ -160,7 +186,7 @@ class TextTest(absltest.TestCase):
         compared = [
             ComparedPlacement(step.label, 1.0, speedup=1.2, interval=(1.1, 1.3), is_found=True)
         ]
-        charts = [comparison_svg(compared), device_svg([step], kinds)]
+        charts = [comparison_svg(compared), device_svg([step], kinds, step.trace.step_secs)]
         for svg in charts:
             ElementTree.fromstring(svg)
             self.assertIn("currentColor", svg)

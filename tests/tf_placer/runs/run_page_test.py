@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
+import fcntl
 import gzip
 import json
 import os
@@ -10,7 +12,9 @@ import pathlib
 import re
 import shutil
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -28,7 +32,8 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_view import baseline_placements
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
-from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.followed_page import follow_search
+from tf_placer.runs.run_page import check_comparable, read_run_view
 from tf_placer.search.sampled_steps import Sample
 
 _KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
@@ -123,6 +128,50 @@ class RunViewTest(absltest.TestCase):
         (run / "result.json").unlink()
         self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
 
+    def test_the_page_follows_a_search_until_it_ends(self):
+        run, page = live_run(self.directory), self.directory / "page.html"
+        log, result = run / "trials.jsonl", (run / "result.json").read_bytes()
+        (run / "result.json").unlink()
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(lines[0])
+        pages = follow_search(run, page)
+        with mock.patch.object(time, "sleep"), log.open("ab") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            next(pages)
+            self.assertIn("no trial has ended yet", page.read_text())
+            self.assertIn("location.reload", page.read_text())
+            writer.write(b"".join(lines[1:]))
+            writer.flush()
+            next(pages)
+            self.assertIn("The search has not ended: after 12 trials", page.read_text())
+            (run / "result.json").write_bytes(result)
+            fcntl.flock(writer, fcntl.LOCK_UN)
+            self.assertLen(list(pages), 1)
+        self.assertIn("Placed: auto is faster", page.read_text())
+        self.assertNotIn("location.reload", page.read_text())
+
+    def test_only_searches_with_common_operations_are_comparable(self):
+        view = read_run_view(live_run(self.directory))
+        other = read_run_view(plan(self.directory / "plan", make_problem([[1.0, 1.0]])))
+        check_comparable(view, view)
+        check_comparable(other, dataclasses.replace(other, graph_fingerprint="f"))
+        # The steps of the same graph are comparable without costs.
+        check_comparable(view, dataclasses.replace(view, problem=None))
+        with self.assertRaisesRegex(ValueError, "of 1 operations they have 0 in common"):
+            check_comparable(view, other)
+        unknown = dataclasses.replace(view, problem=None, graph_fingerprint="another")
+        with self.assertRaisesRegex(ValueError, "the operations of one are not known"):
+            check_comparable(view, unknown)
+
+    def test_long_lists_of_names_are_shortened(self):
+        run = live_run(self.directory)
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        fetches = [f"fetch_{number}" for number in range(20)]
+        changed = json.dumps({**json.loads(header), "fetches": fetches})
+        (run / "trials.jsonl").write_text("\n".join([changed, *trials]) + "\n")
+        facts = dict(read_run_view(run).facts)
+        self.assertEqual(facts["fetches"], "fetch_0, fetch_1, fetch_2 and 17 more")
+
     def test_a_run_without_costs_has_no_steps(self):
         run = live_run(self.directory)
         (run / "problem.json").unlink()
@@ -213,6 +262,11 @@ class BrowserTest(absltest.TestCase):
         cls.pages = {name: cls.directory / f"{name}.html" for name in runs}
         for name, run in runs.items():
             write_page(read_run_view(run), cls.pages[name])
+        cls.pages["pair"] = cls.directory / "pair.html"
+        live = read_run_view(runs["live"])
+        # The steps of the second run are of the original alone.
+        beside = dataclasses.replace(live, title="again", steps=live.steps[:1])
+        write_page(live, cls.pages["pair"], beside=beside)
         cls.browser = Browser(find_chromium())
         cls.addClassCleanup(cls.browser.close)
 
@@ -280,12 +334,12 @@ class BrowserTest(absltest.TestCase):
     def test_tooltips_name_the_item_under_the_mouse(self):
         self.open("live")
         self.browser.evaluate(
-            "document.getElementById('chart-time-0')"
+            "document.getElementById('chart-time-0-0')"
             ".scrollIntoView({behavior: 'instant', block: 'center'})"
         )
         box = json.loads(
             self.browser.evaluate(
-                "JSON.stringify(document.getElementById('chart-time-0').getBoundingClientRect())"
+                "JSON.stringify(document.getElementById('chart-time-0-0').getBoundingClientRect())"
             )
         )
         before = self.browser.evaluate(_DEEP_TEXT).count("on task:0/CPU:0 from")
@@ -295,6 +349,32 @@ class BrowserTest(absltest.TestCase):
             if self.browser.evaluate(_DEEP_TEXT).count("on task:0/CPU:0 from") > before:
                 return
         self.fail("no operation was named")
+
+    def test_all_steps_have_one_time_axis(self):
+        for name, count in (("live", 4), ("pair", 6)):
+            self.open(name)
+            frames = """Object.values(Bokeh.index.roots ?? Bokeh.index)
+                .filter((v) => v.el.parentElement.id.match(/chart-(time|memory)/)).map((v) => {
+                  const box = v.frame.bbox, left = v.el.getBoundingClientRect().left;
+                  return [Math.round(left + box.left), Math.round(left + box.right),
+                    v.model.x_range.start, v.model.x_range.end];
+                })"""
+            axes = self.browser.evaluate(frames)
+            self.assertLen(axes, count)
+            self.assertLen(set(map(tuple, axes)), 1, axes)
+
+    def test_the_table_of_operations_shows_the_chosen_run(self):
+        self.open("pair")
+        self.browser.evaluate(
+            "(() => { const s = document.getElementById('rows-run'); s.value = '1';"
+            "s.dispatchEvent(new Event('change')); })()"
+        )
+        heads = "[...document.querySelectorAll('#rows thead button')].map((b) => b.textContent)"
+        self.assertEqual(
+            self.browser.evaluate(heads)[-3:],
+            ["on, original", "takes, original ▾", "waits, original"],
+        )
+        self.assertEqual(self.browser.complaints, [])
 
     def test_prints_every_chart_and_the_complete_table(self):
         for name, dark in (("live", False), ("nmt", True)):
@@ -319,7 +399,7 @@ class BrowserTest(absltest.TestCase):
             "(() => { const s = document.getElementById('color-by'); s.value = 'layer';"
             "s.dispatchEvent(new Event('change')); })()"
         )
-        legend = self.browser.evaluate("document.getElementById('legend').textContent")
+        legend = self.browser.evaluate("document.querySelector('.legend').textContent")
         self.assertIn("encoder/layer_0", legend)
         self.assertEqual(self.browser.complaints, [])
 

@@ -2,33 +2,101 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, CustomJSHover, HoverTool, Label, Span
+from bokeh.models import ColumnDataSource, CustomJSHover, HoverTool, Label, Range1d, Span
 from bokeh.plotting import figure
 
 from graph_passes.util.messages import plain_text
-from tf_placer.report.colors import DEVICE_COLORS, GRAY
+from tf_placer.report.colors import FAILURE_COLOR, GRAY, TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Point, RunView, StepView
-from tf_placer.report.step_boxes import box_colors, step_boxes, to_ms
+from tf_placer.report.step_boxes import (
+    StepBoxes,
+    box_colors,
+    step_boxes,
+    to_ms,
+    transfer_boxes,
+)
 from tf_placer.simulation.memory_profile import holdings, memory_levels
-from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["draw_memory_chart", "draw_search_chart", "draw_timeline"]
+__all__ = [
+    "TimeAxis",
+    "draw_memory_chart",
+    "draw_search_chart",
+    "draw_timeline",
+    "find_senders",
+    "make_time_axis",
+]
 
 _TOOLS = "xpan,xwheel_zoom,box_zoom,reset"
-_LEFT = 104
+# A device whose memory is filled by fewer percent is far from its limit.
+_FAR_FROM_FULL = 50.0
+_LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 # A chart has no more pixels to show further levels.
 _MAX_LEVELS = 1500
 _MIB = 2.0**20
+_MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
+_LEGEND_COLUMNS = 3
+# The script of the page gives these renderers the color of text.
+_INK = "ink"
 
 
-def _figure(height: int, **settings: Any) -> Any:
+@dataclasses.dataclass(frozen=True)
+class TimeAxis:
+    """The time axis that the charts of all steps of a page share.
+
+    Attributes:
+        x_range: the range in milliseconds, by which all charts zoom and move together.
+        memory_percents: the range of the memory in use on a device.
+        left_pixels: the width of the names of rows, so that the charts begin at the same pixel.
+    """
+
+    x_range: Any
+    memory_percents: Any
+    left_pixels: int
+
+
+def make_time_axis(runs: Sequence[Sequence[StepView]]) -> TimeAxis:
+    """Makes the time axis for the steps of some runs, as long as the longest step."""
+    steps = [step for run in runs for step in run]
+    end_secs = max((step.trace.step_secs for step in steps), default=0.0) or 1.0
+    names = [name for run in runs if run for name in _row_names(run[0], find_senders(run))]
+    widest = _PIXELS_PER_CHARACTER * max(map(len, names), default=0) + 20
+    x_range = Range1d(0, end_secs * 1e3, bounds=(0, end_secs * 1e3))
+    most_full = max(
+        (
+            100.0 * device.peak_bytes / max(device.memory_bytes, 1)
+            for step in steps
+            for device in step.report.devices
+        ),
+        default=0.0,
+    )
+    # The limit is in sight unless it is far away.
+    most_percents = max(105.0, 1.05 * most_full) if most_full > _FAR_FROM_FULL else 1.1 * most_full
+    percents = Range1d(0, max(most_percents, 1.0))
+    return TimeAxis(x_range, percents, max(_LEAST_LEFT_PIXELS, int(widest)))
+
+
+def find_senders(steps: Sequence[StepView]) -> np.ndarray:
+    """Finds the devices that send anything in any of the steps, int [num_senders]."""
+    return np.unique(np.concatenate([step.trace.transfers.sources for step in steps]))
+
+
+def _row_names(view: StepView, senders: np.ndarray) -> list[str]:
+    """Names the rows of a timeline: the devices, and all that some of them send."""
+    devices = view.trace.problem.devices
+    labels = _device_labels([device.name for device in devices])
+    names = [labels[device.name] for device in devices]
+    return [*names, *(f"{names[sender]} sends" for sender in senders.tolist())]
+
+
+def _figure(height: int, left_pixels: int = _LEAST_LEFT_PIXELS, **settings: Any) -> Any:
     chart = figure(
         height=height,
         sizing_mode="stretch_width",
@@ -40,8 +108,9 @@ def _figure(height: int, **settings: Any) -> Any:
     chart.background_fill_alpha = 0
     chart.border_fill_alpha = 0
     chart.outline_line_alpha = 0.3
-    # Align the left edges of charts above each other.
-    chart.min_border_left = _LEFT
+    # Align the edges of charts above each other.
+    chart.min_border_left = left_pixels
+    chart.min_border_right = 16
     chart.grid.grid_line_alpha = 0.25
     return chart
 
@@ -56,27 +125,24 @@ def _device_labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def draw_timeline(
-    view: StepView, kinds: OperationKinds, end_secs: float, x_range: Any | None = None
+    view: StepView, kinds: OperationKinds, axis: TimeAxis, senders: np.ndarray, run: int = 0
 ) -> Any:
-    """Draws the timeline of a step: a row for each device and for each link in use.
+    """Draws the timeline of a step: a row for each device, and for all that it sends.
 
     Args:
         view: the step.
         kinds: the kinds of its operations.
-        end_secs: the end of the time axis.
-        x_range: the range of a chart that zooms and moves with this one.
+        axis: the time axis of the page.
+        senders: int [num_senders], the devices that have a row for all that they send.
+        run: the index of the run on the page.
     """
     trace = view.trace
-    labels = _device_labels([device.name for device in trace.problem.devices])
-    devices = [labels[device.name] for device in trace.problem.devices]
-    ends = list(
-        zip(trace.transfers.sources.tolist(), trace.transfers.destinations.tolist(), strict=True)
-    )
-    pairs = sorted(set(ends))
-    rows = [*devices, *(f"{devices[a]} → {devices[b]}" for a, b in pairs)]
+    devices = trace.problem.devices
+    rows = _row_names(view, senders)
     chart = _figure(
-        70 + 30 * len(devices) + 18 * len(pairs),
-        x_range=(0, end_secs * 1e3) if x_range is None else x_range,
+        70 + 26 * len(rows),
+        axis.left_pixels,
+        x_range=axis.x_range,
         y_range=(len(rows), 0),
         tools=_TOOLS,
         active_drag="box_zoom",
@@ -86,48 +152,36 @@ def draw_timeline(
     chart.xaxis.axis_label = "ms"
     chart.ygrid.grid_line_alpha = 0
     boxes = step_boxes(trace)
-    _add_boxes(
-        chart,
-        {
-            "left": boxes.left,
-            "right": boxes.right,
-            "top": boxes.top,
-            "bottom": boxes.bottom,
-            "number": boxes.operations.astype(np.int32),
-            **box_colors(trace, kinds, boxes.operations),
-        },
-        "@number{custom}",
-        fill_color="kind",
-        hover_line_color="black",
-        name="operations",
-    )
-    if pairs:
-        row_of = {pair: len(devices) + row for row, pair in enumerate(pairs)}
-        boxes_of_links = _transfer_boxes(trace, np.array([row_of[pair] for pair in ends]))
-        _add_boxes(chart, boxes_of_links, "@mib{0.000} MiB of @number{custom}", fill_color=GRAY)
+    columns: dict[str, Any] = {"number": boxes.operations.astype(np.int32)}
+    columns |= box_colors(trace, kinds, boxes.operations)
+    style = {"fill_color": "kind", "hover_line_color": "black", "name": "operations"}
+    _add_boxes(chart, boxes, columns, "@number{custom}", run, **style)
+    transfers = trace.transfers
+    if transfers.producers.size:
+        row_of = np.searchsorted(senders, np.arange(len(devices))) + len(devices)
+        sent = transfer_boxes(trace, row_of)
+        numbers = sent.operations
+        labels = _device_labels([device.name for device in devices])
+        columns = {
+            "number": transfers.producers[numbers].astype(np.int32),
+            "mib": (transfers.bytes[numbers] / _MIB).astype(np.float32),
+            "to": [labels[devices[d].name] for d in transfers.destinations[numbers].tolist()],
+        }
+        hover = "@mib{0.000} MiB to @to, of @number{custom}"
+        _add_boxes(chart, sent, columns, hover, run, fill_color=GRAY)
     return chart
 
 
-def _transfer_boxes(trace: StepTrace, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Makes the boxes of the transfers of a step, each in its row."""
-    transfers = trace.transfers
-    return {
-        "left": to_ms(transfers.start_secs),
-        "right": to_ms(transfers.end_secs),
-        "top": (rows + 0.2).astype(np.float32),
-        "bottom": (rows + 0.8).astype(np.float32),
-        "number": transfers.producers.astype(np.int32),
-        "mib": (transfers.bytes / _MIB).astype(np.float32),
-    }
-
-
-def _add_boxes(chart: Any, columns: Mapping[str, Any], hover: str, **style: Any) -> None:
-    """Draws boxes with a tooltip about their operation."""
+def _add_boxes(
+    chart: Any, boxes: StepBoxes, columns: Mapping[str, Any], hover: str, run: int, **style: Any
+) -> None:
+    """Adds boxes with a tooltip about their operation."""
     edges = {edge: edge for edge in ("left", "right", "top", "bottom")}
-    quads = chart.quad(**edges, line_color=None, source=ColumnDataSource(dict(columns)), **style)
+    source = ColumnDataSource({edge: getattr(boxes, edge) for edge in edges} | dict(columns))
+    quads = chart.quad(**edges, line_color=None, source=source, **style)
     # The script of the page turns the number of an operation into text, so that each name is in the
     # page only once.
-    operation = CustomJSHover(code="return tfPlacer.operation(value)")
+    operation = CustomJSHover(code=f"return tfPlacer.operation({run}, value)")
     chart.add_tools(
         HoverTool(
             visible=False,
@@ -139,18 +193,22 @@ def _add_boxes(chart: Any, columns: Mapping[str, Any], hover: str, **style: Any)
     )
 
 
-def draw_memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) -> Any:
+def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
     """Draws the memory in use on each device over the step, relative to its limit."""
     trace = view.trace
     held = holdings(trace)
     labels = _device_labels([device.name for device in trace.problem.devices])
-    chart = _figure(240, x_range=(0, end_secs * 1e3) if x_range is None else x_range, tools=_TOOLS)
+    colors = [
+        color if color != TRANSPARENT else GRAY for color in device_colors(trace.problem.devices)
+    ]
+    ranges = {"x_range": axis.x_range, "y_range": axis.memory_percents}
+    height = 220 + 20 * -(-len(colors) // _LEGEND_COLUMNS)
+    chart = _figure(height, axis.left_pixels, tools=_TOOLS, **ranges)
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
         levels = memory_levels(trace, number, held.on(number))
         secs, values = _thin_levels(levels.secs, levels.levels)
-        color = DEVICE_COLORS[number % len(DEVICE_COLORS)]
         share = 100.0 * values / max(device.memory_bytes, 1)
         source = ColumnDataSource(
             {
@@ -162,7 +220,7 @@ def draw_memory_chart(view: StepView, end_secs: float, x_range: Any | None = Non
             }
         )
         line = chart.step(
-            "ms", "share", mode="after", color=color, line_width=2, source=source,
+            "ms", "share", mode="after", color=colors[number], line_width=2, source=source,
             legend_label=labels[device.name],
         )  # fmt: skip
         _add_hover(
@@ -170,16 +228,10 @@ def draw_memory_chart(view: StepView, end_secs: float, x_range: Any | None = Non
             line,
             {"": "@device", "at": "@ms{0.0} ms", "holds": "@mib{0,0} MiB, @share{0.0} %"},
         )
-    chart.add_layout(Span(location=100, dimension="width", line_color="#d55e00", line_width=2))
-    chart.add_layout(
-        Label(
-            x=0, y=100, text="its limit", y_offset=-16, text_font_size="11px", text_color="#d55e00"
-        )
-    )
-    chart.y_range.start = 0
-    chart.y_range.end = max(
-        105.0, *(105.0 * d.peak_bytes / max(d.memory_bytes, 1) for d in view.report.devices)
-    )
+    limit = {"location": 100, "line_color": GRAY, "line_dash": "dashed", "line_width": 2}
+    chart.add_layout(Span(dimension="width", **limit))
+    label = {"text_font_size": "11px", "text_color": GRAY}
+    chart.add_layout(Label(x=0, y=100, text="its limit", y_offset=-16, **label))
     _legend(chart)
     return chart
 
@@ -197,21 +249,28 @@ def _thin_levels(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.n
     return secs[starts], np.maximum.reduceat(levels, starts)
 
 
-def draw_search_chart(view: RunView, *, by_time: bool) -> Any | None:
-    """Draws all trials and the best so far, over time or samples; None if there are none."""
+def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None) -> Any | None:
+    """Draws all trials and the best so far, over time or samples; None if there are none.
+
+    Args:
+        view: the search.
+        by_time: whether the horizontal axis is the search time.
+        beside: the chart of another run, whose axes this one shares.
+    """
     if not view.points and not view.best:
         return None
     noun = "trial" if view.is_measured else "sample"
-    chart = _figure(300, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log")
+    ranges = {} if beside is None else {"x_range": beside.x_range, "y_range": beside.y_range}
+    chart = _figure(300, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log", **ranges)
     chart.xaxis.axis_label = "search time in s" if by_time else f"{noun}s"
     chart.yaxis.axis_label = "ms a step"
     ran = [point for point in view.points if point.step_secs is not None]
-    # Number the placers of all trials, so that each has one color in both charts.
+    # Number the placers of all trials, so that each has one marker in both charts.
     numbers = {placer: n for n, placer in enumerate(dict.fromkeys(p.placer for p in view.points))}
     for placer, points in _by_placer(ran).items():
         dots = chart.scatter(
-            "x", "y", size=7 if len(ran) < 500 else 3, alpha=0.8,
-            color=DEVICE_COLORS[numbers[placer] % len(DEVICE_COLORS)],
+            "x", "y", size=7 if len(ran) < 500 else 3, alpha=0.8, color=GRAY,
+            marker=_MARKERS[numbers[placer] % len(_MARKERS)],
             source=ColumnDataSource(_points(points, by_time)), legend_label=placer,
         )  # fmt: skip
         tooltips = {noun: "@number", "": "@placer", "step": "@y{0.000} ms", "ended": "@time"}
@@ -223,7 +282,7 @@ def draw_search_chart(view: RunView, *, by_time: bool) -> Any | None:
         )
         chart.step(
             [*steps["x"], last], [*steps["y"], steps["y"][-1]], mode="after", line_width=2,
-            color="#d55e00", legend_label="best so far",
+            color=GRAY, name=_INK, legend_label="best so far",
         )  # fmt: skip
     failed = [point for point in view.points if point.step_secs is None]
     if failed:
@@ -231,7 +290,7 @@ def draw_search_chart(view: RunView, *, by_time: bool) -> Any | None:
         data = _points(failed, by_time)
         data["y"] = [top] * len(failed)
         crosses = chart.scatter(
-            "x", "y", marker="x", size=9, color="#b00020", line_width=2,
+            "x", "y", marker="x", size=9, color=FAILURE_COLOR, line_width=2,
             source=ColumnDataSource(data), legend_label="failed",
         )  # fmt: skip
         _add_hover(chart, crosses, {noun: "@number", "": "@placer", "failed": "@failure"})
@@ -269,5 +328,5 @@ def _legend(chart: Any) -> None:
     legend.label_text_font_size = "11px"
     legend.padding = legend.margin = 2
     legend.click_policy = "hide"
-    legend.ncols = 2
+    legend.ncols = _LEGEND_COLUMNS
     chart.add_layout(legend, "above")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tf_placer.report.colors import DEVICE_COLORS, GRAY
+from tf_placer.report.colors import GRAY
 from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.captions import subject
 from tf_placer.report.page.run_view import ComparedPlacement, StepView
 from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.page_svg import page_svg
@@ -18,29 +19,42 @@ __all__ = ["comparison_svg", "copy_svg", "device_svg"]
 _WIDTH_INCHES = 4.2
 
 
-def comparison_svg(compared: Sequence[ComparedPlacement]) -> str:
-    """Draws the speed-up of each placement, with its interval; empty if there are none."""
+def comparison_svg(
+    compared: Sequence[ComparedPlacement], beside: Sequence[ComparedPlacement] = ()
+) -> str:
+    """Draws the speed-up of each placement, with its interval; empty if there are none.
+
+    Args:
+        compared: the placements.
+        beside: placements of another chart, which has the same axis.
+    """
     rows = [each for each in compared if each.speedup is not None]
 
     def draw(axes: Any) -> None:
+        import matplotlib
+
+        ink = matplotlib.rcParams["text.color"]
         axes.axvline(1.0, color=GRAY, linestyle="--", linewidth=1)
         for row, each in enumerate(rows):
-            color = DEVICE_COLORS[0] if each.is_found else GRAY
+            color = ink if each.is_found else GRAY
             axes.plot(each.interval or (), [row] * len(each.interval or ()), "|-", color=color)
             axes.plot(each.speedup, row, "o", color=color)
+        shown = [(*(each.interval or ()), each.speedup or 1.0) for each in (*rows, *beside)]
+        axes.update_datalim([(speedup, 0) for of_row in shown for speedup in of_row])
         axes.set_yticks(range(len(rows)), [picture_text(each.label) for each in rows], fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlabel("times as fast as the original", fontsize=8)
+        reference = picture_text(subject(rows[0].label))
+        axes.set_xlabel(f"times as fast as {reference}", fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="x", alpha=0.25)
 
     return _chart_svg(0.7 + 0.2 * len(rows), draw) if rows else ""
 
 
-def device_svg(steps: Sequence[StepView], kinds: OperationKinds) -> str:
-    """Draws the time of each device."""
+def device_svg(steps: Sequence[StepView], kinds: OperationKinds, end_secs: float) -> str:
+    """Draws the time of each device, on an axis until `end_secs`."""
     by_label = {view.label: view for view in steps}
-    return _chart_svg(3.2, lambda axes: draw_device_bars(axes, by_label, kinds))
+    return _chart_svg(3.2, lambda axes: draw_device_bars(axes, by_label, kinds, end_secs))
 
 
 def copy_svg(steps: Sequence[StepView]) -> str:

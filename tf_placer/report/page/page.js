@@ -1,7 +1,8 @@
 "use strict";
 const tfPlacer = (() => {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const data = read("operation-data");
+  const runs = read("operation-data");
+  let data = runs.find((each) => each);
   const legends = read("legend-data");
   const MOST_ROWS = 200;
 
@@ -9,10 +10,9 @@ const tfPlacer = (() => {
     : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms" : us.toFixed(1) + " µs";
   const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-  // Makes the tooltip of an operation; charts know only its number.
-  function operation(number) {
-    if (!data) return "";
-    const last = data.steps[data.steps.length - 1];
+  // Makes the tooltip of an operation; charts know only its run and number.
+  function operation(run, number) {
+    const data = runs[run];
     const lines = [`<b>${escape(data.names[number])}</b>`,
       `${data.kindNames[data.kinds[number]]}, ${data.backward[number] ? "backward" : "forward"}, ${escape(data.layerNames[data.layers[number]])}`];
     for (const step of data.steps)
@@ -62,10 +62,13 @@ const tfPlacer = (() => {
   }
 
   function table() {
-    const all = { groups: groupRows(), operations: operationRows() };
-    const cols = columns();
-    const takes = cols.map((c) => c[0]).lastIndexOf(`takes, ${data.steps[data.steps.length - 1].label}`);
-    let sort = { column: takes, down: true };
+    let all, cols, sort;
+    function load(run) {
+      data = run;
+      all = { groups: groupRows(), operations: operationRows() };
+      cols = columns();
+      sort = { column: cols.map((c) => c[0]).lastIndexOf(`takes, ${data.steps[data.steps.length - 1].label}`), down: true };
+    }
     const head = document.querySelector("#rows thead"), body = document.querySelector("#rows tbody");
     const filter = document.getElementById("filter"), count = document.getElementById("count");
     const isTime = (name) => /^(takes|waits), /.test(name);
@@ -96,7 +99,9 @@ const tfPlacer = (() => {
       show();
     });
     filter.addEventListener("input", show);
+    document.getElementById("rows-run")?.addEventListener("change", (event) => { load(runs[event.target.value]); show(); });
     document.querySelectorAll('input[name="rows"]').forEach((input) => input.addEventListener("change", show));
+    load(data);
     show();
   }
 
@@ -114,12 +119,18 @@ const tfPlacer = (() => {
         if (/Axis$/.test(model.type)) Object.assign(model, { axis_label_text_color: soft, major_label_text_color: soft, axis_line_color: soft,
           major_tick_line_color: soft, minor_tick_line_color: null });
         if (model.type === "Grid") model.grid_line_color = soft;
+        if (model.type === "GlyphRenderer" && model.name === "ink") model.glyph.line_color = style.getPropertyValue("--ink").trim();
         if (model.type === "Legend") Object.assign(model, { label_text_color: soft });
       }
   }
 
   function legend(by) {
-    document.getElementById("legend").innerHTML = legends[by].map(([name, color]) => `<span style="--c:${color}">${escape(name)}</span>`).join("");
+    let last = "";
+    for (const place of document.querySelectorAll(".legend")) {
+      place.innerHTML = legends[place.dataset.run][by].map(([name, color]) => `<span style="--c:${color}">${escape(name)}</span>`).join("");
+      place.hidden = place.innerHTML === last;
+      last = place.innerHTML;
+    }
   }
 
   function colors() {

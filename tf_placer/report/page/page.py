@@ -8,17 +8,30 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
 from tf_placer.report.auto_table import change_rows, describe_bound, limit_rows
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
+from tf_placer.report.page.captions import (
+    describe_comparison,
+    describe_copies,
+    describe_load,
+    describe_memory,
+    describe_pair,
+    describe_placement,
+    describe_search,
+    describe_transfers,
+    describe_work,
+)
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
-from tf_placer.report.page.run_view import RunView
+from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
     make_comparison_rows,
     make_device_rows,
+    make_link_rows,
     make_operation_columns,
 )
 from tf_placer.report.pictures.placement_picture import (
@@ -47,27 +60,35 @@ def require_page_libraries() -> None:
         raise ImportError(f"a report needs {', '.join(missing)}: pip install 'tf_placer[report]'")
 
 
-def write_page(view: RunView, path: str | os.PathLike[str]) -> None:
-    """Writes the page about a search.
+def write_page(
+    view: RunView,
+    path: str | os.PathLike[str],
+    *,
+    beside: RunView | None = None,
+    reload_secs: float | None = None,
+) -> None:
+    """Writes the page about a search, or about two side by side.
 
     Args:
         view: the contents of the page.
         path: the file (.html).
+        beside: the contents about a second search.
+        reload_secs: the time after which the page loads itself again; None for never.
 
     Raises:
         ImportError: a library that the page needs is not installed.
         OSError: the file cannot be written.
     """
     require_page_libraries()
-    write_text(path, _render(view))
+    views = [view] if beside is None else [view, beside]
+    write_text(path, _render(views, reload_secs))
 
 
-def _render(view: RunView) -> str:
+def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     import jinja2
 
-    kinds = None if view.problem is None else operation_kinds(view.problem)
-    charts = _charts(view, kinds)
-    note, pictures = _pictures(view, kinds)
+    kinds = [None if view.problem is None else operation_kinds(view.problem) for view in views]
+    charts = _charts(views, kinds)
     environment = jinja2.Environment(
         autoescape=True,
         finalize=_plain,
@@ -76,39 +97,29 @@ def _render(view: RunView) -> str:
         lstrip_blocks=True,
     )
     template = environment.from_string((_HERE / "page.html").read_text())
-    bound_secs = None if view.limits is None else view.limits.lower_bound_secs
-    compared = make_comparison_rows(view.compared, bound_secs)
-    headline, _, rest = view.verdict.partition(". ")
-    if not rest:
-        headline, _, rest = view.verdict.partition(" (")
-        rest = rest and f"({rest}"
+    runs = [
+        _run_values(view, of_view, number, views)
+        for number, (view, of_view) in enumerate(zip(views, kinds, strict=True))
+    ]
     return template.render(
-        view=view,
-        headline=headline,
-        rest=rest and f"{rest}.",
-        sections=_sections(view, charts, has_pictures=bool(pictures)),
+        runs=runs,
+        pair=describe_pair(*views) if len(views) > 1 else "",
+        sections=_sections(views, charts),
         charts=charts,
-        drawings=_drawings(view, kinds),
-        compared=compared,
-        found_rows=[row for row in compared[2:] if row["is_found"]],
-        has_predicted=any(row["predicted"] for row in compared),
-        pictures=pictures,
-        picture_note=note,
-        step_texts=[format_step(step.trace.step_secs) for step in view.steps],
-        devices=[] if kinds is None else [make_device_rows(step, kinds) for step in view.steps],
-        search_note=_search_note(view),
-        failures=[point for point in view.points if point.failure],
-        bound="" if view.limits is None else describe_bound(view.limits),
-        lower_bound="" if view.limits is None else format_step(view.limits.lower_bound_secs),
-        limits=[]
-        if view.limits is None
-        else list(zip(view.limits.limits, limit_rows(view.limits), strict=True)),
-        changes=change_rows(view.changes, view.limits.step_secs if view.limits else 0.0),
-        operations=_json(None if kinds is None else make_operation_columns(view, kinds)),
+        reload_secs=reload_secs,
+        operations=_json(
+            [
+                None if of_view is None else make_operation_columns(view, of_view)
+                for view, of_view in zip(views, kinds, strict=True)
+            ]
+        ),
         legends=_json(
-            {}
-            if view.problem is None or kinds is None
-            else color_legends(view.problem, kinds, _MAX_LEGEND_LAYERS)
+            [
+                {}
+                if view.problem is None or of_view is None
+                else color_legends(view.problem, of_view, _MAX_LEGEND_LAYERS)
+                for view, of_view in zip(views, kinds, strict=True)
+            ]
         ),
         chart_json=_embed_charts(charts),
         bokeh_js=_bokeh_script(),
@@ -119,40 +130,93 @@ def _render(view: RunView) -> str:
     )
 
 
+def _run_values(
+    view: RunView, kinds: OperationKinds | None, number: int, views: Sequence[RunView]
+) -> dict[str, Any]:
+    """Makes the values of the template for one of the runs of a page."""
+    compared_in_all = [each for every in views for each in every.compared]
+    end_secs = max((step.trace.step_secs for every in views for step in every.steps), default=0.0)
+    limits = view.limits
+    compared = make_comparison_rows(
+        view.compared, None if limits is None else limits.lower_bound_secs
+    )
+    headline, _, rest = view.verdict.partition(". ")
+    if not rest:
+        headline, _, rest = view.verdict.partition(" (")
+        rest = rest and f"({rest}"
+    note, pictures = _pictures(view, kinds)
+    has_steps = kinds is not None and bool(view.steps)
+    return {
+        "number": number,
+        "name": RUN_NAMES[number] if len(views) > 1 else "",
+        "view": view,
+        "headline": headline,
+        "rest": rest and f"{rest}.",
+        "compared": compared,
+        "has_predicted": any(row["predicted"] for row in compared),
+        "comparison": comparison_svg(view.compared, compared_in_all),
+        "comparison_text": describe_comparison(view),
+        "picture_note": note,
+        "pictures": pictures,
+        "steps": [_step_values(step, kinds) for step in view.steps] if kinds else [],
+        "devices": device_svg(view.steps, kinds, end_secs) if kinds and has_steps else "",
+        "transfers_text": describe_transfers(view.steps) if has_steps else "",
+        "copies": copy_svg(view.steps),
+        "copies_text": describe_copies(view.steps) if has_steps else "",
+        "search_text": describe_search(view),
+        "failures": [point for point in view.points if point.failure],
+        "bound": limits and describe_bound(limits),
+        "lower_bound": limits and format_step(limits.lower_bound_secs),
+        "limits": list(zip(limits.limits, limit_rows(limits), strict=True)) if limits else [],
+        "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
+    }
+
+
+def _step_values(step: StepView, kinds: OperationKinds) -> dict[str, Any]:
+    """Makes the values of the template for one step."""
+    return {
+        "label": step.label,
+        "secs": format_step(step.trace.step_secs),
+        "load_text": describe_load(step),
+        "work_text": describe_work(step, kinds),
+        "memory_text": describe_memory(step),
+        "devices": make_device_rows(step, kinds),
+        "links": make_link_rows(step),
+    }
+
+
 def _plain(value: Any) -> Any:
     """Escapes control characters in a text of the page; marked HTML stays unchanged."""
     is_text = isinstance(value, str) and not hasattr(value, "__html__")
     return plain_text(value, lines=True) if is_text else value
 
 
-def _charts(view: RunView, kinds: OperationKinds | None) -> dict[str, Any]:
+def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) -> dict[str, Any]:
     """Makes the interactive charts by name; None for a chart without data."""
-    from tf_placer.report.page.charts import draw_memory_chart, draw_search_chart, draw_timeline
+    from tf_placer.report.page.charts import (
+        draw_memory_chart,
+        draw_search_chart,
+        draw_timeline,
+        find_senders,
+        make_time_axis,
+    )
 
-    charts: dict[str, Any] = {
-        "search_time": draw_search_chart(view, by_time=True),
-        "search_number": draw_search_chart(view, by_time=False),
-    }
-    if kinds is None or not view.steps:
-        return charts
-    end_secs = max(step.trace.step_secs for step in view.steps) or 1.0
-    x_range = None
-    for number, step in enumerate(view.steps):
-        line = draw_timeline(step, kinds, end_secs, x_range)
-        x_range = line.x_range
-        charts[f"time_{number}"] = line
-    for number, step in enumerate(view.steps):
-        charts[f"memory_{number}"] = draw_memory_chart(step, end_secs, x_range)
+    charts: dict[str, Any] = {}
+    for by_time, name in ((True, "search_time"), (False, "search_number")):
+        beside = None
+        for run, view in enumerate(views):
+            beside = draw_search_chart(view, by_time=by_time, beside=beside) or beside
+            has_search = bool(view.points or view.best)
+            charts[f"{name}_{run}"] = beside if has_search else None
+    axis = make_time_axis([view.steps for view in views])
+    for run, (view, of_view) in enumerate(zip(views, kinds, strict=True)):
+        if of_view is None or not view.steps:
+            continue
+        senders = find_senders(view.steps)
+        for number, step in enumerate(view.steps):
+            charts[f"time_{run}_{number}"] = draw_timeline(step, of_view, axis, senders, run)
+            charts[f"memory_{run}_{number}"] = draw_memory_chart(step, axis)
     return charts
-
-
-def _drawings(view: RunView, kinds: OperationKinds | None) -> dict[str, str]:
-    """Draws the static charts by name."""
-    return {
-        "comparison": comparison_svg(view.compared),
-        "devices": device_svg(view.steps, kinds) if kinds is not None and view.steps else "",
-        "copies": copy_svg(view.steps),
-    }
 
 
 def _embed_charts(charts: dict[str, Any]) -> str:
@@ -180,8 +244,10 @@ def _bokeh_script() -> str:
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
 
 
-def _pictures(view: RunView, kinds: OperationKinds | None) -> tuple[str, list[tuple[str, str]]]:
-    """Draws the placements: an explanation, and a title and an SVG for each step."""
+def _pictures(
+    view: RunView, kinds: OperationKinds | None
+) -> tuple[str, list[tuple[str, str, str]]]:
+    """Draws the placements: an explanation, and a title, an SVG and a sentence for each step."""
     if kinds is None or view.problem is None or not view.steps:
         return "", []
     drawing = placement_drawing(view.problem, kinds)
@@ -190,36 +256,25 @@ def _pictures(view: RunView, kinds: OperationKinds | None) -> tuple[str, list[tu
         (
             step.label,
             placement_svg(view.problem, kinds, drawing, step.trace.operation_devices),
+            describe_placement(step),
         )
         for step in reversed(view.steps)
     ]
 
 
-def _sections(
-    view: RunView, charts: dict[str, Any], *, has_pictures: bool
-) -> list[tuple[str, str]]:
+def _sections(views: Sequence[RunView], charts: dict[str, Any]) -> list[tuple[str, str]]:
     sections = [("compared", "Comparison")]
-    if has_pictures:
-        sections.append(("placement", "Placement"))
-    if view.steps:
-        sections += [("time", "Timeline"), ("devices", "Devices")]
+    has_steps = any(view.steps for view in views)
+    if has_steps:
+        sections += [("placement", "Placement"), ("time", "Timeline"), ("devices", "Devices")]
     sections.append(("candidates", "Candidates"))
-    if charts["search_time"] is not None:
+    if any(charts[f"search_time_{run}"] is not None for run in range(len(views))):
         sections.append(("search", "Search"))
-    if view.limits is not None:
+    if any(view.limits is not None for view in views):
         sections.append(("limits", "Limits"))
-    if view.steps:
+    if has_steps:
         sections.append(("operations", "Operations"))
     return [*sections, ("facts", "The run")]
-
-
-def _search_note(view: RunView) -> str:
-    noun = "trials" if view.is_measured else "samples"
-    failed = sum(bool(point.failure) for point in view.points)
-    if not view.points:
-        return "The placer reports only the best so far."
-    shown = f"{len(view.points):,} {noun}, {failed:,} of them failed."
-    return f"{shown} Click a name in the legend to hide it."
 
 
 def _json(value: Any) -> str:

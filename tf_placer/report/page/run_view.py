@@ -14,8 +14,18 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
-__all__ = ["ComparedPlacement", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
+__all__ = [
+    "RUN_NAMES",
+    "ComparedPlacement",
+    "Point",
+    "RunView",
+    "StepView",
+    "baseline_placements",
+    "view_step",
+]
 
+#: The names of the runs on a page about two.
+RUN_NAMES = ("A", "B")
 # An upper bound of the number of baselines.
 _MAX_BASELINES = 1000
 
@@ -99,6 +109,7 @@ class RunView:
         problem: the problem with its costs; None if they are unknown.
         notes: further remarks for readers.
         facts: names and values of the settings of the run.
+        graph_fingerprint: the fingerprint of the graph; empty if unknown.
     """
 
     title: str
@@ -114,6 +125,7 @@ class RunView:
     problem: PlacementProblem | None = None
     notes: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
+    graph_fingerprint: str = ""
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:

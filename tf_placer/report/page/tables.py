@@ -14,7 +14,7 @@ from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["make_comparison_rows", "make_device_rows", "make_operation_columns"]
+__all__ = ["make_comparison_rows", "make_device_rows", "make_link_rows", "make_operation_columns"]
 
 
 def make_comparison_rows(
@@ -59,6 +59,22 @@ def make_device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, .
             format_bytes(device.memory_bytes),
         )
         for number, device in enumerate(view.report.devices)
+    ]
+
+
+def make_link_rows(view: StepView) -> list[tuple[str, ...]]:
+    """Makes the rows of the links that carry anything in a step, the busiest first."""
+    labels = device_labels([device.name for device in view.report.devices])
+    links = sorted(view.report.links, key=lambda link: -link.busy_secs)
+    return [
+        (
+            f"{labels[link.source]} → {labels[link.destination]}",
+            f"{link.transfers:,}",
+            format_bytes(link.bytes),
+            format_step(link.busy_secs),
+            format_step(link.waiting_secs),
+        )
+        for link in links
     ]
 
 

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.operation_kinds import OperationKinds, describe_scopes, model_scopes
 from tf_placer.report.pictures.drawing import Cell, Drawing
 
 __all__ = ["lay_out_part_graph"]
@@ -19,6 +19,7 @@ _MAX_PARTS = 300
 _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
 _MAX_COLUMNS = 24
+_MAX_COLUMN_NAMES = 2
 
 
 def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -117,16 +118,22 @@ def _labels(
     depths: dict[int, int],
     row_height: float,
 ) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the top-level scope of most of their operations."""
-    counts: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for name, part, backward in zip(
-        problem.operation_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
+    """Names the columns after the scopes of the operations of their parts."""
+    scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
+        lambda: collections.defaultdict(list)
+    )
+    of_names = model_scopes(problem.operation_names, kinds.backward)
+    for scope, part, backward in zip(
+        of_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
     ):
-        if not backward and parts_of.get(part) in depths and "/" in name:
-            counts[depths[parts_of[part]]][name.split("/")[0]] += 1
+        node = parts_of.get(part)
+        if not backward and node in depths and scope:
+            scopes[depths[node]][node].append(scope.split("/")[0])
     labels, last = [], None
-    for depth in sorted(counts):
-        name = counts[depth].most_common(1)[0][0]
+    for depth, of_parts in sorted(scopes.items()):
+        names = list(dict.fromkeys(map(describe_scopes, of_parts.values())))
+        others = len(names) - _MAX_COLUMN_NAMES
+        name = ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
         if name != last or depth % _MAX_COLUMNS == 0:
             x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
             labels.append((x, (depth // _MAX_COLUMNS) * row_height, name))

@@ -31,6 +31,8 @@ __all__ = [
 
 _ENDINGS = (".png", ".svg")
 _LEGEND_ROW_INCHES = 0.2
+_CHARACTER_INCHES = 0.06
+_SLANT_DEGREES = 25
 
 
 def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -113,18 +115,28 @@ def _figure(
     labels = _legend_labels(problem)
     columns = max(1, min(5, len(labels), int(width / _label_inches(labels))))
     legend_height = _LEGEND_ROW_INCHES * math.ceil(len(labels) / columns) + 0.15
-    height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
+    per_row = 0.42 if drawing.form == "grid" else per_cell
+    head = _head_inches(drawing)
+    height = per_row * drawing.height + head + 0.25
     # Compute all positions here: the layout engine of matplotlib takes longer than drawing.
     total = height * len(placements) + legend_height
     figure = Figure(figsize=(width, total))
     for number, (title, devices) in enumerate(placements):
         bottom = legend_height + height * (len(placements) - 1 - number)
         axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
-        _draw(axes, problem, kinds, drawing, devices)
+        _draw(axes, problem, kinds, drawing, devices, head / per_row)
         if title:
             axes.set_title(picture_text(title), fontsize=10, loc="left", pad=2)
     _legend(figure, problem, labels, columns)
     return figure
+
+
+def _head_inches(drawing: Drawing) -> float:
+    """Computes the height of the names of columns, which are slanted in a graph."""
+    if drawing.form == "grid":
+        return 0.35
+    longest = max((len(text) for *_, text in drawing.columns), default=0)
+    return 0.2 + _CHARACTER_INCHES * longest * math.sin(math.radians(_SLANT_DEGREES))
 
 
 def _draw(
@@ -133,7 +145,9 @@ def _draw(
     kinds: OperationKinds,
     drawing: Drawing,
     devices: np.ndarray,
+    head: float,
 ) -> None:
+    """Draws a placement below `head` cells for the names of columns."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     secs = problem.compute_secs[np.arange(problem.num_operations), devices]
@@ -172,11 +186,11 @@ def _draw(
         slanted = drawing.form == "graph"
         axes.text(
             x, y - 0.12, picture_text(text), fontsize=7, va="bottom",
-            ha="left" if slanted else "center", rotation=25 if slanted else 0,
+            ha="left" if slanted else "center", rotation=_SLANT_DEGREES if slanted else 0,
         )  # fmt: skip
     left = -0.2 - 0.35 * max((len(text) for _, text in drawing.rows), default=0)
     axes.set_xlim(min(left, -0.3), drawing.width)
-    axes.set_ylim(drawing.height, -1.0)
+    axes.set_ylim(drawing.height, -head)
     axes.axis("off")
 
 

@@ -58,7 +58,7 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
         axes = figure.add_subplot(grid[row, :])
         draw_gantt(axes, step.trace, kinds, by, end_secs)
         axes.set_title(f"{picture_text(step.label)}, by {by}", fontsize=9, loc="left")
-    draw_device_bars(figure.add_subplot(grid[rows, 0]), steps, kinds)
+    draw_device_bars(figure.add_subplot(grid[rows, 0]), steps, kinds, end_secs)
     draw_copies(figure.add_subplot(grid[rows, 1]), steps)
     write_bytes(path, _render(figure, _ending(path)))
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tf_placer.report.colors import DEVICE_COLORS, GRAY
+from tf_placer.report.colors import DIRECTION_COLORS, GRAY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import StepView
@@ -21,9 +21,9 @@ __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 # A legend beside a picture has no room for more layers.
 _MAX_LAYERS = 12
 _PARTS = {
-    "forward": DEVICE_COLORS[0],
-    "backward and update": DEVICE_COLORS[1],
-    "waiting": "#dddddd",
+    "forward": DIRECTION_COLORS[0],
+    "backward and update": DIRECTION_COLORS[1],
+    "waiting": f"{GRAY}30",
 }
 
 
@@ -72,10 +72,18 @@ def draw_gantt(
     axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds) -> None:
+def draw_device_bars(
+    axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds, end_secs: float
+) -> None:
     """Draws the time of each device, steps side by side, as in ColocRL, figure 8.
 
     From below: forward, backward with the update, and waiting. Copying overlaps with all of them.
+
+    Args:
+        axes: the matplotlib axes.
+        steps: the steps by label.
+        kinds: the kinds of their operations.
+        end_secs: the end of the time axis.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
@@ -107,7 +115,7 @@ def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationK
     _put_legend(axes, [*handles, copies])
     labels = device_labels([device.name for device in first.trace.problem.devices])
     _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
-    axes.set_ylim(0, 1.05e3 * max(view.trace.step_secs for view in steps.values()) or 1.0)
+    axes.set_ylim(0, 1.05e3 * end_secs or 1.0)
     axes.set_ylabel("ms of the step", fontsize=8)
 
 
@@ -120,7 +128,7 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
         bars = axes.bar(
             x, [1e3 * secs.get(name, 0.0) for name in names], 0.92 * width,
-            label=picture_text(label), color=DEVICE_COLORS[2 * number],
+            label=picture_text(label), color=GRAY,
             hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.4g", fontsize=7)

@@ -23,9 +23,10 @@ _LEAST_ROW_SHARE = 0.002
 def lay_out_unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing | None:
     """Lays out a recurrent model as in ColocRL, figure 4; None if the problem is no such model.
 
-    The steps of a layer are its coarse groups, which share its variables. Their columns follow from
-    the step numbers in their names, or else from the order in which they run. A layer that is not
-    unrolled extends over all columns.
+    The steps of a layer are coarse groups that share its variables: those with step numbers in
+    their names, or else those that compute the same. In a recurrent model, a layer has such names,
+    or its steps feed each other. The columns follow from the numbers, or else from the order in
+    which the steps run. A layer that is not unrolled extends over all columns.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
@@ -40,20 +41,19 @@ def lay_out_unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> D
             clusters_of[layer].append(cluster)
         of_clusters[cluster] += float(secs[operation])
     steps = _steps(problem, kinds)
+    signatures = _signatures(problem, kinds, secs)
     unrolled = {}
     for layer, clusters in clusters_of.items():
-        working = [c for c in clusters if of_clusters[c] > 0]
-        # Leave out the updates of the variables, which belong to no step.
-        largest: dict[int, int] = {}
-        for cluster in sorted(working, key=lambda c: of_clusters[c]):
-            if cluster in steps:
-                largest[steps[cluster]] = cluster
-        if 2 * len(largest) > len(working):
-            working = [largest[step] for step in sorted(largest)]
-        if len(working) >= _LEAST_STEPS:
-            unrolled[layer] = working
+        working = sorted((c for c in clusters if of_clusters[c] > 0), key=of_clusters.__getitem__)
+        found = _find_steps(working, steps, signatures)
+        if len(found) >= _LEAST_STEPS:
+            unrolled[layer] = [c for c in clusters if c in found]
+    is_recurrent = any(
+        steps.keys() >= set(clusters) or _has_recurrence(problem, kinds, clusters)
+        for clusters in unrolled.values()
+    )
     share = sum(of_clusters[c] for clusters in unrolled.values() for c in clusters) / total_secs
-    if share < _LEAST_SHARE:
+    if share < _LEAST_SHARE or not is_recurrent:
         return None
     columns = {layer: _columns(clusters, steps) for layer, clusters in unrolled.items()}
     width = 1 + max(column for of_layer in columns.values() for column in of_layer)
@@ -96,6 +96,37 @@ def _steps(problem: PlacementProblem, kinds: OperationKinds) -> dict[int, int]:
         if number is not None:
             counts[cluster][number] += 1
     return {cluster: count.most_common(1)[0][0] for cluster, count in counts.items()}
+
+
+def _signatures(
+    problem: PlacementProblem, kinds: OperationKinds, secs: np.ndarray
+) -> dict[int, frozenset[str]]:
+    """Collects the types of the forward operations of each coarse group; none without layers."""
+    if problem.layers is None or problem.operation_types is None:
+        return {}
+    types: dict[int, set[str]] = collections.defaultdict(set)
+    for operation in np.flatnonzero(~kinds.backward & (secs > 0)).tolist():
+        types[int(kinds.clusters[operation])].add(problem.operation_types[operation])
+    return {cluster: frozenset(each) for cluster, each in types.items()}
+
+
+def _find_steps(
+    clusters: list[int], steps: dict[int, int], signatures: dict[int, frozenset[str]]
+) -> set[int]:
+    """Finds the steps among the coarse groups of a layer, which come in the order of their time."""
+    # Leave out the updates of the variables, which belong to no step.
+    largest = {steps[cluster]: cluster for cluster in clusters if cluster in steps}
+    if 2 * len(largest) > len(clusters):
+        return set(largest.values())
+    known = collections.Counter(signatures[c] for c in clusters if c in signatures)
+    return {c for c in clusters if known and signatures.get(c) == known.most_common(1)[0][0]}
+
+
+def _has_recurrence(problem: PlacementProblem, kinds: OperationKinds, clusters: list[int]) -> bool:
+    """Says whether most steps of a layer read from another one in the forward pass."""
+    pairs = kinds.clusters[problem.edges[~kinds.backward[problem.edges].any(axis=1)]]
+    inside = np.isin(pairs, clusters).all(axis=1) & (pairs[:, 0] != pairs[:, 1])
+    return 2 * len(np.unique(pairs[inside, 1])) > len(clusters)
 
 
 def _columns(clusters: list[int], steps: dict[int, int]) -> list[int]:

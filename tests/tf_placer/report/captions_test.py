@@ -1,0 +1,145 @@
+"""Tests of the sentences that say what the charts of a page show."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.page import captions
+from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
+
+
+def make_step(problem: PlacementProblem, placement: list[int], label: str = "found") -> StepView:
+    """Simulates a step of a legal placement."""
+    step = view_step(label, problem, np.array(placement, np.int32))
+    assert step is not None
+    return step
+
+
+def make_chain() -> PlacementProblem:
+    """Makes two operations of 3 s and 1 s on any of three GPUs; the first sends 4 bytes in 4 s."""
+    problem = make_problem([[3.0] * 3, [1.0] * 3], tensors=[(0, 4, [1])], memory_bytes=[8, 8, 8])
+    names = {device.name: f"GPU:{number}" for number, device in enumerate(problem.devices)}
+    return dataclasses.replace(
+        problem,
+        devices=tuple(dataclasses.replace(d, name=names[d.name]) for d in problem.devices),
+        links=tuple(
+            dataclasses.replace(
+                link, source=names[link.source], destination=names[link.destination]
+            )
+            for link in problem.links
+        ),
+    )
+
+
+class StepCaptionsTest(absltest.TestCase):
+    def test_counts_the_devices_that_are_hardly_used(self):
+        text = captions.describe_load(make_step(make_chain(), [0, 0]))
+        self.assertEqual(
+            text, "2 of 3 GPUs are busy less than 10% of the step; GPU:0 is busy 100% of the step."
+        )
+
+    def test_names_the_most_and_the_least_busy_device(self):
+        problem = make_problem([[3.0, 3.0], [1.0, 1.0]])
+        text = captions.describe_load(make_step(problem, [0, 1]))
+        self.assertEqual(
+            text, "D0 is busy 100% of the step, D1 33%: on average 1.3 of 2 devices compute."
+        )
+
+    def test_adds_up_transfers_between_devices(self):
+        problem = make_chain()
+        steps = [make_step(problem, [0, 0], "original"), make_step(problem, [0, 1])]
+        self.assertEqual(
+            captions.describe_transfers(steps),
+            "Between devices, the original moves nothing, found 4 B in 1 transfer.",
+        )
+        self.assertEqual(
+            captions.describe_copies(steps),
+            "Of transfers, the original has none; found spends most on GPU → GPU, 4.000 s.",
+        )
+
+    def test_shares_out_the_computing_time(self):
+        self.assertEqual(
+            captions.describe_placement(make_step(make_chain(), [0, 2])),
+            "GPU:0 has 75%, GPU:2 has 25% of the computing time; 1 device has none.",
+        )
+
+    def test_names_the_fullest_memory(self):
+        problem = make_problem([[1.0, 1.0]] * 2, resident_bytes=[30, 60], memory_bytes=[100, 50])
+        self.assertEqual(
+            captions.describe_memory(make_step(problem, [0, 1])),
+            "D1 is the fullest: 60 B after 0 s, 120% of its memory, which is too much.",
+        )
+        problem = make_problem([[1.0]], resident_bytes=[3], memory_bytes=[1000])
+        text = captions.describe_memory(make_step(problem, [0]))
+        self.assertEndsWith(text, "0.3% of its memory.")
+
+    def test_divides_the_time_by_direction(self):
+        problem = make_problem([[3.0, 3.0], [1.0, 1.0]], names=["a/MatMul", "gradients/a/MatMul"])
+        text = captions.describe_work(make_step(problem, [0, 0]), operation_kinds(problem))
+        self.assertEqual(
+            text,
+            "found: 25% of the computing time is the backward pass and the update; nothing is "
+            "copied.",
+        )
+
+
+class SearchCaptionsTest(absltest.TestCase):
+    def test_compares_with_the_original(self):
+        rows = [
+            ComparedPlacement("original", 4.0, speedup=1.0),
+            ComparedPlacement("auto", 2.0, speedup=2.0, interval=(1.9, 2.1), is_found=True),
+            ComparedPlacement("slower", 8.0, speedup=0.5),
+            ComparedPlacement("failed", None),
+        ]
+        self.assertEqual(
+            captions.describe_comparison(RunView("", "", True, True, tuple(rows))),
+            "1 of 2 other placements is faster than the original. auto, which was found, is 2.00 "
+            "times as fast, with 95 % confidence 1.90 to 2.10 times.",
+        )
+        unconfirmed = dataclasses.replace(rows[1], is_found=False)
+        self.assertEqual(
+            captions.describe_comparison(RunView("", "", False, True, (rows[0], unconfirmed))),
+            "1 of 1 other placement is faster than the original in the search, and none is "
+            "confirmed.",
+        )
+        alone = RunView("", "", False, True, (rows[0],))
+        self.assertEqual(captions.describe_comparison(alone), "")
+
+    def test_tells_the_last_improvement(self):
+        points = tuple(Point(n, 10.0 * n, secs, "auto") for n, secs in enumerate((4.0, 2.0, 3.0)))
+        failed = dataclasses.replace(points[-1], number=3, step_secs=None, failure="crash")
+        view = RunView(
+            "", "", True, True, (), points=(*points, failed), best=(points[0], points[1])
+        )
+        self.assertEqual(
+            captions.describe_search(view),
+            "The best step fell from 4.000 s to 2.000 s: the last improvement is trial 1 of 3, "
+            "after 10 s. 4 trials are shown, 1 of them failed.",
+        )
+
+    def test_compares_two_runs(self):
+        def view(secs: float | None, *, is_measured: bool = True) -> RunView:
+            return RunView("", "", True, is_measured, (ComparedPlacement("original", secs),))
+
+        self.assertEqual(
+            captions.describe_pair(view(3.0), view(2.0)),
+            "B is 1.50 times as fast: 3.000 s a step in A, 2.000 s in B. They were measured at "
+            "different times, so small differences may be noise",
+        )
+        self.assertStartsWith(
+            captions.describe_pair(view(2.0), view(2.0)), "A and B are as fast: 2.000 s"
+        )
+        self.assertIn(
+            "the other simulated", captions.describe_pair(view(1), view(1, is_measured=False))
+        )
+        self.assertStartsWith(captions.describe_pair(view(None), view(2.0)), "Only one")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,224 @@
+"""Sentences below the charts of the page, which say what the charts show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.report.colors import TRANSPARENT, device_colors
+from tf_placer.report.device_labels import device_labels
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.run_view import RunView, StepView
+from tf_placer.report.step_shares import copy_secs_by_kind
+from tf_placer.search.trial_log import ORIGINAL
+from tf_placer.text.units import format_bytes, format_duration, format_step
+
+__all__ = [
+    "describe_comparison",
+    "describe_copies",
+    "describe_load",
+    "describe_memory",
+    "describe_pair",
+    "describe_placement",
+    "describe_search",
+    "describe_transfers",
+    "describe_work",
+    "subject",
+]
+
+# A device that is busy for a smaller share of the step is hardly used.
+_LEAST_USED_SHARE = 0.1
+_MAX_NAMED_DEVICES = 3
+
+
+def describe_comparison(view: RunView) -> str:
+    """Describes the placements beside the first, which stands for the original."""
+    first, *others = view.compared
+    known = [each for each in others if each.speedup is not None]
+    if not known:
+        return ""
+    faster = [each for each in known if each.speedup is not None and each.speedup > 1.0]
+    text = (
+        f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
+        f"{'is' if len(faster) == 1 else 'are'} faster than {subject(first.label)}."
+    )
+    if faster and view.is_measured and not any(each.is_found for each in known):
+        text = f"{text[:-1]} in the search, and none is confirmed."
+    for each in known:
+        if each.is_found:
+            name = (
+                "The placement found"
+                if each.label == "found"
+                else f"{each.label}, which was found,"
+            )
+            text += f" {name} is {each.speedup:.2f} times as fast"
+            if each.interval is not None:
+                low, high = each.interval
+                text += f", with 95 % confidence {low:.2f} to {high:.2f} times"
+            text += "."
+    return text
+
+
+def describe_placement(view: StepView) -> str:
+    """Describes the shares of the devices in the computing time of a placement."""
+    names = _names(view)
+    secs = np.array([device.compute_secs for device in view.report.devices])
+    shares = secs / max(float(secs.sum()), 1e-300)
+    busiest = [d for d in np.argsort(-shares, kind="stable").tolist() if shares[d] > 0]
+    named = [f"{names[device]} has {shares[device]:.0%}" for device in busiest[:_MAX_NAMED_DEVICES]]
+    text = f"{', '.join(named)} of the computing time" if named else "No operation takes time"
+    others, idle = len(busiest) - len(named), len(secs) - len(busiest)
+    if others:
+        rest = float(shares[busiest[_MAX_NAMED_DEVICES:]].sum())
+        text += f"; {others} more {_plural('device', others)} {rest:.0%}"
+    if idle and named:
+        text += f"; {idle} {_plural('device', idle)} {'has' if idle == 1 else 'have'} none"
+    return f"{text}."
+
+
+def describe_load(view: StepView) -> str:
+    """Describes the load of the devices over a step; a CPU beside GPUs does not count."""
+    devices = view.report.devices
+    shown = [
+        number
+        for number, color in enumerate(device_colors(view.trace.problem.devices))
+        if color != TRANSPARENT
+    ]
+    step_secs = max(view.report.step_secs, 1e-300)
+    shares = [device.busy_secs / step_secs for device in devices]
+    names = _names(view)
+    is_gpu = all("GPU" in devices[number].name.upper() for number in shown)
+    noun = _plural("GPU" if is_gpu else "device", len(shown))
+    unused = [number for number in shown if shares[number] < _LEAST_USED_SHARE]
+    most = int(np.argmax(shares))
+    text = f"{names[most]} is busy {shares[most]:.0%} of the step"
+    if len(shown) == 1:
+        return f"{text}."
+    if unused:
+        verb = "is" if len(unused) == 1 else "are"
+        counted = f"{len(unused)} of {len(shown)} {noun} {verb}"
+        return f"{counted} busy less than {_LEAST_USED_SHARE:.0%} of the step; {text}."
+    least = min(shown, key=shares.__getitem__)
+    text = f"{text}, {names[least]} {shares[least]:.0%}"
+    average = sum(shares[number] for number in shown)
+    return f"{text}: on average {average:.1f} of {len(shown)} {noun} compute."
+
+
+def describe_work(view: StepView, kinds: OperationKinds) -> str:
+    """Describes the parts of the computing time of a step, and the device that copies longest."""
+    secs = view.trace.end_secs - view.trace.start_secs
+    backward = float(secs[kinds.backward].sum()) / max(float(secs.sum()), 1e-300)
+    text = f"{view.label}: {backward:.0%} of the computing time is the backward pass and the update"
+    copying = [device.copy_secs for device in view.report.devices]
+    most = int(np.argmax(copying))
+    if not copying[most]:
+        return f"{text}; nothing is copied."
+    share = copying[most] / max(view.report.step_secs, 1e-300)
+    return f"{text}; {_names(view)[most]} copies longest, {share:.0%} of the step."
+
+
+def describe_transfers(views: Sequence[StepView]) -> str:
+    """Describes the amount that each placement moves between devices in a step."""
+    parts: list[str] = []
+    for view in views:
+        count = sum(link.transfers for link in view.report.links)
+        size = format_bytes(sum(link.bytes for link in view.report.links))
+        amount = f"{size} in {count:,} {_plural('transfer', count)}" if count else "nothing"
+        name = subject(view.label)
+        parts.append(f"{name} {amount}" if parts else f"{name} moves {amount}")
+    return f"Between devices, {', '.join(parts)}."
+
+
+def describe_copies(views: Sequence[StepView]) -> str:
+    """Describes the slowest kind of link of each placement."""
+    parts = []
+    for view in views:
+        secs = copy_secs_by_kind(view.trace)
+        if secs:
+            kind = max(secs, key=secs.__getitem__)
+            took = format_step(secs[kind])
+            parts.append(f"{subject(view.label)} spends most on {kind}, {took}")
+        else:
+            parts.append(f"{subject(view.label)} has none")
+    return f"Of transfers, {'; '.join(parts)}."
+
+
+def describe_memory(view: StepView) -> str:
+    """Describes the device whose memory is fullest in a step."""
+    fullest = max(view.report.devices, key=lambda d: d.peak_bytes / max(d.memory_bytes, 1))
+    name = device_labels([device.name for device in view.report.devices])[fullest.name]
+    share = fullest.peak_bytes / max(fullest.memory_bytes, 1)
+    return (
+        f"{name} is the fullest: {format_bytes(fullest.peak_bytes)} after "
+        f"{format_step(fullest.peak_secs)}, {_percent(share)} of its memory"
+        f"{', which is too much' if share > 1 else ''}."
+    )
+
+
+def describe_search(view: RunView) -> str:
+    """Describes the course of a search: its best steps and its failures."""
+    noun = "trial" if view.is_measured else "sample"
+    parts = []
+    if view.best:
+        first, last = view.best[0], view.best[-1]
+        fell = f"from {format_step(first.step_secs or 0.0)} to {format_step(last.step_secs or 0.0)}"
+        place = f"{noun} {last.number:,}"
+        if view.points:
+            place += f" of {view.points[-1].number:,}"
+        parts.append(
+            f"The best step fell {fell}: the last improvement is {place}, after "
+            f"{format_duration(last.elapsed_secs)}."
+            if len(view.best) > 1
+            else f"No {noun} is faster than the first, {format_step(first.step_secs or 0.0)}."
+        )
+    if view.points:
+        failed = sum(bool(point.failure) for point in view.points)
+        count = len(view.points)
+        parts.append(f"{count:,} {_plural(noun, count)} are shown, {failed:,} of them failed.")
+    else:
+        parts.append("The placer reports only the best so far.")
+    return " ".join(parts)
+
+
+def describe_pair(a: RunView, b: RunView) -> str:
+    """Compares the steps that two runs are about."""
+    secs = []
+    for view in (a, b):
+        found = next((each for each in view.compared if each.is_found), view.compared[0])
+        secs.append(found.step_secs)
+    if secs[0] is None or secs[1] is None:
+        return "Only one of both has a step time"
+    steps = f"{format_step(secs[0])} a step in A, {format_step(secs[1])} in B"
+    faster, ratio = ("A", secs[1] / secs[0]) if secs[0] < secs[1] else ("B", secs[0] / secs[1])
+    text = f"{faster} is {ratio:.2f} times as fast" if ratio >= 1.005 else "A and B are as fast"
+    kinds = {view.is_measured for view in (a, b)}
+    remark = (
+        "One was measured and the other simulated"
+        if len(kinds) > 1
+        else "They were measured at different times, so small differences may be noise"
+        if a.is_measured
+        else "Both are simulated"
+    )
+    return f"{text}: {steps}. {remark}"
+
+
+def _names(view: StepView) -> list[str]:
+    labels = device_labels([device.name for device in view.report.devices])
+    return [labels[device.name] for device in view.report.devices]
+
+
+def _percent(share: float) -> str:
+    """Formats a share that may be small."""
+    if 0 < share < 0.001:
+        return "less than 0.1%"
+    return f"{share:.1%}" if share < 0.01 else f"{share:.0%}"
+
+
+def subject(label: str) -> str:
+    """Names a placement in a sentence."""
+    return f"the {label}" if label == ORIGINAL else label
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
