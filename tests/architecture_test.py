@@ -103,6 +103,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.machines.local_machine",
     "tf_placer.machines.lookup",
     "tf_placer.machines.machine",
+    "tf_placer.machines.machine_table",
     "tf_placer.patches",
     "tf_placer.placers.auto",
     "tf_placer.placers.resolved_config",

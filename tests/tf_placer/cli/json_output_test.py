@@ -131,6 +131,12 @@ class JsonOutputTest(tf.test.TestCase):
         for machine in value["machines"]:
             self.assertContainsSubset({d["model"] for d in machine["devices"]}, known)
 
+    def test_one_machine_has_the_same_entries(self):
+        value = self.call("machines", "2xA100")
+        self.assert_golden("machines", value)
+        [machine] = value["machines"]
+        self.assertEqual((machine["name"], len(machine["devices"])), ("2xA100", 3))
+
     def test_placers(self):
         value = self.call("placers")
         self.assert_golden("placers", value)

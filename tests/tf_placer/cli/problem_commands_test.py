@@ -662,6 +662,12 @@ class MachinesCommandTest(ProblemCommandsTestCase):
         for text in ("K80", "P100", "V100", "A100", "H100", "H200", "GB/s"):
             self.assertIn(text, printed)
 
+    def test_shows_one_machine(self):
+        printed = self.call("machines", "8xL4")
+        self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +60 x 0.5 ")
+        self.assertIn("sparsity", printed)
+        self.assert_refused(r"'8xL5' \(did you mean '8xL4'", "machines", "8xL5")
+
 
 class ProcessTest(ProblemCommandsTestCase):
     """Tests of imports and signals, in processes."""
