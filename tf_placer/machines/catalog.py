@@ -192,8 +192,8 @@ def make_described_machine(spec: str) -> Machine:
     found = _find_entry(spec)
     if found is None:
         raise MachineError(
-            f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected a machine file (.json), "
-            f"or a name with a number of GPUs for N, of {list_catalog_names()}"
+            f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected a machine file "
+            f"(.json), or a name with a number of GPUs for N, of {list_catalog_names()}"
         )
     gpus, entry = found
     if not 1 <= gpus <= entry["max_gpus"]:

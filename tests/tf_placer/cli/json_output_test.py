@@ -131,6 +131,13 @@ class JsonOutputTest(tf.test.TestCase):
         for machine in value["machines"]:
             self.assertContainsSubset({d["model"] for d in machine["devices"]}, known)
 
+    def test_compare(self):
+        price = f"--price={self.problem}=2.5"
+        value = self.call("compare", self.problem, "--max_secs=2", price)
+        self.assert_golden("compare", value)
+        [machine] = value["machines"]
+        self.assertEqual((machine["step_secs"], machine["fits"]), (4.5, True))
+
     def test_one_machine_has_the_same_entries(self):
         value = self.call("machines", "2xA100")
         self.assert_golden("machines", value)
