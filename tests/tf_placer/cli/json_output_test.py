@@ -96,7 +96,7 @@ class JsonOutputTest(tf.test.TestCase):
             "search", f"--problem={self.problem}", "--placer=random", "--max_trials=9"
         )
         self.assert_golden("search", value)
-        self.assertEqual((value["output"], value["candidates"], value["limits"]), (None, [], None))
+        self.assertEqual((value["output"], value["candidates"], value["changes"]), (None, [], []))
 
     def test_simulate(self):
         (self.directory / "a.json").write_text(json.dumps({"assignment": list(BEST)}))
