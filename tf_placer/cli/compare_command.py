@@ -29,7 +29,7 @@ _STEP = ("fetches", "feeds", "initializers", "restore_from", "signature", "clear
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.epilog = (
-        "example: compare 1xA100 4xA100 8xA100 --input_graph train.meta --price 4xA100=14.7"
+        "example: compare 1xA100 4xA100 8xA100 --input_graph train.meta --price 4xA100=16"
     )
     parser.add_argument(
         "machines",
@@ -101,9 +101,7 @@ def _read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, flo
         try:
             prices[name] = float(price)
         except ValueError:
-            raise ValueError(
-                f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=14.7"
-            ) from None
+            raise ValueError(f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=16") from None
         if name not in machines:
             raise ValueError(f"--price {item!r} is of none of {', '.join(machines)}")
     return prices

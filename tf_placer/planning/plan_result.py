@@ -68,7 +68,7 @@ class PlanResult:
             lines.append(
                 "              no placement is better by more than 1 %: the search ended early"
             )
-        lines += ["", auto_table(self.auto, self.changes, self.limits)]
+        lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
         return "\n".join(lines)

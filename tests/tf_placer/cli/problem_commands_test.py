@@ -232,7 +232,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual((result["step_secs"], result["placer"]), (4.5, "auto"))
         self.assertIn("no placement is better", printed)
         self.assertRegex(printed, r"(?m)^found +4\.500 s +1\.50x +yes$")
-        self.assertRegex(printed, r"(?m)^single_device +")
+        self.assertRegex(printed, r"(?m)^single_device \(gpu\) +")
         self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.750 s$")
         self.assertRegex(printed, r"(?m)^one more .* +[\d.]+x")
 

@@ -14,7 +14,18 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
-__all__ = ["ComparedPlacement", "Point", "RunView", "StepView", "baseline_placements", "view_step"]
+__all__ = [
+    "ONE_DEVICE",
+    "ComparedPlacement",
+    "Point",
+    "RunView",
+    "StepView",
+    "baseline_placements",
+    "view_step",
+]
+
+#: The label of the baseline with everything on one device.
+ONE_DEVICE = "one device"
 
 # An upper bound of the number of baselines.
 _MAX_BASELINES = 1000
@@ -135,7 +146,7 @@ def baseline_placements(problem: PlacementProblem) -> list[tuple[str, np.ndarray
     """
     groups, legal = group_graph(problem), legal_devices(problem)
     found = []
-    for name, label in (("single_device", "one device"), ("expert", "split by layer")):
+    for name, label in (("single_device", ONE_DEVICE), ("expert", "split by layer")):
         placer = make_placer(name, groups, legal, seed=0, options={}, problem=problem)
         for placement in placer.propose(_MAX_BASELINES):
             found.append((label, placement))
