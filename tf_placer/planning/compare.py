@@ -21,7 +21,7 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.machine_comparison import ComparedMachine, MachineComparison
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.simulation.data_parallel import bound_data_parallel_step
+from tf_placer.simulation.data_parallel import compute_data_parallel_bound
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import step_report
@@ -187,7 +187,7 @@ def _describe(
         step_secs=step.step_secs if step.fits else None,
         one_device_secs=float(fitting.min()) if len(fitting) else None,
         lower_bound_secs=float(lower_bounds(problem).step_secs),
-        data_parallel_secs=bound_data_parallel_step(problem, float(one_device.step_secs.min())),
+        data_parallel_secs=compute_data_parallel_bound(problem, float(one_device.step_secs.min())),
         fullest_device=labels[fullest.name],
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,

@@ -31,7 +31,7 @@ class ComparedMachine:
         step_secs: the simulated step; None if no placement that was tried fits.
         one_device_secs: the step with everything on one accelerator; None if that does not fit.
         lower_bound_secs: no placement has a shorter step.
-        data_parallel_secs: no data-parallel step is shorter; see `bound_data_parallel_step`.
+        data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
         fullest_device: the device with the largest share of its memory in use.
         peak_bytes: the peak memory of that device.
         memory_bytes: the memory of that device.

@@ -8,14 +8,14 @@ from graph_passes.op_types import VARIABLES
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["bound_data_parallel_step", "count_gradient_bytes"]
+__all__ = ["compute_data_parallel_bound", "count_gradient_bytes"]
 
 _UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 # The optimizers of Keras 3 update variables by plain assignments.
 _PLAIN_UPDATES = ("AssignSubVariableOp",)
 
 
-def bound_data_parallel_step(problem: PlacementProblem, one_device_secs: float) -> float | None:
+def compute_data_parallel_bound(problem: PlacementProblem, one_device_secs: float) -> float | None:
     """Bounds the step of data-parallel training on all accelerators of a problem from below.
 
     Each of n accelerators holds the whole model and computes with 1/n of the batch. No operation

@@ -71,7 +71,7 @@ class MachineComparisonTest(absltest.TestCase):
             self.assertEqual(sentence in compared.list_findings(), is_enough)
 
     def test_machines_of_another_kind_are_not_fewer_of_the_same(self):
-        other = change(1, 0.010, name="1xB200", kind="B200")
+        other = dataclasses.replace(_ONE, name="1xB200", kind="B200", step_secs=0.010)
         self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
 
     def test_says_that_unused_devices_are_not_needed(self):

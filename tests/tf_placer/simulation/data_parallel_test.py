@@ -10,7 +10,7 @@ from absl.testing import absltest
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.data_parallel import bound_data_parallel_step, count_gradient_bytes
+from tf_placer.simulation.data_parallel import compute_data_parallel_bound, count_gradient_bytes
 
 
 def training_problem(
@@ -30,14 +30,16 @@ def training_problem(
 class DataParallelTest(absltest.TestCase):
     def test_the_slower_of_computing_and_sending_bounds_the_step(self):
         # Each of two devices sends 2 * 1/2 * 12 bytes, which takes 12 s or 0.12 s.
-        self.assertEqual(bound_data_parallel_step(training_problem(2), 6.0), 12.0)
-        self.assertEqual(bound_data_parallel_step(training_problem(2, bandwidth=100.0), 6.0), 3.0)
+        self.assertEqual(compute_data_parallel_bound(training_problem(2), 6.0), 12.0)
+        self.assertEqual(
+            compute_data_parallel_bound(training_problem(2, bandwidth=100.0), 6.0), 3.0
+        )
 
     def test_links_without_a_common_channel_carry_at_the_same_time(self):
         # Each of four devices sends 2 * 3/4 * 12 = 18 bytes over three links, or over one channel.
-        self.assertEqual(bound_data_parallel_step(training_problem(4), 6.0), 6.0)
+        self.assertEqual(compute_data_parallel_bound(training_problem(4), 6.0), 6.0)
         shared = training_problem(4, channel="bus")
-        self.assertEqual(bound_data_parallel_step(shared, 6.0), 18.0)
+        self.assertEqual(compute_data_parallel_bound(shared, 6.0), 18.0)
 
     def test_the_device_with_the_slowest_links_counts(self):
         problem = training_problem(2, bandwidth=100.0)
@@ -45,7 +47,7 @@ class DataParallelTest(absltest.TestCase):
             Link("D1", "D0", 0.0, 2.0) if link.source == "D1" else link for link in problem.links
         )
         slower = dataclasses.replace(problem, links=links)
-        self.assertEqual(bound_data_parallel_step(slower, 6.0), 6.0)
+        self.assertEqual(compute_data_parallel_bound(slower, 6.0), 6.0)
 
     def test_gradients_are_the_largest_tensors_that_updates_read(self):
         problem = training_problem(1)
@@ -59,17 +61,17 @@ class DataParallelTest(absltest.TestCase):
         problem = training_problem(2)
         for types in (None, ("VariableV2", "MatMul", "Mul")):
             other = dataclasses.replace(problem, operation_types=types)
-            self.assertIsNone(bound_data_parallel_step(other, 6.0))
-        self.assertIsNone(bound_data_parallel_step(training_problem(1), 6.0))
+            self.assertIsNone(compute_data_parallel_bound(other, 6.0))
+        self.assertIsNone(compute_data_parallel_bound(training_problem(1), 6.0))
         large = dataclasses.replace(problem, resident_bytes=np.array([1001, 0, 0]))
-        self.assertIsNone(bound_data_parallel_step(large, 6.0))
+        self.assertIsNone(compute_data_parallel_bound(large, 6.0))
 
     def test_only_gpus_count_beside_a_cpu(self):
         problem = training_problem(3, bandwidth=100.0)
         cpu, *gpus = problem.devices
         gpus = [dataclasses.replace(gpu, is_asynchronous=True) for gpu in gpus]
         with_gpus = dataclasses.replace(problem, devices=(cpu, *gpus))
-        self.assertEqual(bound_data_parallel_step(with_gpus, 6.0), 3.0)
+        self.assertEqual(compute_data_parallel_bound(with_gpus, 6.0), 3.0)
 
 
 if __name__ == "__main__":
