@@ -88,7 +88,6 @@ WITHOUT_TENSORFLOW = (
     "graph_passes.grouping.merged_groups",
     "graph_passes.grouping.metis",
     "tf_placer.cli.arguments",
-    "tf_placer.cli.compare_command",
     "tf_placer.cli.machines_command",
     "tf_placer.cli.placers_command",
     "tf_placer.cli.search_command",

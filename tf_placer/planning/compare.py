@@ -13,7 +13,7 @@ from graph_passes.util.json_text import format_value
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
-from tf_placer.problem.accelerators import find_accelerators
+from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -182,7 +182,7 @@ def _describe(
     return ComparedMachine(
         name=name,
         kind=problem.devices[accelerators[0]].kind,
-        device_type="GPU" if problem.devices[accelerators[0]].is_asynchronous else "device",
+        device_type="GPU" if is_gpu(problem.devices[accelerators[0]]) else "device",
         accelerators=len(accelerators),
         step_secs=step.step_secs if step.fits else None,
         one_device_secs=float(fitting.min()) if len(fitting) else None,

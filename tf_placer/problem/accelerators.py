@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["find_accelerators"]
+__all__ = ["find_accelerators", "is_gpu"]
+
+
+def is_gpu(device: ProblemDevice) -> bool:
+    """Tells whether a device is a GPU, of whatever model."""
+    return device.is_asynchronous or device.kind == "GPU"
 
 
 def find_accelerators(problem: PlacementProblem) -> np.ndarray:
@@ -15,5 +20,5 @@ def find_accelerators(problem: PlacementProblem) -> np.ndarray:
     Returns:
         int64 [num_accelerators], indices of devices.
     """
-    is_gpu = np.array([device.is_asynchronous for device in problem.devices])
-    return np.flatnonzero(is_gpu if is_gpu.any() else ~is_gpu)
+    gpus = [index for index, device in enumerate(problem.devices) if is_gpu(device)]
+    return np.array(gpus or range(problem.num_devices), np.int64)

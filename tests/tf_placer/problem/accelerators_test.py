@@ -14,11 +14,13 @@ class AcceleratorsTest(absltest.TestCase):
     def test_gpus_are_the_accelerators_if_there_are_any(self):
         problem = small_problem()
         cpu, gpu = problem.devices
-        with_gpu = dataclasses.replace(
-            problem, devices=(cpu, dataclasses.replace(gpu, is_asynchronous=True))
-        )
-        self.assertEqual(find_accelerators(with_gpu).tolist(), [1])
-        self.assertEqual(find_accelerators(problem).tolist(), [0, 1])
+        self.assertEqual(find_accelerators(problem).tolist(), [1])
+        for changed, expected in (
+            (dataclasses.replace(gpu, kind="K80", is_asynchronous=True), [1]),
+            (dataclasses.replace(gpu, kind="CPU"), [0, 1]),
+        ):
+            other = dataclasses.replace(problem, devices=(cpu, changed))
+            self.assertEqual(find_accelerators(other).tolist(), expected)
 
 
 if __name__ == "__main__":
