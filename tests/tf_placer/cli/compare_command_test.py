@@ -47,7 +47,7 @@ class CompareCommandTest(tf.test.TestCase):
         self.assertRegex(printed, rf"{one} +1 +6.000 ms +1.00x ")
         self.assertRegex(printed, rf"{two} +2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
         self.assertRegex(printed, rf"{four} +4 +3.000 ms +2.00x .* 2 +- +-\n")
-        self.assertIn("2 devices would do as well as 4", printed)
+        self.assertIn("2 GPUs would do as well as 4", printed)
         self.assertIn(f"searching for {four}", errors)
 
     def test_compares_finished_searches(self):

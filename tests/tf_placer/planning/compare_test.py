@@ -23,8 +23,11 @@ class CompareTest(absltest.TestCase):
 
     def test_two_chains_need_two_devices(self):
         # Two chains of 3 ms: one device needs 6 ms, and more than two cannot help.
-        problems = {f"{count} devices": two_chain_problem(3, count) for count in (4, 1, 2)}
-        compared = tf_placer.compare(problems, max_secs=3.0, prices={"2 devices": 3.6})
+        problems = {
+            name: two_chain_problem(3, count)
+            for name, count in (("four", 4), ("one", 1), ("two", 2))
+        }
+        compared = tf_placer.compare(problems, max_secs=3.0, prices={"two": 3.6})
         four, one, two = compared.machines
         self.assertEqual([each.name for each in compared.machines], [*problems])
         self.assertEqual([each.accelerators for each in (four, one, two)], [4, 1, 2])
@@ -38,7 +41,7 @@ class CompareTest(absltest.TestCase):
         # A million steps of 3 ms take 5/6 of an hour.
         self.assertAlmostEqual(two.cost_per_million_steps, 3.0)
         self.assertIn(
-            "2 devices would do as well as 4: 2 devices is within 2 % of 4 devices",
+            "2 GPUs would do as well as 4: two is within 2 % of four",
             compared.table(),
         )
 

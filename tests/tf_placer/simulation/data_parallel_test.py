@@ -68,10 +68,10 @@ class DataParallelTest(absltest.TestCase):
 
     def test_only_gpus_count_beside_a_cpu(self):
         problem = training_problem(3, bandwidth=100.0)
-        cpu, *gpus = problem.devices
-        gpus = [dataclasses.replace(gpu, is_asynchronous=True) for gpu in gpus]
-        with_gpus = dataclasses.replace(problem, devices=(cpu, *gpus))
-        self.assertEqual(compute_data_parallel_bound(with_gpus, 6.0), 3.0)
+        first, *gpus = problem.devices
+        devices = (dataclasses.replace(first, kind="CPU"), *gpus)
+        with_cpu = dataclasses.replace(problem, devices=devices)
+        self.assertEqual(compute_data_parallel_bound(with_cpu, 6.0), 3.0)
 
 
 if __name__ == "__main__":
