@@ -19,7 +19,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.device_labels import device_labels
-from tf_placer.report.machine_comparison import ComparedMachine, MachineComparison
+from tf_placer.report.machine_comparison import AS_WELL_AS, ComparedMachine, MachineComparison
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.simulation.data_parallel import compute_data_parallel_bound
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -162,6 +162,26 @@ def _list_starts(
     return starts
 
 
+def _count_spare(
+    simulator: Simulator,
+    placement: np.ndarray,
+    legal: np.ndarray,
+    idle: np.ndarray,
+    busy: np.ndarray,
+    step_secs: float,
+) -> int:
+    """Counts the idle accelerators that a placement can do without, within 2 % of its step."""
+    is_moved = np.isin(placement, idle)
+    moved = [
+        np.where(is_moved, target, placement) for target in busy if legal[is_moved, target].all()
+    ]
+    if moved:
+        batch = simulator.simulate(np.stack(moved).astype(np.int32))
+        if (batch.feasible & (batch.step_secs <= AS_WELL_AS * step_secs)).any():
+            return len(idle)
+    return int((~np.isin(idle, placement)).sum())
+
+
 def _describe(
     name: str, problem: PlacementProblem, placement: np.ndarray, price: float | None
 ) -> ComparedMachine:
@@ -178,7 +198,10 @@ def _describe(
     fitting = one_device.step_secs[one_device.feasible]
     labels = device_labels([device.name for device in problem.devices])
     fullest = max(step.devices, key=lambda each: each.peak_bytes / max(each.memory_bytes, 1))
-    used = [step.devices[index] for index in accelerators]
+    is_idle = [
+        step.devices[index].busy_secs < _IDLE_SHARE * step.step_secs for index in accelerators
+    ]
+    idle = accelerators[is_idle]
     return ComparedMachine(
         name=name,
         kind=problem.devices[accelerators[0]].kind,
@@ -191,9 +214,9 @@ def _describe(
         fullest_device=labels[fullest.name],
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,
-        idle=tuple(
-            labels[each.name] for each in used if each.busy_secs < _IDLE_SHARE * step.step_secs
+        idle=tuple(labels[problem.devices[index].name] for index in idle),
+        spare=_count_spare(
+            simulator, placement, legal, idle, np.setdiff1d(accelerators, idle), step.step_secs
         ),
-        unused=sum(each.operations == 0 for each in used),
         price_per_hour=price,
     )

@@ -36,7 +36,7 @@ class ComparedMachine:
         peak_bytes: the peak memory of that device.
         memory_bytes: the memory of that device.
         idle: the accelerators that compute in less than 1 % of the step.
-        unused: the number of accelerators without an operation.
+        spare: the number of them without which the step takes at most 2 % longer.
         price_per_hour: the price of the machine; None if it was not given.
     """
 
@@ -52,7 +52,7 @@ class ComparedMachine:
     peak_bytes: int
     memory_bytes: int
     idle: tuple[str, ...]
-    unused: int
+    spare: int
     price_per_hour: float | None = None
 
     @property
@@ -162,10 +162,10 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
                 f"{enough.accelerators} {noun} would do as well as {largest.accelerators}: "
                 f"{enough.name} is within 2 % of {largest.name}"
             )
-        elif largest.unused:
+        elif largest.spare:
             lines.append(
-                f"{largest.accelerators - largest.unused} {noun} would do as well as "
-                f"{largest.accelerators}: the rest of {largest.name} has no operation"
+                f"{largest.accelerators - largest.spare} {noun} would do as well as "
+                f"{largest.accelerators}: the rest of {largest.name} has next to nothing to do"
             )
     return lines
 

@@ -11,6 +11,7 @@ import numpy as np
 from absl.testing import absltest
 
 import tf_placer
+from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.problem_file import write_problem
@@ -37,7 +38,7 @@ class CompareTest(absltest.TestCase):
         self.assertSequenceAlmostEqual(speedups, [2.0, 1.0, 2.0])
         # The search of the larger machine began with the placement for the smaller one.
         self.assertEqual([len(each.idle) for each in (four, one, two)], [2, 0, 0])
-        self.assertEqual(four.unused, 2)
+        self.assertEqual(four.spare, 2)
         # A million steps of 3 ms take 5/6 of an hour.
         self.assertAlmostEqual(two.cost_per_million_steps, 3.0)
         self.assertIn(
@@ -58,6 +59,21 @@ class CompareTest(absltest.TestCase):
         compared = tf_placer.compare(problems, max_secs=0.3)
         steps = [each.step_secs for each in compared.machines]
         self.assertEqual(steps, sorted(steps, reverse=True))
+
+    def test_devices_with_little_work_are_spare_if_others_can_do_it(self):
+        # The third operation takes 1 of 201 ms; behind another it takes the step to 201 of 200 ms.
+        problem = make_problem([[0.2] * 3, [0.2] * 3, [0.001] * 3])
+        for memory_bytes, spare in ((100, 1), (70, 0)):
+            devices = [dataclasses.replace(d, memory_bytes=memory_bytes) for d in problem.devices]
+            changed = dataclasses.replace(
+                problem, devices=tuple(devices), resident_bytes=np.array([40, 40, 40])
+            )
+            apart = tf_placer.plan(changed, placer="random", max_trials=1)
+            outcome = dataclasses.replace(apart.outcome, assignment=(0, 1, 2))
+            placed = dataclasses.replace(apart, outcome=outcome)
+            [compared] = tf_placer.compare({"three": placed}).machines
+            self.assertEqual(compared.idle, ("D2",))
+            self.assertEqual(compared.spare, spare)
 
     def test_tells_what_does_not_fit(self):
         # Beside the source, the CPU has room for 15 bytes and the GPU for 10; `right` holds 20.

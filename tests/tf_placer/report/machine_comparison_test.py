@@ -22,7 +22,7 @@ _ONE = ComparedMachine(
     peak_bytes=12 * _GIB,
     memory_bytes=75 * _GIB,
     idle=(),
-    unused=0,
+    spare=0,
 )
 
 
@@ -40,7 +40,7 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertIn(cells, stripped)
 
     def test_shows_machines_in_their_order(self):
-        compared = MachineComparison((change(4, 0.010, idle=("GPU:3",), unused=1), _ONE))
+        compared = MachineComparison((change(4, 0.010, idle=("GPU:3",), spare=1), _ONE))
         table = compared.table()
         memory = "GPU:0: 12.00 GiB of 75.00 GiB"
         self.assert_row(table, "4xA100", "4", "10.00 ms", "4.00x", "40.00 ms", memory, "yes", "1")
@@ -75,8 +75,10 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
 
     def test_says_that_unused_devices_are_not_needed(self):
-        findings = MachineComparison((change(8, 0.010, unused=3),)).list_findings()
-        self.assertIn("5 GPUs would do as well as 8: the rest of 8xA100 has no operation", findings)
+        findings = MachineComparison((change(8, 0.010, spare=3),)).list_findings()
+        self.assertIn(
+            "5 GPUs would do as well as 8: the rest of 8xA100 has next to nothing to do", findings
+        )
 
     def test_says_if_one_device_is_too_small_or_all_are(self):
         split = change(4, 0.010, one_device_secs=None)
