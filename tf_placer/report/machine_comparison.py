@@ -156,18 +156,23 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
         enough = next(
             each for each in alike if _get_step_secs(each) <= AS_WELL_AS * _get_step_secs(largest)
         )
-        noun = f"{largest.device_type}s"
         if enough.accelerators < largest.accelerators:
             lines.append(
-                f"{enough.accelerators} {noun} would do as well as {largest.accelerators}: "
+                f"{_count(enough, enough.accelerators)} would do as well as "
+                f"{largest.accelerators}: "
                 f"{enough.name} is within 2 % of {largest.name}"
             )
-        elif largest.spare:
+        if enough.spare:
             lines.append(
-                f"{largest.accelerators - largest.spare} {noun} would do as well as "
-                f"{largest.accelerators}: the rest of {largest.name} has next to nothing to do"
+                f"{_count(enough, enough.accelerators - enough.spare)} would do as well as "
+                f"{enough.accelerators}: the rest of {enough.name} has next to nothing to do"
             )
     return lines
+
+
+def _count(machine: ComparedMachine, number: int) -> str:
+    """Formats a number of accelerators, such as "1 GPU" or "4 GPUs"."""
+    return f"{number} {machine.device_type}{'' if number == 1 else 's'}"
 
 
 def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:

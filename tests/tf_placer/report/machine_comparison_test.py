@@ -71,6 +71,8 @@ class MachineComparisonTest(absltest.TestCase):
             self.assertEqual(sentence in compared.list_findings(), is_enough)
 
     def test_machines_of_another_kind_are_not_fewer_of_the_same(self):
+        one = MachineComparison((_ONE, change(2, 0.040))).list_findings()
+        self.assertIn("1 GPU would do as well as 2: 1xA100 is within 2 % of 2xA100", one)
         other = dataclasses.replace(_ONE, name="1xB200", kind="B200", step_secs=0.010)
         self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
 
@@ -79,6 +81,11 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertIn(
             "5 GPUs would do as well as 8: the rest of 8xA100 has next to nothing to do", findings
         )
+
+    def test_says_that_the_smaller_machine_has_spare_devices_too(self):
+        findings = MachineComparison((change(8, 0.010), change(4, 0.010, spare=2))).list_findings()
+        self.assertIn("4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100", findings)
+        self.assertStartsWith(findings[-1], "2 GPUs would do as well as 4: the rest of 4xA100 ")
 
     def test_says_if_one_device_is_too_small_or_all_are(self):
         split = change(4, 0.010, one_device_secs=None)
