@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tf_placer.machines.local_cluster import LocalCluster
     from tf_placer.machines.lookup import find_machine
     from tf_placer.machines.machine import Machine, MachineError
+    from tf_placer.planning.compare import compare
     from tf_placer.planning.explanation import explain
     from tf_placer.planning.plan import plan
     from tf_placer.planning.plan_result import PlanResult
@@ -59,6 +60,7 @@ __all__ = [
     "SavedModelResult",
     "SearchConfig",
     "SearchError",
+    "compare",
     "connect",
     "explain",
     "find_machine",
@@ -102,6 +104,7 @@ _MODULES = {
 _PLANNING_MODULES = {
     "PlanResult": "tf_placer.planning.plan_result",
     "SearchConfig": "tf_placer.search.config",
+    "compare": "tf_placer.planning.compare",
     "explain": "tf_placer.planning.explanation",
     "plan": "tf_placer.planning.plan",
     "read_problem": "tf_placer.problem.problem_file",

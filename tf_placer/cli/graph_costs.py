@@ -1,4 +1,4 @@
-"""Costs of a graph file on a machine, for commands."""
+"""Costs of a graph file on machines, for commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.lookup import find_machine
 from tf_placer.temporary_directory import temporary_directory
 from tf_placer.text.notes import write_note
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tf_placer.costs.costed_graph import CostedGraph
+    from tf_placer.inputs.workload import Workload
     from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["cost_graph_file", "place_graph_file"]
+__all__ = ["cost_graph_file", "cost_on_machines", "place_graph_file"]
 
 # A problem and its placement: int32 [num_groups], a device index per group.
 _Placed = tuple["PlacementProblem", "np.ndarray"]
@@ -82,18 +84,18 @@ def cost_graph_file(
             processes.launch()
         # Import TensorFlow only now: it takes seconds, while the worker processes start.
         from tf_placer.costs.costed_graph import cost_graph
-        from tf_placer.inputs.feeds_file import read_feeds
         from tf_placer.inputs.python_functions import check_no_python_functions
-        from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
 
-        stages.begin(f"reading {input_graph}")
-        feed_dict = None if feeds_path is None else read_feeds(feeds_path)
-        graph = read_graph(input_graph, signature_key)
-        if clear_devices:
-            graph = remove_devices(graph)
-        workload = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
-        for note in workload.notes:
-            stages.say(note)
+        workload = _read_step(
+            stages,
+            input_graph,
+            fetches,
+            feeds_path,
+            initializers,
+            checkpoint,
+            signature_key,
+            clear_devices=clear_devices,
+        )
         if processes is not None:
             check_no_python_functions(workload.op_graph, workload.step)
         return cost_graph(
@@ -105,6 +107,79 @@ def cost_graph_file(
             measure_links=measure_links,
             report=stages.begin,
         )
+
+
+def cost_on_machines(args: argparse.Namespace, specs: Sequence[str]) -> dict[str, PlacementProblem]:
+    """Computes the costs of a graph file on several described machines.
+
+    Args:
+        args: the arguments of `compare` with a graph.
+        specs: names of the catalog, or machine files.
+
+    Returns:
+        The problem of each machine, in fine groups.
+
+    Raises:
+        GraphError, MachineError, SearchError, ValueError, OSError: an argument is wrong, or the
+            graph cannot be run.
+    """
+    require_tensorflow()
+    machines = {spec: make_described_machine(spec) for spec in specs}
+    for path in (args.input_graph, args.feeds):
+        if path is not None:
+            os.stat(path)
+    with Stages(write_note) as stages:
+        from tf_placer.costs.costed_graph import cost_graph
+
+        workload = _read_step(
+            stages,
+            args.input_graph,
+            args.fetches,
+            args.feeds,
+            args.initializers,
+            args.restore_from,
+            args.signature,
+            clear_devices=args.clear_devices,
+        )
+        said: set[str] = set()
+
+        def begin_once(stage: str) -> None:
+            # The machines have most notes about the graph in common.
+            (stages.enter if stage in said else stages.begin)(stage)
+            said.add(stage)
+
+        return {
+            spec: cost_graph(
+                workload, machine, steps=1, granularity="fine", report=begin_once
+            ).problem()
+            for spec, machine in machines.items()
+        }
+
+
+def _read_step(
+    stages: Stages,
+    input_graph: str,
+    fetches: Sequence[str] | None,
+    feeds_path: str | None,
+    initializers: Sequence[str] | None,
+    checkpoint: str | None,
+    signature_key: str | None,
+    *,
+    clear_devices: bool,
+) -> Workload:
+    """Reads a graph file and its step, and reports notes about it; see `cost_graph_file`."""
+    from tf_placer.inputs.feeds_file import read_feeds
+    from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
+
+    stages.begin(f"reading {input_graph}")
+    feed_dict = None if feeds_path is None else read_feeds(feeds_path)
+    graph = read_graph(input_graph, signature_key)
+    if clear_devices:
+        graph = remove_devices(graph)
+    workload = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
+    for note in workload.notes:
+        stages.say(note)
+    return workload
 
 
 def place_graph_file(

@@ -1,4 +1,4 @@
-"""The command `machines`: prints the catalog of machines."""
+"""The command `machines`: prints the catalog of machines, or one machine in detail."""
 
 from __future__ import annotations
 
@@ -6,20 +6,34 @@ import argparse
 
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.machines.catalog import build_catalog_values, format_catalog
+from tf_placer.machines.machine_table import build_machine_values, format_machine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Prints the catalog of machines: their devices, memory and links, and the sources of the "
-    "numbers."
+    "numbers; or all of this for one machine."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="the machine to show: a name with a number of GPUs, such as 4xA100, or a machine file "
+        "(.json); by default the catalog",
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the catalog."""
-    answer(args, format_catalog(), build_catalog_values())
+    """Prints the catalog, or one machine.
+
+    Raises:
+        MachineError: there is no such machine.
+    """
+    if args.name is None:
+        answer(args, format_catalog(), build_catalog_values())
+    else:
+        answer(args, format_machine(args.name), build_machine_values(args.name))

@@ -45,13 +45,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tf_placer.cli.simulate_command",
         "simulate one step under a placement and report on it",
     ),
+    "compare": (
+        "tf_placer.cli.compare_command",
+        "compare machines to buy or rent by the best step on each",
+    ),
     "pretrain": (
         "tf_placer.cli.pretrain_command",
         "train a policy on problems, for use on others",
     ),
     "machines": (
         "tf_placer.cli.machines_command",
-        "list the machines that need not be attached",
+        "list the machines that need not be attached, or show one",
     ),
     "placers": (
         "tf_placer.cli.placers_command",

@@ -117,6 +117,6 @@ def run(args: argparse.Namespace) -> None:
 def _answer(args: argparse.Namespace, result: PlanResult) -> None:
     places = {"result": args.output, "log": args.log_dir}
     lines = [f"{what}: {path}" for what, path in places.items() if path is not None]
-    gap = [""] if result.auto is not None and lines else []
+    gap = [""] if lines else []
     values = {"output": args.output, "log_dir": args.log_dir}
     answer(args, "\n".join([result.table(), *gap, *lines]), result.to_json() | values)

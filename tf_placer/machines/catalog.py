@@ -25,6 +25,7 @@ without the bytes. Bandwidths are the ones that copies reach, not the specified 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import importlib.resources
 import itertools
@@ -43,13 +44,16 @@ from tf_placer.text.units import format_bytes, format_step
 __all__ = [
     "build_catalog_values",
     "find",
+    "find_machine_source",
     "format_catalog",
     "list_catalog_names",
     "make_described_machine",
+    "suggest_machines",
 ]
 
 _FILE = "machines.json"
 _WIDTH = 78
+_MAX_SUGGESTIONS, _MAX_COMPARED = 3, 60
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _CPU = f"{_PREFIX}CPU:0"
 
@@ -57,6 +61,36 @@ _CPU = f"{_PREFIX}CPU:0"
 def list_catalog_names() -> str:
     """Lists the names of the catalog for messages: "NxK80, post-NxK80, ..."."""
     return ", ".join(entry["name"] for entry in _read_entries().values())
+
+
+def suggest_machines(spec: str) -> str:
+    """Suggests the names of the catalog that are nearest to an unknown name.
+
+    Args:
+        spec: the unknown name; its number of GPUs is that of the suggestions.
+
+    Returns:
+        Text that follows the unknown name in a message: " (did you mean '4xK80'?)", or "" if no
+        name is similar.
+
+    Example:
+        >>> suggest_machines("4xK81")
+        " (did you mean '4xK80'?)"
+    """
+    spec = spec[:_MAX_COMPARED]
+    number = re.search("([0-9]+)x", spec, re.IGNORECASE)
+    gpus = number[1] if number else "1"
+    names = [entry["name"].replace("N", gpus, 1) for entry in _read_entries().values()]
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(spec.lower(), by_lower, n=_MAX_SUGGESTIONS, cutoff=0.75)
+    listed = ", ".join(repr(by_lower[name]) for name in near)
+    return f" (did you mean {listed}?)" if near else ""
+
+
+def find_machine_source(spec: str) -> str:
+    """Finds the source of the numbers of a machine of the catalog; "" for a machine file."""
+    found = None if spec.endswith(".json") else _find_entry(spec)
+    return "" if found is None else str(found[1]["source"])
 
 
 def format_catalog() -> str:
@@ -157,7 +191,10 @@ def make_described_machine(spec: str) -> Machine:
         return read_machine_file(spec)
     found = _find_entry(spec)
     if found is None:
-        raise MachineError(f"unknown machine {quote(spec)}: expected {list_catalog_names()}")
+        raise MachineError(
+            f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected a machine file "
+            f"(.json), or a name with a number of GPUs for N, of {list_catalog_names()}"
+        )
     gpus, entry = found
     if not 1 <= gpus <= entry["max_gpus"]:
         raise MachineError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.backends import BACKENDS
-from tf_placer.machines.catalog import list_catalog_names
+from tf_placer.machines.catalog import list_catalog_names, suggest_machines
 from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["find_machine"]
@@ -47,4 +47,7 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
         if found is not None:
             return found
     names = ", ".join(backend.names for backend in BACKENDS.values())
-    raise MachineError(f"unknown machine {quote(spec)}: expected {names} {list_catalog_names()}")
+    raise MachineError(
+        f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected {names} "
+        f"{list_catalog_names()}"
+    )

@@ -29,7 +29,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
-from tf_placer.report.limits import find_limits
+from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
@@ -47,8 +47,9 @@ __all__ = ["DEFAULT_SECS", "plan"]
 
 #: The default time limit of a search without a maximum number of trials.
 DEFAULT_SECS = 60.0
-# Time of `auto` for the gains on other machines.
-_EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.1, 20.0
+# Time of `auto` for the gains on other machines. Where the search ends early, the analysis may take
+# as long as the search.
+_EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 
 
 def plan(
@@ -124,7 +125,9 @@ def plan(
     else:
         path = None if isinstance(problem, PlacementProblem) else problem
         outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, say)
-        result = PlanResult(placed, outcome, log_dir=config.log_dir)
+        result = PlanResult(
+            placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
+        )
     try:
         try:
             log.write(result.auto, result.changes)
@@ -208,11 +211,14 @@ def _plan_by_auto(
         )
     outcome = summarize(result, result.interrupted)
     report(outcome, None)
-    limits = find_limits(problem, result.best.placement) if outcome.feasible else None
+    limits = _find_limits(problem, outcome)
     changes: tuple[WhatIf, ...] = ()
     if outcome.feasible and not result.interrupted:
         # Reserve time for writing, which takes about as long as preparing.
-        left_secs = min(explain_secs, deadline.compute_secs_left(deadline.preparing_secs / 2))
+        left_secs = min(
+            max(explain_secs, min(result.elapsed_secs, _MAX_EXPLANATION_SECS)),
+            deadline.compute_secs_left(deadline.preparing_secs / 2),
+        )
         best = result.best.placement
         changes = search_changed_machines(
             problem, groups, best, search_secs=left_secs, seed=config.seed
@@ -225,6 +231,13 @@ def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:
     return 0.0 if config.stop_at_gap is None else (1.0 + config.stop_at_gap) * bound_secs
 
 
+def _find_limits(problem: PlacementProblem, outcome: SearchOutcome) -> Limits | None:
+    """Finds the limits of a placement; None if it does not fit."""
+    if not outcome.feasible:
+        return None
+    return find_limits(problem, np.array(outcome.assignment, np.int32))
+
+
 def _plan_by_placer(
     problem: PlacementProblem,
     path: str | os.PathLike[str] | None,
@@ -235,6 +248,8 @@ def _plan_by_placer(
     say: Callable[[str], None],
 ) -> SearchOutcome:
     """Searches with a placer that proposes placements, or with several controllers of it."""
+    # The bound of coarse groups is no bound of the groups in them, which other placers place.
+    bound_secs = float(lower_bounds(problem).step_secs)
     placed, clusters = problem, np.arange(problem.num_groups)
     if find_granularity(config.placer, config.placer_options) == "coarse":
         placed, clusters = coarse_problem(problem)
@@ -250,7 +265,9 @@ def _plan_by_placer(
 
     def expand(outcome: SearchOutcome) -> SearchOutcome:
         assignment = np.array(outcome.assignment)[clusters]
-        return dataclasses.replace(outcome, assignment=tuple(assignment.tolist()))
+        return dataclasses.replace(
+            outcome, assignment=tuple(assignment.tolist()), lower_bound_secs=bound_secs
+        )
 
     with contextlib.ExitStack() as stack:
         recorder = training = None

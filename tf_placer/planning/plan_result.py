@@ -10,7 +10,7 @@ import numpy as np
 
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.auto_table import auto_table
+from tf_placer.report.auto_table import auto_table, limits_table
 from tf_placer.report.limits import Limits
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
@@ -27,8 +27,9 @@ class PlanResult:
         problem: the placement problem.
         outcome: the placement, its simulated step and the effort of the search.
         auto: the comparisons of `auto`; None for another placer.
-        limits: lower bounds of the step; None if the placement does not fit or for another placer.
-        changes: the gains on other machines; empty if there was no time to compute them.
+        limits: lower bounds of the step; None if the placement does not fit.
+        changes: the gains on other machines; empty if there was no time to compute them, and for
+            another placer.
         log_dir: the directory of the search; None if nothing was kept.
     """
 
@@ -58,14 +59,16 @@ class PlanResult:
         """Formats the placement, its step and its limits, without a final newline."""
         lines = [search_table(self.problem, self.outcome)]
         if self.auto is None:
-            return lines[0]
+            if self.limits is not None:
+                lines += ["", limits_table(self.limits, "found")]
+            return "\n".join(lines)
         if self.auto.is_optimal:
             lines.append("              no placement is better")
         elif self.auto.is_near_bound:
             lines.append(
                 "              no placement is better by more than 1 %: the search ended early"
             )
-        lines += ["", auto_table(self.auto, self.changes, self.limits)]
+        lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
         return "\n".join(lines)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from tf_placer.placers.auto.auto_search import AutoResult
-from tf_placer.report.device_labels import device_labels
+from tf_placer.placers.heuristics.single_device import SingleDevice
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.device_labels import device_labels, label_single_device
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.what_if import WhatIf
@@ -35,10 +39,16 @@ _BOUNDS = {
 }
 
 
-def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | None = None) -> str:
+def auto_table(
+    problem: PlacementProblem,
+    result: AutoResult,
+    changes: Sequence[WhatIf],
+    limits: Limits | None = None,
+) -> str:
     """Formats the candidates of a search, the limits of the best, and the effect of other machines.
 
     Args:
+        problem: the problem that was searched.
         result: the result of the search.
         changes: the steps of its best placement on other machines.
         limits: the limits of its best placement; None if that has no step.
@@ -49,7 +59,7 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
     bound_secs, best_secs = result.lower_bound_secs, result.best.step_secs
     rows = [
         [
-            name,
+            _label_candidate(problem, name, found.placement),
             format_step(found.step_secs),
             _ratio(found.step_secs, bound_secs),
             "no" if found.excess_bytes else "yes",
@@ -62,6 +72,12 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
     if changes:
         parts.append(changes_table(changes, best_secs))
     return "\n\n".join(parts)
+
+
+def _label_candidate(problem: PlacementProblem, name: str, placement: np.ndarray) -> str:
+    """Adds the device to the name of the candidate with everything on one device."""
+    device = label_single_device(problem, placement) if name == SingleDevice.name else None
+    return name if device is None else f"{name} ({device})"
 
 
 def explanation_table(explanation: Explanation) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph_passes.util.messages import plain_text
+import numpy as np
 
-__all__ = ["device_labels", "shorten_middle"]
+from graph_passes.util.messages import plain_text
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import legal_devices
+
+__all__ = ["device_labels", "label_single_device", "shorten_middle"]
 
 _WIDTH = 20
 
@@ -22,6 +26,24 @@ def device_labels(names: Sequence[str]) -> dict[str, str]:
     return {
         name: shorten_middle(text.replace("device:", ""), _WIDTH) for name, text in short.items()
     }
+
+
+def label_single_device(problem: PlacementProblem, placement: np.ndarray) -> str | None:
+    """Finds the device that has every group that may go there, and shortens its name.
+
+    Args:
+        problem: the problem.
+        placement: int32 [num_groups].
+
+    Returns:
+        The label of the device; None if there is no such device.
+    """
+    legal = legal_devices(problem)
+    labels = device_labels([device.name for device in problem.devices])
+    for index, device in enumerate(problem.devices):
+        if legal[:, index].any() and (placement[legal[:, index]] == index).all():
+            return labels[device.name]
+    return None
 
 
 def shorten_middle(text: str, width: int) -> str:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
-from tf_placer.placers.auto.auto_search import auto_search
+from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
-from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.device_labels import device_labels
+from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["WhatIf", "add_device", "search_changed_machines"]
 
 _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
+_MORE_MEMORY = "twice the memory"
 _NEGLIGIBLE_FACTOR = 1e-6
 # The preparation of a search takes about as long as this many simulated steps.
 _PREPARATION_STEPS = 5
@@ -49,7 +52,8 @@ def search_changed_machines(
 ) -> tuple[WhatIf, ...]:
     """Searches placements for machines that are each better in one way.
 
-    Each search starts from the given placement. The reported step is at most the present one: a
+    Each search starts from the given placement, and takes an equal share of the time. Twice the
+    memory is among the changes if memory is short. The reported step is at most the present one: a
     faster machine allows that, although a simulated step may take longer when only a transfer is
     faster, because operations then run in another order.
 
@@ -65,33 +69,26 @@ def search_changed_machines(
         for machines that there is no time for.
     """
     end_secs = time.monotonic() + search_secs
-    each = np.ones(problem.num_devices)
-    machines = []
-    if problem.links:
-        machines.append((_TWICE, scale_costs(problem, each, 0.5)))
-        machines.append((_NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)))
-    for kind in dict.fromkeys(device.kind for device in problem.devices):
-        factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
-        machines.append((f"every {kind} twice as fast", scale_costs(problem, factors, 1.0)))
-    machines.append((f"one more {problem.devices[-1].kind}", add_device(problem)))
-    start_secs = time.monotonic()
-    now_secs = _step_secs(problem, placement)
-    preparing_secs = _PREPARATION_STEPS * (time.monotonic() - start_secs)
-    clusters = np.arange(problem.num_groups)
-    if problem.coarse_groups is not None:
-        clusters = find_clusters(problem.groups, problem.coarse_groups)
+    now_secs, is_short = _simulate_now(problem, placement)
+    preparing_secs = _PREPARATION_STEPS * (time.monotonic() - (end_secs - search_secs))
+    machines = list(_change_machines(problem, is_short=is_short))
     results: list[WhatIf] = []
     known = [placement]
     for number, (change, machine) in enumerate(machines):
-        left_secs = end_secs - time.monotonic()
-        if left_secs <= preparing_secs:
+        start_secs = time.monotonic()
+        if end_secs - start_secs <= preparing_secs:
             break
-        found = auto_search(
+        bound_secs = lower_bounds(machine).step_secs
+        # The bounds of the machines take about as long as each other.
+        preparing_secs = max(preparing_secs, time.monotonic() - start_secs)
+        left_secs = end_secs - time.monotonic()
+        if left_secs <= 0:
+            break
+        found = coarse_to_fine_search(
             machine,
             groups,
-            max_secs=max(preparing_secs, left_secs / (len(machines) - number)),
+            max_secs=min(left_secs, max(preparing_secs, left_secs / (len(machines) - number))),
             starts=[("known", each) for each in known],
-            clusters=clusters,
             seed=seed,
         )
         known = [placement]
@@ -102,8 +99,48 @@ def search_changed_machines(
         elif change == _NO_TRANSFERS:
             most_secs = results[-1].step_secs
         step_secs = min(most_secs, _step_secs(machine, placement), found.best.step_secs)
-        results.append(WhatIf(change, step_secs, found.lower_bound_secs))
+        results.append(WhatIf(change, step_secs, float(bound_secs)))
+        if found.interrupted:
+            break
     return tuple(results)
+
+
+def _change_machines(
+    problem: PlacementProblem, *, is_short: bool
+) -> Iterator[tuple[str, PlacementProblem]]:
+    """Yields changes for people, and the problem on the changed machine.
+
+    Args:
+        problem: the problem.
+        is_short: whether there are placements that do not fit, so that memory may matter.
+    """
+    each = np.ones(problem.num_devices)
+    if problem.links:
+        yield _TWICE, scale_costs(problem, each, 0.5)
+        yield _NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)
+    if is_short:
+        devices = [
+            dataclasses.replace(device, memory_bytes=2 * device.memory_bytes)
+            for device in problem.devices
+        ]
+        yield _MORE_MEMORY, dataclasses.replace(problem, devices=tuple(devices))
+    for kind in dict.fromkeys(device.kind for device in problem.devices):
+        factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
+        yield f"every {kind} twice as fast", scale_costs(problem, factors, 1.0)
+    last = problem.devices[-1]
+    label = device_labels([device.name for device in problem.devices])[last.name]
+    yield f"one more {last.kind}, like {label}", add_device(problem)
+
+
+def _simulate_now(problem: PlacementProblem, placement: np.ndarray) -> tuple[float, bool]:
+    """Simulates the present step, and tells whether memory is short.
+
+    Memory is short if the devices hold more together than the smallest of them has room for:
+    otherwise about every placement fits.
+    """
+    simulated = Simulator(problem).simulate(placement[None])
+    room_bytes = min(device.memory_bytes for device in problem.devices)
+    return float(simulated.step_secs[0]), bool(simulated.peak_bytes.sum() > room_bytes)
 
 
 def _step_secs(problem: PlacementProblem, placement: np.ndarray) -> float:

@@ -96,7 +96,7 @@ class JsonOutputTest(tf.test.TestCase):
             "search", f"--problem={self.problem}", "--placer=random", "--max_trials=9"
         )
         self.assert_golden("search", value)
-        self.assertEqual((value["output"], value["candidates"], value["limits"]), (None, [], None))
+        self.assertEqual((value["output"], value["candidates"], value["changes"]), (None, [], []))
 
     def test_simulate(self):
         (self.directory / "a.json").write_text(json.dumps({"assignment": list(BEST)}))
@@ -130,6 +130,19 @@ class JsonOutputTest(tf.test.TestCase):
         known = {each["name"] for each in value["device_classes"]}
         for machine in value["machines"]:
             self.assertContainsSubset({d["model"] for d in machine["devices"]}, known)
+
+    def test_compare(self):
+        price = f"--price={self.problem}=2.5"
+        value = self.call("compare", self.problem, "--max_secs=2", price)
+        self.assert_golden("compare", value)
+        [machine] = value["machines"]
+        self.assertEqual((machine["step_secs"], machine["fits"]), (4.5, True))
+
+    def test_one_machine_has_the_same_entries(self):
+        value = self.call("machines", "2xA100")
+        self.assert_golden("machines", value)
+        [machine] = value["machines"]
+        self.assertEqual((machine["name"], len(machine["devices"])), ("2xA100", 3))
 
     def test_placers(self):
         value = self.call("placers")

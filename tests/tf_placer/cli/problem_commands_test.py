@@ -175,7 +175,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual(result["step_secs"], 25.0)
         self.call(
             *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
-            # A tenth of the time is for the analysis of other machines.
+            # A fifth of the time is for the analysis of other machines.
             *("--max_trials=4000", "--max_secs=20"),
         )
         self.assertEqual(self.read("r.json")["step_secs"], 9.0)
@@ -209,7 +209,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertRegex(printed[5], r"^step: +4\.500 s$")
         self.assertRegex(printed[6], r"^lower bound: +3\.000 s$")
         self.assertRegex(printed[7], r"^trials: +10 of random in [\d.]+ s$")
-        self.assertEqual(printed[8], f"result: {self.path('r.json')}")
+        self.assertRegex(printed[9], r"^lower bound 3\.000 s \(.*\); found is bound by ")
+        self.assertEqual(printed[-1], f"result: {self.path('r.json')}")
 
     def test_a_seed_decides_the_result(self):
         write_problem(build_layered_problem(20, 4), self.problem)
@@ -231,7 +232,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual((result["step_secs"], result["placer"]), (4.5, "auto"))
         self.assertIn("no placement is better", printed)
         self.assertRegex(printed, r"(?m)^found +4\.500 s +1\.50x +yes$")
-        self.assertRegex(printed, r"(?m)^single_device +")
+        self.assertRegex(printed, r"(?m)^single_device \(gpu\) +")
         self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.750 s$")
         self.assertRegex(printed, r"(?m)^one more .* +[\d.]+x")
 
@@ -397,7 +398,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
             coarse_to_fine_search=search,
             search_changed_machines=lambda *_, **__: (),
         )
-        self.assertEqual(given_secs, [29.0])
+        self.assertEqual(given_secs, [23.0])
         self.assertIn("what other machines would bring is left out: there is no time", said)
 
     def test_warns_about_work_that_the_time_limit_does_not_cover(self):
@@ -661,6 +662,12 @@ class MachinesCommandTest(ProblemCommandsTestCase):
         printed = self.call("machines")
         for text in ("K80", "P100", "V100", "A100", "H100", "H200", "GB/s"):
             self.assertIn(text, printed)
+
+    def test_shows_one_machine(self):
+        printed = self.call("machines", "8xL4")
+        self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +60 x 0.5 ")
+        self.assertIn("sparsity", printed)
+        self.assert_refused(r"'8xL5' \(did you mean '8xL4'", "machines", "8xL5")
 
 
 class ProcessTest(ProblemCommandsTestCase):

@@ -17,11 +17,17 @@ _LARGEST = {
     "NxP100": 16,
     "eagle-NxP100": 16,
     "NxV100": 8,
+    "NxV100-32GB": 8,
     "NxV100-PCIe": 16,
+    "NxT4": 8,
+    "NxL4": 8,
+    "NxA10": 8,
+    "NxA10G": 8,
     "NxA100-40GB": 16,
     "NxA100": 16,
     "NxH100": 16,
     "NxH200": 16,
+    "NxB200": 8,
 }
 
 
@@ -64,7 +70,8 @@ class CatalogTest(parameterized.TestCase):
         self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
 
     def test_an_unknown_name_is_an_error_with_the_known_names(self):
-        with self.assertRaisesRegex(MachineError, "'4xK81': expected NxK80, post-NxK80, "):
+        message = r"'4xK81' \(did you mean '4xK80'.*: expected .* of NxK80, post-NxK80, "
+        with self.assertRaisesRegex(MachineError, message):
             make_described_machine("4xK81")
 
     def test_machines_of_the_papers_have_the_published_memory(self):
@@ -72,6 +79,14 @@ class CatalogTest(parameterized.TestCase):
         post = make_described_machine("post-2xK80").devices
         self.assertEqual([d.memory_bytes for d in post], [26_000_000_000, *[11 * 2**30] * 2])
         self.assertEqual(make_described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
+
+    def test_machines_of_clouds_have_the_published_memory(self):
+        # Total memory by nvidia-smi, in MiB.
+        for name, mib in (
+            *(("1xV100-32GB", 32510), ("1xT4", 15360), ("1xL4", 23034)),
+            *(("1xA10", 23028), ("1xA10G", 23028), ("1xB200", 183359)),
+        ):
+            self.assertEqual(make_described_machine(name).devices[1].memory_bytes, mib * 2**20)
 
     def test_the_table_has_every_machine_and_class(self):
         table = format_catalog()
@@ -118,6 +133,10 @@ class TopologyTest(absltest.TestCase):
         for i, j in itertools.combinations(range(8), 2):
             there, back = (_find_link(machine, f"GPU:{a}", f"GPU:{b}") for a, b in ((i, j), (j, i)))
             self.assertEqual(there.bandwidth_bytes_per_sec, back.bandwidth_bytes_per_sec)
+
+    def test_a_v100_of_more_memory_has_the_same_links(self):
+        larger, smaller = make_described_machine("8xV100-32GB"), make_described_machine("8xV100")
+        self.assertEqual(larger.links, smaller.links)
 
     def test_links_from_a_gpu_to_an_nvswitch_share_a_channel(self):
         machine = make_described_machine("4xH100")

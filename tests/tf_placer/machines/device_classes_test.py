@@ -29,7 +29,8 @@ class DeviceClassesTest(absltest.TestCase):
 
     def test_later_gpus_are_faster_in_every_respect(self):
         gpus = [
-            read_device_classes()[name] for name in ("K80", "P100", "V100", "A100", "H100", "H200")
+            read_device_classes()[name]
+            for name in ("K80", "P100", "V100", "A100", "H100", "H200", "B200")
         ]
         for older, newer in itertools.pairwise(gpus):
             self.assertLessEqual(older.peak_flops, newer.peak_flops)

@@ -11,7 +11,10 @@ from tf_placer.machines.machine import MachineError
 class FindMachineTest(parameterized.TestCase):
     @parameterized.parameters(
         ("gpu", "unknown machine 'gpu': expected 'attached', 'local:N'"),
-        ("4xK81", "unknown machine '4xK81': .* or a name with a number of GPUs for N, of NxK80, "),
+        (
+            "4xK81",
+            r"unknown machine '4xK81' \(did you mean '4xK80'\?\): .* a name with .*, of NxK80, ",
+        ),
         ("", "unknown machine ''"),
     )
     def test_an_unknown_machine_is_an_error(self, spec, message):

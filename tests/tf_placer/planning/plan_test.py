@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -40,6 +41,17 @@ class PlanTest(absltest.TestCase):
             self.assertEqual(result.assignment.dtype, np.int32)
             step = tf_placer.simulate(problem, result.assignment)
             self.assertEqual(step.to_json()["step_secs"], result.step_secs)
+
+    def test_the_bound_and_the_limits_do_not_depend_on_the_placer(self):
+        # The only coarse group takes 4 ms, wherever it goes; the groups in it may take 2 ms.
+        problem = dataclasses.replace(two_chain_problem(2), coarse_groups=np.zeros(4, np.int32))
+        bounds = set()
+        for placer in ("auto", "random", "expert"):
+            result = tf_placer.plan(problem, placer=placer, max_trials=20, max_secs=2.0)
+            bounds.add(result.outcome.lower_bound_secs)
+            self.assertIn("found is bound by", result.table())
+        [bound_secs] = bounds
+        self.assertAlmostEqual(bound_secs, 2e-3)
 
     def test_the_same_seed_gives_the_same_result(self):
         plans = [

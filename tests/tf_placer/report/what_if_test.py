@@ -1,10 +1,12 @@
 import itertools
+import time
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report import what_if as what_if_module
 from tf_placer.report.what_if import add_device, search_changed_machines
@@ -29,7 +31,7 @@ class WhatIfTest(absltest.TestCase):
         self.assertEqual(results["every GPU twice as fast"].step_secs, 3.0)
         self.assertEqual(results["every GPU twice as fast"].lower_bound_secs, 3.0)
         # The longest chain takes 6 s whatever there is.
-        self.assertEqual(results["one more GPU"].step_secs, 6.0)
+        self.assertEqual(results["one more GPU, like D1"].step_secs, 6.0)
 
     def test_a_placement_is_searched_for_the_other_machine(self):
         # Apart, the two operations behind the first wait 3 s for what they read: together is best.
@@ -57,26 +59,58 @@ class WhatIfTest(absltest.TestCase):
         )
         self.assertEqual(more.step_secs, 1.0)
 
+    def test_memory_matters_where_it_is_short(self):
+        # Apart, 0 and 1 take 2 + 3 + 4 s; one device has no room for both.
+        problem = make_problem(
+            [[2.0, 2.0], [4.0, 4.0]],
+            tensors=[(0, 3, [1])],
+            resident_bytes=[60, 60],
+            memory_bytes=[100, 100],
+        )
+        changes = search_changed_machines(
+            problem, group_graph(problem), np.array([0, 1], np.int32), search_secs=1.0
+        )
+        found = {change.change: change for change in changes}
+        self.assertEqual(found["twice the memory"].step_secs, 6.0)
+        self.assertEqual(found["twice the memory"].lower_bound_secs, 6.0)
+        # Together they take 6 s with room for both, and then memory is not short.
+        roomy = make_problem(
+            [[2.0, 2.0], [4.0, 4.0]], tensors=[(0, 3, [1])], resident_bytes=[60, 60]
+        )
+        changes = search_changed_machines(
+            roomy, group_graph(roomy), np.array([0, 0], np.int32), search_secs=1.0
+        )
+        self.assertNotIn("twice the memory", [change.change for change in changes])
+
+    def test_keeps_to_its_time(self):
+        problem = build_layered_problem(2000, 4)
+        placement = np.zeros(problem.num_groups, np.int32)
+        groups = group_graph(problem)
+        for search_secs in (0.01, 1.0):
+            start_secs = time.monotonic()
+            search_changed_machines(problem, groups, placement, search_secs=search_secs)
+            self.assertLess(time.monotonic() - start_secs, search_secs + 1.0)
+
     def test_machines_that_there_is_no_time_for_are_left_out(self):
         problem, apart = two_halves(), np.array([0, 1], np.int32)
         now_secs = [0.0]
 
-        def step_secs(*_):
+        def simulate_now(*_):
             now_secs[0] += 1.0
-            return 9.0
+            return 9.0, False
 
         def search(*_, max_secs, **__):
             given_secs.append(max_secs)
             now_secs[0] += max_secs
-            return mock.Mock(best=mock.Mock(step_secs=5.0), lower_bound_secs=1.0)
+            return mock.Mock(best=mock.Mock(step_secs=5.0), interrupted=False)
 
         # To simulate a step takes 1 s, so to prepare a search takes about 5 s; there are four.
-        for search_secs, shares in ((2.0, []), (8.0, [5.0]), (14.0, [5.0, 5.0])):
+        for search_secs, shares in ((2.0, []), (6.0, []), (9.0, [5.0]), (21.0, [5.0] * 3)):
             given_secs: list[float] = []
             with (
                 mock.patch.object(what_if_module, "time", mock.Mock(monotonic=lambda: now_secs[0])),
-                mock.patch.object(what_if_module, "_step_secs", step_secs),
-                mock.patch.object(what_if_module, "auto_search", search),
+                mock.patch.object(what_if_module, "_simulate_now", simulate_now),
+                mock.patch.object(what_if_module, "coarse_to_fine_search", search),
             ):
                 found = search_changed_machines(
                     problem, group_graph(problem), apart, search_secs=search_secs

@@ -188,7 +188,7 @@ class RunViewTest(absltest.TestCase):
         problem = make_problem([[3.0, 3.0], [3.0, 3.0]])
         view = read_run_view(plan(self.directory / "plan", problem))
         self.assertEqual(
-            [each.label for each in view.compared[:2]], ["one device", "split by layer"]
+            [each.label for each in view.compared[:2]], ["one device (D1)", "split by layer"]
         )
         self.assertStartsWith(view.verdict, "Placed: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
@@ -199,7 +199,7 @@ class RunViewTest(absltest.TestCase):
         )
         view = read_run_view(plan(self.directory / "plan", problem))
         self.assertEqual(view.compared[0].label, "split by layer")
-        [one] = [each for each in view.compared if each.label == "one device"]
+        [one] = [each for each in view.compared if each.label == "one device (D1)"]
         self.assertIsNone(one.step_secs)
         self.assertIn("does not fit: 20 B too much", one.basis)
 

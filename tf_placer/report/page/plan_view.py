@@ -16,8 +16,10 @@ from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.auto_table import describe_bound
+from tf_placer.report.device_labels import label_single_device
 from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.page.run_view import (
+    ONE_DEVICE,
     ComparedPlacement,
     Point,
     RunView,
@@ -123,6 +125,12 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
             rows,
             key=lambda i: (not batch.feasible[i], excess_bytes[i], batch.step_secs[i]),
         )
+    if ONE_DEVICE in best:
+        device = label_single_device(problem, placements[best[ONE_DEVICE]])
+        best = {
+            f"{label} ({device})" if label == ONE_DEVICE and device else label: row
+            for label, row in best.items()
+        }
     # One device comes first, if the model fits there.
     chosen = next((label for label, i in best.items() if batch.feasible[i]), None)
     reference = None

@@ -15,6 +15,7 @@ from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
 __all__ = [
+    "ONE_DEVICE",
     "RUN_NAMES",
     "ComparedPlacement",
     "Point",
@@ -23,6 +24,9 @@ __all__ = [
     "baseline_placements",
     "view_step",
 ]
+
+#: The label of the baseline with everything on one device.
+ONE_DEVICE = "one device"
 
 #: The names of the runs on a page about two.
 RUN_NAMES = ("A", "B")
@@ -147,7 +151,7 @@ def baseline_placements(problem: PlacementProblem) -> list[tuple[str, np.ndarray
     """
     groups, legal = group_graph(problem), legal_devices(problem)
     found = []
-    for name, label in (("single_device", "one device"), ("expert", "split by layer")):
+    for name, label in (("single_device", ONE_DEVICE), ("expert", "split by layer")):
         placer = make_placer(name, groups, legal, seed=0, options={}, problem=problem)
         for placement in placer.propose(_MAX_BASELINES):
             found.append((label, placement))

@@ -1,0 +1,94 @@
+"""Tests of the command that compares machines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pathlib
+
+import tensorflow as tf
+
+from tests import graphs
+from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.cli import main as cli
+from tf_placer.inputs.graph_files import write_graph
+from tf_placer.problem.problem_file import write_problem
+
+
+class CompareCommandTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.files = [self.path(f"{count}.json") for count in (1, 2, 4)]
+        for count, path in zip((1, 2, 4), self.files, strict=True):
+            write_problem(two_chain_problem(3, count), path)
+        write_graph(self.path("graph.pb"), graphs.two_branches().graph.as_graph_def())
+        self.graph = (f"--input_graph={self.path('graph.pb')}", "--fetches=result:0")
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def call(self, *arguments: str) -> tuple[str, str]:
+        """Calls the command; returns standard output and standard error."""
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            cli.main(["compare", *arguments])
+        return output.getvalue(), errors.getvalue()
+
+    def refuses(self, message: str, *arguments: str):
+        with self.assertRaises(SystemExit) as raised:
+            self.call(*arguments)
+        self.assertRegex(str(raised.exception.code), f"^tf_placer: .*{message}")
+
+    def test_compares_problem_files(self):
+        one, two, four = self.files
+        printed, errors = self.call(*self.files, "--max_secs=3", f"--price={two}=3.6")
+        self.assertRegex(printed, rf"{one} +1 +6.000 ms +1.00x ")
+        self.assertRegex(printed, rf"{two} +2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
+        self.assertRegex(printed, rf"{four} +4 +3.000 ms +2.00x .* 2 +- +-\n")
+        self.assertIn("2 GPUs would do as well as 4", printed)
+        self.assertIn(f"searching for {four}", errors)
+
+    def test_compares_finished_searches(self):
+        logs = []
+        for count, path in zip((1, 2), self.files[:2], strict=True):
+            logs.append(self.path(f"log_{count}"))
+            with contextlib.redirect_stdout(io.StringIO()):
+                search = ["search", f"--problem={path}", "--max_secs=1", f"--log_dir={logs[-1]}"]
+                cli.main([*search, f"--output={self.path('r.json')}"])
+        printed, errors = self.call(*logs)
+        self.assertRegex(printed, rf"{logs[0]} +1 +6.000 ms +1.00x ")
+        self.assertRegex(printed, rf"{logs[1]} +2 +3.000 ms +2.00x ")
+        self.assertNotIn("searching", errors)
+
+    def test_computes_the_costs_of_a_graph_on_every_machine(self):
+        machines = ("1xK80", "2xK80", "1xB200")
+        printed, errors = self.call(*machines, *self.graph, "--max_secs=2", "--json")
+        value = json.loads(printed)
+        compared = {each["name"]: each for each in value["machines"]}
+        self.assertEqual(list(compared), list(machines))
+        self.assertEqual(
+            [(each["kind"], each["accelerators"]) for each in compared.values()],
+            [("K80", 1), ("K80", 2), ("B200", 1)],
+        )
+        for each in compared.values():
+            self.assertGreaterEqual(each["step_secs"], each["lower_bound_secs"])
+            self.assertGreaterEqual(each["speedup"], 1.0)
+        self.assertLess(compared["1xB200"]["step_secs"], compared["1xK80"]["step_secs"])
+        self.assertEqual(errors.count("reading "), 1)
+
+    def test_refuses_wrong_arguments(self):
+        one = self.files[0]
+        self.refuses(r"unknown machine '2xK81' \(did you mean '2xK80'", "2xK81", *self.graph)
+        self.refuses("'2xK80' is neither a problem file nor a directory", one, "2xK80")
+        self.refuses("--fetches needs --input_graph", one, "--fetches=y")
+        self.refuses("--price '3.5' is of none of", one, "--price=3.5")
+        self.refuses("--price '.*=dear' is not MACHINE=PRICE", one, f"--price={one}=dear")
+        self.refuses("the price of .* must be 0 or more, not -2", one, f"--price={one}=-2")
+        self.refuses("max_secs must be greater than 0", one, "--max_secs=0")
+        self.refuses("has no problem.json", str(self.directory))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,139 @@
+"""Tests of comparing machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import time
+
+import numpy as np
+from absl.testing import absltest
+
+import tf_placer
+from tests.tf_placer.simulation.traces import make_problem
+from tests.tf_placer.small_problem import build_layered_problem, small_problem
+from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.problem.problem_file import write_problem
+
+
+class CompareTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_two_chains_need_two_devices(self):
+        # Two chains of 3 ms: one device needs 6 ms, and more than two cannot help.
+        problems = {
+            name: two_chain_problem(3, count)
+            for name, count in (("four", 4), ("one", 1), ("two", 2))
+        }
+        compared = tf_placer.compare(problems, max_secs=3.0, prices={"two": 3.6})
+        four, one, two = compared.machines
+        self.assertEqual([each.name for each in compared.machines], [*problems])
+        self.assertEqual([each.accelerators for each in (four, one, two)], [4, 1, 2])
+        steps = [each.step_secs for each in (four, one, two)]
+        self.assertSequenceAlmostEqual(steps, [3e-3, 6e-3, 3e-3])
+        speedups = [each.speedup for each in (four, one, two)]
+        self.assertSequenceAlmostEqual(speedups, [2.0, 1.0, 2.0])
+        # The search of the larger machine began with the placement for the smaller one.
+        self.assertEqual([len(each.idle) for each in (four, one, two)], [2, 0, 0])
+        self.assertEqual(four.spare, 2)
+        # A million steps of 3 ms take 5/6 of an hour.
+        self.assertAlmostEqual(two.cost_per_million_steps, 3.0)
+        self.assertIn(
+            "2 GPUs would do as well as 4: two is within 2 % of four",
+            compared.table(),
+        )
+
+    def test_more_devices_are_never_slower(self):
+        # The search has no time for more than a few starts.
+        problems = {str(count): build_layered_problem(60, count) for count in (2, 3, 4)}
+        first = problems["2"].compute_secs[:, :1]
+        problems = {
+            name: dataclasses.replace(
+                problem, compute_secs=np.repeat(first, problem.num_devices, axis=1)
+            )
+            for name, problem in problems.items()
+        }
+        compared = tf_placer.compare(problems, max_secs=0.3)
+        steps = [each.step_secs for each in compared.machines]
+        self.assertEqual(steps, sorted(steps, reverse=True))
+
+    def test_devices_with_little_work_are_spare_if_others_can_do_it(self):
+        # The third operation takes 1 of 201 ms; behind another it takes the step to 201 of 200 ms.
+        problem = make_problem([[0.2] * 3, [0.2] * 3, [0.001] * 3])
+        for memory_bytes, spare in ((100, 1), (70, 0)):
+            devices = [dataclasses.replace(d, memory_bytes=memory_bytes) for d in problem.devices]
+            changed = dataclasses.replace(
+                problem, devices=tuple(devices), resident_bytes=np.array([40, 40, 40])
+            )
+            apart = tf_placer.plan(changed, placer="random", max_trials=1)
+            outcome = dataclasses.replace(apart.outcome, assignment=(0, 1, 2))
+            placed = dataclasses.replace(apart, outcome=outcome)
+            [compared] = tf_placer.compare({"three": placed}).machines
+            self.assertEqual(compared.idle, ("D2",))
+            self.assertEqual(compared.spare, spare)
+
+    def test_tells_what_does_not_fit(self):
+        # Beside the source, the CPU has room for 15 bytes and the GPU for 10; `right` holds 20.
+        problems = {"small": small_problem(25, 10), "medium": small_problem(25, 50)}
+        compared = tf_placer.compare(problems, max_secs=2.0)
+        small, medium = compared.machines
+        self.assertIsNone(small.step_secs)
+        self.assertEqual(medium.step_secs, 4.5)
+        self.assertEqual((medium.fullest_device, medium.peak_bytes), ("cpu", 20))
+        self.assertEqual(medium.one_device_secs, 4.5)
+
+    def test_compares_finished_searches_as_they_are(self):
+        for count in (1, 2):
+            tf_placer.plan(
+                two_chain_problem(3, count),
+                placer="single_device",
+                max_trials=1,
+                log_dir=self.directory / str(count),
+            )
+        paths = [self.directory / "1", self.directory / "2"]
+        compared = tf_placer.compare(paths)
+        self.assertEqual([each.name for each in compared.machines], [*map(os.fspath, paths)])
+        # The second device of the second search is idle.
+        steps = [each.step_secs for each in compared.machines]
+        self.assertSequenceAlmostEqual(steps, [6e-3, 6e-3])
+        result = tf_placer.plan(two_chain_problem(3, 2), max_secs=1.0)
+        again = tf_placer.compare({"plan": result, "first": paths[0]})
+        self.assertAlmostEqual(again.machines[0].step_secs, 3e-3)
+
+    def test_reads_problem_files(self):
+        path = self.directory / "two.json"
+        write_problem(two_chain_problem(2), path)
+        [compared] = tf_placer.compare([path], max_secs=0.5).machines
+        self.assertAlmostEqual(compared.step_secs, 2e-3)
+
+    def test_keeps_to_its_time(self):
+        problems = {str(count): build_layered_problem(300, count) for count in (2, 3, 4)}
+        start_secs = time.monotonic()
+        said: list[str] = []
+        tf_placer.compare(problems, max_secs=1.5, say=said.append)
+        self.assertLess(time.monotonic() - start_secs, 3.0)
+        self.assertLen(said, 3)
+
+    def test_refuses_invalid_arguments(self):
+        problems = {"two": two_chain_problem(2)}
+        with self.assertRaisesRegex(ValueError, "needs machines"):
+            tf_placer.compare({})
+        with self.assertRaisesRegex(ValueError, "needs machines"):
+            tf_placer.compare("problem.json")
+        with self.assertRaisesRegex(ValueError, "max_secs must be greater than 0, not 0"):
+            tf_placer.compare(problems, max_secs=0)
+        with self.assertRaisesRegex(ValueError, 'a price of "three", which is not compared: two'):
+            tf_placer.compare(problems, prices={"three": 1.0})
+        with self.assertRaisesRegex(ValueError, "the price of two must be 0 or more, not -1"):
+            tf_placer.compare(problems, prices={"two": -1})
+        with self.assertRaisesRegex(ValueError, "has no problem.json: give the directory of"):
+            tf_placer.compare([self.directory])
+        with self.assertRaisesRegex((OSError, ValueError), "missing.json"):
+            tf_placer.compare([self.directory / "missing.json"])
+
+
+if __name__ == "__main__":
+    absltest.main()

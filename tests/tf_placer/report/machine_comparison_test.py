@@ -1,0 +1,114 @@
+"""Tests of the table of compared machines."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl.testing import absltest
+
+from tf_placer.report.machine_comparison import ComparedMachine, MachineComparison
+
+_GIB = 2**30
+_ONE = ComparedMachine(
+    name="1xA100",
+    kind="A100",
+    device_type="GPU",
+    accelerators=1,
+    step_secs=0.040,
+    one_device_secs=0.040,
+    lower_bound_secs=0.040,
+    data_parallel_secs=None,
+    fullest_device="GPU:0",
+    peak_bytes=12 * _GIB,
+    memory_bytes=75 * _GIB,
+    idle=(),
+    spare=0,
+)
+
+
+def change(count: int, step_secs: float | None, **others: object) -> ComparedMachine:
+    """Makes a machine with this many A100."""
+    return dataclasses.replace(
+        _ONE, name=f"{count}xA100", accelerators=count, step_secs=step_secs, **others
+    )
+
+
+class MachineComparisonTest(absltest.TestCase):
+    def assert_row(self, table: str, *cells: str):
+        rows = [[cell for cell in line.split("  ") if cell.strip()] for line in table.split("\n")]
+        stripped = [tuple(cell.strip() for cell in row) for row in rows]
+        self.assertIn(cells, stripped)
+
+    def test_shows_machines_in_their_order(self):
+        compared = MachineComparison((change(4, 0.010, idle=("GPU:3",), spare=1), _ONE))
+        table = compared.table()
+        memory = "GPU:0: 12.00 GiB of 75.00 GiB"
+        self.assert_row(table, "4xA100", "4", "10.00 ms", "4.00x", "40.00 ms", memory, "yes", "1")
+        self.assert_row(table, "1xA100", "1", "40.00 ms", "1.00x", "40.00 ms", memory, "yes", "0")
+        self.assertIn("fastest: 4xA100, 10.00 ms per step", table)
+        for absent in ("price", "data parallel", "cheapest"):
+            self.assertNotIn(absent, table)
+
+    def test_prices_give_the_cost_of_a_million_steps(self):
+        # A million steps of 40 ms take 100/9 hours, those of 10 ms a quarter.
+        compared = MachineComparison(
+            (
+                dataclasses.replace(_ONE, price_per_hour=1.8),
+                change(4, 0.010, price_per_hour=9.0),
+                change(8, 0.009),
+            )
+        )
+        costs = [each.cost_per_million_steps for each in compared.machines]
+        self.assertSequenceAlmostEqual(costs[:2], [20.0, 25.0])
+        self.assertIsNone(costs[2])
+        self.assertRegex(compared.table(), r"4xA100 .* 9\.00 +25\.00\n")
+        self.assertIn("cheapest: 1xA100, 20.00 per million steps", compared.table())
+
+    def test_says_that_fewer_do_as_well(self):
+        for step_secs, is_enough in ((0.0101, True), (0.0103, False)):
+            compared = MachineComparison((_ONE, change(8, 0.010), change(4, step_secs)))
+            sentence = "4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100"
+            self.assertEqual(sentence in compared.list_findings(), is_enough)
+
+    def test_machines_of_another_kind_are_not_fewer_of_the_same(self):
+        one = MachineComparison((_ONE, change(2, 0.040))).list_findings()
+        self.assertIn("1 GPU would do as well as 2: 1xA100 is within 2 % of 2xA100", one)
+        other = dataclasses.replace(_ONE, name="1xB200", kind="B200", step_secs=0.010)
+        self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
+
+    def test_says_that_unused_devices_are_not_needed(self):
+        findings = MachineComparison((change(8, 0.010, spare=3),)).list_findings()
+        self.assertIn(
+            "5 GPUs would do as well as 8: the rest of 8xA100 has next to nothing to do", findings
+        )
+
+    def test_says_that_the_smaller_machine_has_spare_devices_too(self):
+        findings = MachineComparison((change(8, 0.010), change(4, 0.010, spare=2))).list_findings()
+        self.assertIn("4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100", findings)
+        self.assertStartsWith(findings[-1], "2 GPUs would do as well as 4: the rest of 4xA100 ")
+
+    def test_says_if_one_device_is_too_small_or_all_are(self):
+        split = change(4, 0.010, one_device_secs=None)
+        table = MachineComparison((change(1, None, one_device_secs=None), split)).table()
+        self.assertRegex(table, "1xA100 +1 +none +too small .* no ")
+        self.assertRegex(table, "4xA100 +4 +10.00 ms +too small .* yes ")
+        none = MachineComparison((change(1, None, one_device_secs=None),))
+        self.assertEqual(
+            none.list_findings(),
+            ["the graph fits on none of them: take more GPUs, or GPUs with more memory"],
+        )
+        self.assertFalse(none.to_json()["machines"][0]["fits"])
+
+    def test_says_where_data_parallelism_may_be_faster(self):
+        findings = MachineComparison(
+            (
+                _ONE,
+                change(4, 0.012, data_parallel_secs=0.010),
+                change(8, 0.0105, data_parallel_secs=0.010),
+            )
+        ).list_findings()
+        self.assertIn("data parallelism may be faster, try it, too: 4xA100", findings)
+
+
+if __name__ == "__main__":
+    absltest.main()

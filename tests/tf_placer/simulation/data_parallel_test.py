@@ -1,0 +1,78 @@
+"""Tests of the bound of data-parallel steps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.simulation.data_parallel import compute_data_parallel_bound, count_gradient_bytes
+
+
+def training_problem(
+    num_devices: int, *, bandwidth: float = 1.0, channel: str | None = None
+) -> PlacementProblem:
+    """Makes a step of 6 s: a variable of 100 bytes, its gradient of 12 bytes, and the update."""
+    problem = make_problem(
+        [[0.0] * num_devices, [4.0] * num_devices, [2.0] * num_devices],
+        tensors=[(0, 100, [1, 2]), (1, 12, [2])],
+        resident_bytes=[100, 0, 0],
+        bandwidth_bytes_per_sec=bandwidth,
+        channel=channel,
+    )
+    return dataclasses.replace(problem, operation_types=("VariableV2", "MatMul", "ApplyAdam"))
+
+
+class DataParallelTest(absltest.TestCase):
+    def test_the_slower_of_computing_and_sending_bounds_the_step(self):
+        # Each of two devices sends 2 * 1/2 * 12 bytes, which takes 12 s or 0.12 s.
+        self.assertEqual(compute_data_parallel_bound(training_problem(2), 6.0), 12.0)
+        self.assertEqual(
+            compute_data_parallel_bound(training_problem(2, bandwidth=100.0), 6.0), 3.0
+        )
+
+    def test_links_without_a_common_channel_carry_at_the_same_time(self):
+        # Each of four devices sends 2 * 3/4 * 12 = 18 bytes over three links, or over one channel.
+        self.assertEqual(compute_data_parallel_bound(training_problem(4), 6.0), 6.0)
+        shared = training_problem(4, channel="bus")
+        self.assertEqual(compute_data_parallel_bound(shared, 6.0), 18.0)
+
+    def test_the_device_with_the_slowest_links_counts(self):
+        problem = training_problem(2, bandwidth=100.0)
+        links = tuple(
+            Link("D1", "D0", 0.0, 2.0) if link.source == "D1" else link for link in problem.links
+        )
+        slower = dataclasses.replace(problem, links=links)
+        self.assertEqual(compute_data_parallel_bound(slower, 6.0), 6.0)
+
+    def test_gradients_are_the_largest_tensors_that_updates_read(self):
+        problem = training_problem(1)
+        self.assertEqual(count_gradient_bytes(problem), 12)
+        keras = dataclasses.replace(
+            problem, operation_types=("VarHandleOp", "MatMul", "AssignSubVariableOp")
+        )
+        self.assertEqual(count_gradient_bytes(keras), 12)
+
+    def test_no_bound_without_updates_or_other_devices_or_memory_for_all_variables(self):
+        problem = training_problem(2)
+        for types in (None, ("VariableV2", "MatMul", "Mul")):
+            other = dataclasses.replace(problem, operation_types=types)
+            self.assertIsNone(compute_data_parallel_bound(other, 6.0))
+        self.assertIsNone(compute_data_parallel_bound(training_problem(1), 6.0))
+        large = dataclasses.replace(problem, resident_bytes=np.array([1001, 0, 0]))
+        self.assertIsNone(compute_data_parallel_bound(large, 6.0))
+
+    def test_only_gpus_count_beside_a_cpu(self):
+        problem = training_problem(3, bandwidth=100.0)
+        first, *gpus = problem.devices
+        devices = (dataclasses.replace(first, kind="CPU"), *gpus)
+        with_cpu = dataclasses.replace(problem, devices=devices)
+        self.assertEqual(compute_data_parallel_bound(with_cpu, 6.0), 3.0)
+
+
+if __name__ == "__main__":
+    absltest.main()

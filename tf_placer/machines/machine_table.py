@@ -1,0 +1,104 @@
+"""One described machine in detail: its devices and links, and the sources of their numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from typing import Any
+
+from tf_placer.machines.catalog import find_machine_source, make_described_machine
+from tf_placer.machines.machine import Device, Machine
+from tf_placer.text.table import table
+from tf_placer.text.units import format_bytes, format_step
+
+__all__ = ["build_machine_values", "format_machine"]
+
+_WIDTH = 100
+
+
+def format_machine(spec: str) -> str:
+    """Formats the devices and links of a described machine, and the sources of their numbers.
+
+    Args:
+        spec: the path of a machine file (".json"), or a name of the catalog.
+
+    Raises:
+        MachineError: there is no such machine.
+    """
+    machine = make_described_machine(spec)
+    sources = {machine.spec: find_machine_source(spec)}
+    sources |= {each.name: each.source for each in machine.classes}
+    lines = [
+        textwrap.fill(f"{name}: {source}", _WIDTH, subsequent_indent="    ")
+        for name, source in sources.items()
+        if source
+    ]
+    return "\n\n".join([_device_table(machine), _link_table(machine), "\n".join(lines)])
+
+
+def build_machine_values(spec: str) -> dict[str, Any]:
+    """Builds the JSON form of a described machine, like that of the catalog.
+
+    Raises:
+        MachineError: there is no such machine.
+    """
+    machine = make_described_machine(spec)
+    return {
+        "machines": [
+            {
+                "name": machine.spec,
+                "max_gpus": None,
+                "source": find_machine_source(spec),
+                "devices": [dataclasses.asdict(device) for device in machine.devices],
+                "links": [dataclasses.asdict(link) for link in machine.links],
+            }
+        ],
+        "device_classes": [dataclasses.asdict(each) for each in machine.classes],
+    }
+
+
+def _device_table(machine: Machine) -> str:
+    """Formats a row for each group of equal devices."""
+    equal: dict[tuple[str | None, int | None], list[Device]] = {}
+    for device in machine.devices:
+        equal.setdefault((device.model, device.memory_bytes), []).append(device)
+    rows = []
+    for devices in equal.values():
+        known = machine.find_class(devices[0])
+        rows.append(
+            [
+                len(devices),
+                known.type,
+                known.name,
+                format_bytes(devices[0].memory_bytes or 0),
+                f"{known.peak_flops / 1e12:g} x {known.compute_fraction:g}",
+                f"{known.memory_bandwidth_bytes_per_sec / 1e9:g} x {known.bandwidth_fraction:g}",
+                format_step(known.launch_secs),
+            ]
+        )
+    headers = ["number", "type", "class", "memory", "TFLOPS", "memory GB/s", "per operation"]
+    return table(headers, rows, "rllrrrr") + "\nx: the share that TensorFlow is assumed to reach"
+
+
+def _link_table(machine: Machine) -> str:
+    """Formats a row for each group of equal links between devices of the same types."""
+    types = {device.name: device.type for device in machine.devices}
+    equal: dict[tuple[str, str, float, float], list[str | None]] = {}
+    for link in machine.links:
+        ends = types[link.source], types[link.destination]
+        speed = link.bandwidth_bytes_per_sec, link.latency_secs
+        equal.setdefault((*ends, *speed), []).append(link.channel)
+    rows = []
+    for (source, destination, bandwidth, latency_secs), channels in equal.items():
+        num_channels = len(set(filter(None, channels))) + channels.count(None)
+        rows.append(
+            [
+                f"{source} to {destination}",
+                len(channels),
+                num_channels,
+                f"{bandwidth / 1e9:g}",
+                format_step(latency_secs),
+            ]
+        )
+    headers = ["links", "number", "channels", "GB/s", "latency"]
+    return table(headers, rows, "lrrrr") + "\na channel carries one transfer at a time"

@@ -1,0 +1,216 @@
+"""The comparison of machines that one graph was planned on, as a table for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tf_placer.text.table import table
+from tf_placer.text.units import format_bytes, format_step
+
+__all__ = ["AS_WELL_AS", "ComparedMachine", "MachineComparison"]
+
+#: Within this factor of a step, another step is as good.
+AS_WELL_AS = 1.02
+_SECS_PER_HOUR = 3600.0
+_COST_STEPS = 1_000_000
+# At least this factor above the bound of data parallelism, that is worth a try.
+_CLEARLY_ABOVE = 1.1
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedMachine:
+    """A machine, and the best step that was found for it.
+
+    Attributes:
+        name: the name that the machine was compared by.
+        kind: the kind of its accelerators, such as "A100".
+        device_type: "GPU", or "device" if the machine has no GPU.
+        accelerators: the number of its GPUs; of its devices if it has no GPU.
+        step_secs: the simulated step; None if no placement that was tried fits.
+        one_device_secs: the step with everything on one accelerator; None if that does not fit.
+        lower_bound_secs: no placement has a shorter step.
+        data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
+        fullest_device: the device with the largest share of its memory in use.
+        peak_bytes: the peak memory of that device.
+        memory_bytes: the memory of that device.
+        idle: the accelerators that compute in less than 1 % of the step.
+        spare: the number of them without which the step takes at most 2 % longer.
+        price_per_hour: the price of the machine; None if it was not given.
+    """
+
+    name: str
+    kind: str
+    device_type: str
+    accelerators: int
+    step_secs: float | None
+    one_device_secs: float | None
+    lower_bound_secs: float
+    data_parallel_secs: float | None
+    fullest_device: str
+    peak_bytes: int
+    memory_bytes: int
+    idle: tuple[str, ...]
+    spare: int
+    price_per_hour: float | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """The speed-up over one of its accelerators; None if the graph does not fit on one."""
+        if self.step_secs is None or self.one_device_secs is None:
+            return None
+        return self.one_device_secs / max(self.step_secs, 1e-300)
+
+    @property
+    def cost_per_million_steps(self) -> float | None:
+        """The price of a million steps; None without a price or a step."""
+        if self.step_secs is None or self.price_per_hour is None:
+            return None
+        return self.price_per_hour / _SECS_PER_HOUR * self.step_secs * _COST_STEPS
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form."""
+        return {
+            **dataclasses.asdict(self),
+            "fits": self.step_secs is not None,
+            "speedup": self.speedup,
+            "cost_per_million_steps": self.cost_per_million_steps,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class MachineComparison:
+    """Machines in the order in which they were given, each with its best step.
+
+    Attributes:
+        machines: the machines.
+    """
+
+    machines: tuple[ComparedMachine, ...]
+
+    def table(self) -> str:
+        """Formats the machines, and sentences that say what follows, without a final newline."""
+        nouns = {machine.device_type for machine in self.machines}
+        noun = nouns.pop() if len(nouns) == 1 else "device"
+        columns = {
+            "machine": ("l", [each.name for each in self.machines]),
+            f"{noun}s": ("r", [each.accelerators for each in self.machines]),
+            "step": ("r", [_format_secs(each.step_secs, "none") for each in self.machines]),
+            f"over one {noun}": ("r", [_format_speedup(each) for each in self.machines]),
+            "lower bound": ("r", [format_step(each.lower_bound_secs) for each in self.machines]),
+            "data parallel (bound)": (
+                "r",
+                [_format_secs(each.data_parallel_secs, "-") for each in self.machines],
+            ),
+            "fullest device": ("l", [_format_memory(each) for each in self.machines]),
+            "fits": ("l", ["no" if m.step_secs is None else "yes" for m in self.machines]),
+            "idle": ("r", [len(each.idle) for each in self.machines]),
+            "price/h": ("r", [_format_price(each.price_per_hour) for each in self.machines]),
+            "per 1M steps": (
+                "r",
+                [_format_price(each.cost_per_million_steps) for each in self.machines],
+            ),
+        }
+        if all(each.data_parallel_secs is None for each in self.machines):
+            del columns["data parallel (bound)"]
+        if all(each.price_per_hour is None for each in self.machines):
+            del columns["price/h"], columns["per 1M steps"]
+        rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
+        alignment = "".join(side for side, _ in columns.values())
+        return "\n\n".join([table(list(columns), rows, alignment), "\n".join(self.list_findings())])
+
+    def list_findings(self) -> list[str]:
+        """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
+        fitting = [machine for machine in self.machines if machine.step_secs is not None]
+        if not fitting:
+            return ["the graph fits on none of them: take more GPUs, or GPUs with more memory"]
+        fastest = min(fitting, key=_get_step_secs)
+        lines = [f"fastest: {fastest.name}, {format_step(_get_step_secs(fastest))} per step"]
+        priced = [machine for machine in fitting if machine.cost_per_million_steps is not None]
+        if priced:
+            cheapest = min(priced, key=lambda each: each.cost_per_million_steps or 0.0)
+            cost = _format_price(cheapest.cost_per_million_steps)
+            lines.append(f"cheapest: {cheapest.name}, {cost} per million steps")
+        lines += _describe_fewer(fitting)
+        lines += _describe_data_parallelism(fitting)
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form, as `compare --json` prints it."""
+        return {
+            "machines": [machine.to_json() for machine in self.machines],
+            "findings": self.list_findings(),
+        }
+
+
+def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
+    """Says which machines have more accelerators than the graph needs."""
+    lines = []
+    for kind in dict.fromkeys(machine.kind for machine in fitting):
+        alike = sorted(
+            (machine for machine in fitting if machine.kind == kind),
+            key=lambda each: each.accelerators,
+        )
+        largest = alike[-1]
+        enough = next(
+            each for each in alike if _get_step_secs(each) <= AS_WELL_AS * _get_step_secs(largest)
+        )
+        if enough.accelerators < largest.accelerators:
+            lines.append(
+                f"{_count(enough, enough.accelerators)} would do as well as "
+                f"{largest.accelerators}: "
+                f"{enough.name} is within 2 % of {largest.name}"
+            )
+        if enough.spare:
+            lines.append(
+                f"{_count(enough, enough.accelerators - enough.spare)} would do as well as "
+                f"{enough.accelerators}: the rest of {enough.name} has next to nothing to do"
+            )
+    return lines
+
+
+def _count(machine: ComparedMachine, number: int) -> str:
+    """Formats a number of accelerators, such as "1 GPU" or "4 GPUs"."""
+    return f"{number} {machine.device_type}{'' if number == 1 else 's'}"
+
+
+def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
+    """Says where data parallelism may be faster than the placement, and what it is."""
+    bounded = [machine for machine in fitting if machine.data_parallel_secs is not None]
+    if not bounded:
+        return []
+    slower = [
+        machine.name
+        for machine in bounded
+        if _get_step_secs(machine) > _CLEARLY_ABOVE * (machine.data_parallel_secs or 0.0)
+    ]
+    return [
+        "data parallel (bound): with the whole model on every device and a share of the batch for "
+        "each, no step is shorter than that",
+        *([f"data parallelism may be faster, try it, too: {', '.join(slower)}"] if slower else []),
+    ]
+
+
+def _get_step_secs(machine: ComparedMachine) -> float:
+    assert machine.step_secs is not None
+    return machine.step_secs
+
+
+def _format_secs(secs: float | None, missing: str) -> str:
+    return missing if secs is None else format_step(secs)
+
+
+def _format_speedup(machine: ComparedMachine) -> str:
+    if machine.one_device_secs is None:
+        return "too small"
+    return "-" if machine.speedup is None else f"{machine.speedup:.2f}x"
+
+
+def _format_memory(machine: ComparedMachine) -> str:
+    size = f"{format_bytes(machine.peak_bytes)} of {format_bytes(machine.memory_bytes)}"
+    return f"{machine.fullest_device}: {size}"
+
+
+def _format_price(price: float | None) -> str:
+    return "-" if price is None else f"{price:.2f}"

@@ -1,0 +1,85 @@
+"""A lower bound of the step of a data-parallel training, beside which placements are judged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.op_types import VARIABLES
+from tf_placer.problem.accelerators import find_accelerators
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["compute_data_parallel_bound", "count_gradient_bytes"]
+
+_UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
+# The optimizers of Keras 3 update variables by plain assignments.
+_PLAIN_UPDATES = ("AssignSubVariableOp",)
+
+
+def compute_data_parallel_bound(problem: PlacementProblem, one_device_secs: float) -> float | None:
+    """Bounds the step of data-parallel training on all accelerators of a problem from below.
+
+    Each of n accelerators holds the whole model and computes with 1/n of the batch. No operation
+    takes less than 1/n of its time with the whole batch, because its launch, the update of
+    variables and the reading of weights do not shrink. To sum up G bytes of gradients, each
+    accelerator must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry B
+    bytes per second together. Computing and sending may overlap, so that
+
+        step >= max(one_device_secs / n, 2 (n - 1)/n G / B),
+
+    B being that of the accelerator with the slowest links. Latencies, and activations that do not
+    fit, are left out: the bound is optimistic. It assumes that n divides the batch.
+
+    Args:
+        problem: the problem of a training step with the whole batch.
+        one_device_secs: the step on one accelerator with the whole batch.
+
+    Returns:
+        The bound in seconds. None if the problem does not tell which operations update variables,
+        as of a graph that does not train; if there is only one accelerator; or if the variables do
+        not fit on each of them.
+
+    References:
+        Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations,
+        Journal of Parallel and Distributed Computing 69, 2009.
+    """
+    accelerators = find_accelerators(problem)
+    count, gradient_bytes = len(accelerators), count_gradient_bytes(problem)
+    memory_bytes = min(problem.devices[index].memory_bytes for index in accelerators)
+    if count == 1 or gradient_bytes == 0 or problem.resident_bytes.sum() > memory_bytes:
+        return None
+    names = [problem.devices[index].name for index in accelerators]
+    slowest = min(_sum_bandwidths(problem, name, names) for name in names)
+    return max(one_device_secs / count, 2 * (count - 1) / count * gradient_bytes / slowest)
+
+
+def count_gradient_bytes(problem: PlacementProblem) -> int:
+    """Adds up the gradients that update variables: the largest tensor that each update reads.
+
+    Returns:
+        The bytes; 0 if the problem has no types of operations, or no updates.
+    """
+    types = problem.operation_types or ()
+    updates = [index for index, name in enumerate(types) if name.startswith(_UPDATES)]
+    if not updates:
+        updates = [index for index, name in enumerate(types) if name in _PLAIN_UPDATES]
+    tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
+    # An update of TensorFlow 1 also reads the variable and the state of the optimizer.
+    is_variable = np.array([name in VARIABLES for name in types], bool)
+    is_gradient = np.isin(problem.consumers, updates)
+    if is_gradient.any():
+        is_gradient &= ~is_variable[problem.tensor_producers[tensors]]
+    largest = np.zeros(problem.num_operations, np.int64)
+    np.maximum.at(
+        largest, problem.consumers[is_gradient], problem.tensor_bytes[tensors[is_gradient]]
+    )
+    return int(largest.sum())
+
+
+def _sum_bandwidths(problem: PlacementProblem, source: str, names: list[str]) -> float:
+    """Adds up the bandwidths of the channels from an accelerator to the others."""
+    channels: dict[str, float] = {}
+    for link in problem.links:
+        if link.source == source and link.destination in names:
+            name = link.channel or f"to {link.destination}"
+            channels[name] = max(channels.get(name, 0.0), link.bandwidth_bytes_per_sec)
+    return sum(channels.values())
