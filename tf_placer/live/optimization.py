@@ -71,20 +71,17 @@ def place(
         say(note)
     if missing := explain_no_choice(machine, calls_python=caller is not None):
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
+    # The graph does not tell what functions of Python do.
+    store = None
+    if config.answers is not None and caller is None:
+        store = AnswerStore(config.answers, workload, config)
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), workload, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
+        if store is not None:
+            _keep_answer(store, RunDirectory(config.log_dir))
         return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
-    store = _open_store(workload, config, calls_python=caller is not None)
-    has_trials = config.log_dir is not None and RunDirectory(config.log_dir).trials.exists()
-    if store is not None and (config.require_answer or not has_trials):
-        answer = store.look_up()
-        if answer is not None:
-            say(f"the same step was placed on this machine on {answer.day}, as {store.path} tells")
-            if config.log_dir is not None and not has_trials:
-                _write_answer(RunDirectory(config.log_dir), answer, workload, config)
-            if config.report is not None or config.tensorboard is not None:
-                say("a kept answer has no trials to draw: search without answers for a report")
-            return _build_answer(answer, workload, step)
+    if store is not None and (answer := _look_up(store, workload, config, say)) is not None:
+        return _build_answer(answer, workload, step)
     if config.require_answer:
         raise NoAnswerError(_explain_no_answer(store, caller))
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
@@ -261,14 +258,35 @@ def _build_result(
     )
 
 
-def _open_store(
-    workload: Workload, config: SearchConfig, *, calls_python: bool
-) -> AnswerStore | None:
-    """Opens the store of answers; None if it is not asked for, or of no use."""
-    # The graph does not tell what functions of Python do.
-    if config.answers is None or calls_python:
+def _look_up(
+    store: AnswerStore, workload: Workload, config: SearchConfig, say: Callable[[str], None]
+) -> Answer | None:
+    """Looks up a kept answer, and writes it into the directory of a search that has not begun.
+
+    A search that has begun resumes instead, unless an answer is required.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    directory = None if config.log_dir is None else RunDirectory(config.log_dir)
+    has_begun = directory is not None and directory.trials.exists()
+    if has_begun and not config.require_answer:
         return None
-    return AnswerStore(config.answers, workload, config)
+    answer = store.look_up()
+    if answer is None:
+        return None
+    say(f"this step was searched on {answer.day} on such a machine: {store.path} has the answer")
+    if config.report is not None or config.tensorboard is not None:
+        say("a kept answer has no trials to draw: search without answers for a report")
+    if directory is not None and not has_begun:
+        directory.write_request(workload, config)
+        if answer.placement is not None:
+            write_placement(answer.placement, directory.placement)
+        # A search in this directory must not take the result for its own.
+        directory.write_result(
+            dataclasses.replace(answer.result, is_complete=False, request_digest="")
+        )
+    return answer
 
 
 def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
@@ -309,20 +327,6 @@ def _build_answer(
         explanation=None if explanation is None else Explanation.from_json(explanation),
         kept=answer.day,
     )
-
-
-def _write_answer(
-    directory: RunDirectory, answer: Answer, workload: Workload, config: SearchConfig
-) -> None:
-    """Writes a kept answer into the directory of a search that has not begun.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    directory.write_request(workload, config)
-    if answer.placement is not None:
-        write_placement(answer.placement, directory.placement)
-    directory.write_result(answer.result)
 
 
 def _show(
