@@ -173,12 +173,12 @@ class CanonicalFormTest(parameterized.TestCase, tf.test.TestCase):
     def test_operations_in_functions_may_have_other_names(self):
         def build(number: int, *, scale: int) -> tf.Graph:
             @tf.function
-            def scaled(value):
+            def scale_value(value):
                 return tf.multiply(value, scale, name=f"product_{number}")
 
             with new_graph() as graph:
                 x = tf1.placeholder(tf.int32, [], name="x")
-                tf.identity(scaled(x), name="loss")
+                tf.identity(scale_value(x), name="loss")
             return graph
 
         x = {"x:0": np.int32(2)}
