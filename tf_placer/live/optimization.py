@@ -279,7 +279,9 @@ def _look_up(
     if config.report is not None or config.tensorboard is not None:
         say("a kept answer has no trials to draw: search without answers for a report")
     if directory is not None and not has_begun:
-        directory.write_request(workload, config)
+        # Leave out the restored values: they are large, and no search needs them.
+        plain = dataclasses.replace(workload.step, restored={})
+        directory.write_request(dataclasses.replace(workload, step=plain), config)
         if answer.placement is not None:
             write_placement(answer.placement, directory.placement)
         # A search in this directory must not take the result for its own.

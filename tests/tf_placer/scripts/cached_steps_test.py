@@ -314,7 +314,13 @@ class KeptStepsTest(tf.test.TestCase):
         # Other shapes are another step.
         placer = self.placer()
         self.assertIsNone(placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
-        self.assertIn("it has changed since", self.said[-1])
+        self.assertIn("it has changed since, and runs unchanged", self.said[-1])
+        # A script whose step has to have an answer ends.
+        step = read_cached_step(self.path)
+        placer = StepPlacer(step, step.placement, MACHINE, say=self.said.append, must_fit=True)
+        with self.assertRaisesRegex(SystemExit, "1"):
+            placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
+        self.assertIn("it has changed since, and ends", self.said[-1])
 
     def test_a_model_is_found_and_placed_without_its_data(self):
         def make() -> tf.keras.Model:
