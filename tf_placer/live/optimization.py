@@ -82,7 +82,7 @@ def place(
         return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
     if store is not None and (answer := _look_up(store, workload, config, say)) is not None:
         return _build_answer(answer, workload, step)
-    if config.require_answer:
+    if config.require_answer and (store is None or store.has_choice):
         raise NoAnswerError(_explain_no_answer(store, caller))
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
         say(describe_open_servers(f"the servers of {machine.spec}", why))

@@ -160,6 +160,12 @@ class AnswerStore:
         self._graph = workload.op_graph
         self._devices = tuple(device.name for device in config.found_machine.devices)
 
+    @property
+    def has_choice(self) -> bool:
+        """True if the step has operations that are not pinned."""
+        groups = self._colocation.group[self._graph.needed]
+        return not self._colocation.pinned[groups].all()
+
     def look_up(self) -> Answer | None:
         """Finds the answer for this step on this machine.
 

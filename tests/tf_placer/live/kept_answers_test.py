@@ -119,6 +119,13 @@ class KeptAnswersTest(tf.test.TestCase):
         with self.assertRaisesRegex(NoAnswerError, os.environ["XDG_CACHE_HOME"]):
             self.optimize(build(), answers=None, require_answer=True)
 
+    def test_a_graph_without_a_choice_needs_no_answer(self):
+        with new_graph() as graph, tf.device("/device:CPU:0"):
+            x = tf1.placeholder(tf.float32, [3, 3], name="x")
+            tf.reduce_sum(tf.matmul(x, x), name="loss")
+        result = self.optimize(graph, require_answer=True)
+        self.assertIn("there is nothing to place", result.reason)
+
     def test_a_step_that_calls_python_has_no_answer(self):
         with new_graph() as graph:
             x = tf1.placeholder(tf.float32, [3, 3], name="x")
