@@ -63,9 +63,9 @@ def find_canonical_form(
     pin a colocation group.
 
     Operations are numbered on a walk from the roots along their inputs. Roots and control inputs,
-    which have no order, are sorted by label; where labels are equal, by their order in the graph.
-    Usually these are symmetrical, so that any order gives the same form. Otherwise, two isomorphic
-    graphs may have different forms.
+    which have no order, are sorted by hashes of what is before and after them; where these are
+    equal, by their order in the graph. Such operations are usually symmetrical, so that any order
+    gives the same form. If they are not, isomorphic graphs may have different forms.
 
     Args:
         graph: the graph.
@@ -84,9 +84,11 @@ def find_canonical_form(
     starts = sorted({i for i, _ in ends})
     walk = _Walk(graph, fed)
     signatures = _sign_operations(graph.graph_def, walk.number_operations(starts, {}))
-    labels = walk.compute_labels(signatures)
-    starts.sort(key=labels.__getitem__)
-    number = walk.number_operations(starts, labels)
+    labels = walk.refine_by_inputs(signatures)
+    # Operations of equal inputs may have consumers that differ, and so may their inputs.
+    unique = walk.refine_by_inputs(walk.refine_by_consumers(labels))
+    starts.sort(key=unique.__getitem__)
+    number = walk.number_operations(starts, unique)
     digest = hashlib.sha256()
     feed_number: dict[int, int] = {}
     group_number: dict[int, int] = {}
@@ -157,24 +159,47 @@ class _Walk:
             stack += [p for tensor, p in reversed(self.inputs(i)) if tensor not in self._fed]
         return number
 
-    def compute_labels(self, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Computes a label for each operation with a signature; see `CanonicalForm`."""
-        # An edge that closes a loop has the signature of its producer instead of a label.
-        labels = {i: signature[:_LABEL_BYTES] for i, signature in signatures.items()}
-        for i in self._graph.order.tolist():
-            if i not in signatures:
-                continue
-            digest = hashlib.blake2b(signatures[i], digest_size=_LABEL_BYTES)
+    def refine_by_inputs(self, labels: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Computes labels that depend on all operations before one.
+
+        Args:
+            labels: labels of the operations themselves.
+        """
+        # An edge that closes a loop has the former label of its producer.
+        refined = {i: label[:_LABEL_BYTES] for i, label in labels.items()}
+        for i in self._list_in_order(labels):
+            digest = hashlib.blake2b(labels[i], digest_size=_LABEL_BYTES)
             for tensor, producer in self.inputs(i):
                 if tensor in self._fed:
                     digest.update(b"feed")
                 else:
                     port = tensor - self._output_start[producer]
-                    digest.update(labels[producer] + port.to_bytes(4, "little"))
-            for label in sorted(labels[control] for control in self.controls[i]):
+                    digest.update(refined[producer] + port.to_bytes(4, "little"))
+            for label in sorted(refined[control] for control in self.controls[i]):
                 digest.update(label)
-            labels[i] = digest.digest()
-        return labels
+            refined[i] = digest.digest()
+        return refined
+
+    def refine_by_consumers(self, labels: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Computes labels that depend on all operations after one; see `refine_by_inputs`."""
+        consumers: dict[int, list[tuple[int, bytes]]] = {i: [] for i in labels}
+        for i in labels:
+            for slot, (tensor, producer) in enumerate(self.inputs(i)):
+                if tensor not in self._fed:
+                    port = tensor - self._output_start[producer]
+                    consumers[producer].append((i, b"%d,%d" % (port, slot)))
+            for control in self.controls[i]:
+                consumers[control].append((i, b""))
+        refined = dict(labels)
+        for i in reversed(self._list_in_order(labels)):
+            digest = hashlib.blake2b(labels[i], digest_size=_LABEL_BYTES)
+            for record in sorted(refined[consumer] + edge for consumer, edge in consumers[i]):
+                digest.update(record)
+            refined[i] = digest.digest()
+        return refined
+
+    def _list_in_order(self, operations: Mapping[int, bytes]) -> list[int]:
+        return [i for i in self._graph.order.tolist() if i in operations]
 
 
 def _sign_operations(

@@ -44,10 +44,8 @@ def rename_graph(graph: tf.Graph, *, reverse: bool = False) -> tf1.GraphDef:
         copy.name = rename(node.name)
         copy.input[:] = [rename(each) for each in node.input]
         for attribute in ("shared_name", "frame_name"):
-            if copy.attr[attribute].s:
+            if attribute in node.attr and node.attr[attribute].s:
                 copy.attr[attribute].s += b"_renamed"
-            else:
-                del copy.attr[attribute]
         if "_class" in copy.attr:
             copy.attr["_class"].list.s[:] = [
                 b"loc:@" + rename(each.removeprefix(b"loc:@").decode()).encode()
@@ -165,7 +163,6 @@ class CanonicalFormTest(parameterized.TestCase, tf.test.TestCase):
             renamed = rename_graph(towers(), reverse=reverse)
             fed = {rename("x:0"): x["x:0"]}
             self.assertEqual(find_form(renamed, (rename("train"),), fed)[1].digest, digest)
-        # The labels of all of these are the same, and their structures are not.
         for change in ({"shared": True}, {"together": True}, {"crossed": True}):
             _, form = find_form(towers(**change), ("train",), x)
             self.assertNotEqual(form.digest, digest, change)

@@ -185,9 +185,10 @@ class AnswerStoreTest(tf.test.TestCase):
             self.assertIn(str(file), logs.output[0])
             self.assertIsNone(self.open(build(depth=5)).find_similar())
         # An answer whose placement does not fit the graph is none, whatever the reason.
-        colocated = {FIRST: [p for each in placed.values() for p in each][:-1]}
+        split = {FIRST: placed[FIRST] + placed[SECOND][::2], SECOND: placed[SECOND][1::2]}
+        part = {FIRST: placed[FIRST]}
         unknown = {"/job:x/task:0/device:CPU:0": placed[FIRST], SECOND: placed[SECOND]}
-        for wrong in (colocated, unknown, {}, {FIRST: placed[SECOND][:1] + placed[FIRST]}):
+        for wrong in (split, part, unknown, {}):
             file.write_text(edit(placed=wrong))
             with self.assertLogs("absl", "WARNING") as logs:
                 self.assertIsNone(self.open(build()).look_up(), wrong)
