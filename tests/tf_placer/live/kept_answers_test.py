@@ -168,13 +168,14 @@ class KeptAnswersTest(tf.test.TestCase):
 
     def test_tries_the_placement_of_a_similar_step_first(self):
         first = self.optimize(build())
+        num_measured = len(self.script.placed)
         log_dir = self.directory / "run"
         deeper = self.optimize(build(depth=5), log_dir=log_dir)
         self.assertEqual(self.searches, 2)
         self.assertIsNone(deeper.kept)
         _, trials = read_log(log_dir / "trials.jsonl")
         self.assertEqual([each.placer for each in trials[:2]], ["original", "earlier_answer"])
-        tried = self.script.placed[len(first.trials) - 1]
+        tried = self.script.placed[num_measured]
         for name in ("t0_0", "t1_0", "t1_3"):
             self.assertEqual(tried[name], first.placement.assignment[name], name)
         self.assertIn("earlier_answer", deeper.finalists)
