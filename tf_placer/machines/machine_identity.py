@@ -63,7 +63,7 @@ def compute_machine_identity(
     It covers `describe_setup`, names and types of the devices, the number of cores of each that is
     pinned, and, for devices of this computer, the models of its processor and its GPUs and the
     number of cores that this process may use. It leaves out memory: TensorFlow reports what is free
-    of a GPU, which varies.
+    of a GPU, which varies. Only where the models of GPUs are unknown, it has their GiB instead.
 
     Returns:
         64 hexadecimal digits.
@@ -75,8 +75,11 @@ def compute_machine_identity(
     if not machine.backend.is_remote:
         value["processor"] = find_processor_name()
         value["cores"] = len(os.sched_getaffinity(0))
-        if any(device.type == "GPU" for device in machine.devices):
-            value["gpus"] = _find_gpu_models()
+        gpus = [device for device in machine.devices if device.type == "GPU"]
+        if gpus:
+            # Containers may hide the files of the driver.
+            sizes = [round((gpu.memory_bytes or 0) / 2**30) for gpu in gpus]
+            value["gpus"] = _find_gpu_models() or sizes
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

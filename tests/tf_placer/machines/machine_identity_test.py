@@ -34,14 +34,6 @@ class MachineIdentityTest(absltest.TestCase):
         with mock.patch.object(machine_identity.os, "uname", side_effect=AssertionError):
             self.assertEqual(identity, compute_machine_identity(_MACHINE, None))
 
-    def test_free_memory_of_a_gpu_does_not_count(self):
-        less = dataclasses.replace(
-            _ATTACHED, devices=(_ATTACHED.devices[0], dataclasses.replace(_GPU, memory_bytes=2**30))
-        )
-        self.assertEqual(
-            compute_machine_identity(_ATTACHED, None), compute_machine_identity(less, None)
-        )
-
     def test_everything_that_changes_times_counts(self):
         def widen(device: Device) -> Device:
             return dataclasses.replace(device, cores=(0, 1))
@@ -62,6 +54,14 @@ class MachineIdentityTest(absltest.TestCase):
         with mock.patch.object(machine_identity.os, "sched_getaffinity", return_value={1, 2, 3}):
             found.append(compute_machine_identity(_MACHINE, None))
         self.assertLen(set(found), len(found))
+
+    def test_free_memory_of_a_gpu_counts_only_if_its_model_is_unknown(self):
+        less = dataclasses.replace(_GPU, memory_bytes=2**30)
+        machines = [_ATTACHED, dataclasses.replace(_ATTACHED, devices=(_ATTACHED.devices[0], less))]
+        for models, num_identities in ((["Tesla K80"], 1), ([], 2)):
+            with mock.patch.object(machine_identity, "_find_gpu_models", return_value=models):
+                found = {compute_machine_identity(machine, None) for machine in machines}
+            self.assertLen(found, num_identities)
 
     def test_models_of_gpus_are_those_of_the_driver(self):
         driver = pathlib.Path(self.create_tempdir().full_path)
