@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import pathlib
@@ -16,7 +17,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.errors import NoAnswerError
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.entry_points import optimize
+from tf_placer.live.entry_points import optimize, optimize_function, optimize_model
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import read_log
@@ -89,6 +90,43 @@ class KeptAnswersTest(tf.test.TestCase):
         expected = {f"z/{name}": device for name, device in first.placement.assignment.items()}
         for name in ("z/t0_0", "z/t1_0", "z/t1_3", "z/loss"):
             self.assertEqual(devices[name], expected[name], name)
+
+    def test_models_and_functions_that_are_built_again_are_answered(self):
+        x, y = np.ones([4, 3], np.float32), np.ones([4, 2], np.float32)
+
+        def make_model(units: int = 5) -> tf.keras.Model:
+            inputs = tf.keras.Input([3])
+            towers = [tf.keras.layers.Dense(units)(inputs) for _ in range(2)]
+            outputs = tf.keras.layers.Dense(2)(tf.keras.layers.add(towers))
+            model = tf.keras.Model(inputs, outputs)
+            model.compile("adam", "mse")
+            return model
+
+        def make_function(number: int):
+            weights = tf.Variable(np.ones([3, 3], np.float32), name=f"weights_{number}")
+
+            @tf.function(autograph=False)
+            def train(values):
+                with tf.GradientTape() as tape:
+                    product = tf.matmul(values, weights, name=f"product_{number}")
+                    loss = tf.reduce_sum(product**2) + tf.reduce_sum(tf.sin(values))
+                weights.assign_sub(0.1 * number * tape.gradient(loss, weights))
+                return loss
+
+            return train
+
+        config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
+        for number in (1, 2):
+            model = optimize_model(make_model(), (x, y), config=config, verbose=False)
+            function = optimize_function(make_function(number), (x,), config=config, verbose=False)
+            for result in (model, function):
+                self.assertEqual(result.kept is not None, number == 2)
+                self.assertEqual(result.step.placement, result.placement)
+                self.assertTrue(result.changed)
+        self.assertEqual(self.searches, 2)
+        required = dataclasses.replace(config, require_answer=True)
+        with self.assertRaises(NoAnswerError):
+            optimize_model(make_model(units=6), (x, y), config=required, verbose=False)
 
     def test_nothing_is_kept_or_looked_up_by_default(self):
         self.optimize(build(), answers=None)
