@@ -211,28 +211,23 @@ def _sign_operations(
     signatures = {}
     for i in operations:
         node = graph_def.node[i]
-        plain.Clear()
-        plain.op = node.op
-        for name, value in node.attr.items():
-            if name == _VALUE and node.op == _CONSTANT:
-                _copy_constant(value.tensor, plain.attr[_VALUE].tensor)
-            elif name not in _IGNORED_ATTRIBUTES:
-                plain.attr[name].CopyFrom(value)
+        plain.CopyFrom(node)
         normalize_nodes([plain])
         for name in _IGNORED_ATTRIBUTES:
-            plain.attr.pop(name, None)  # Defaults were added.
+            plain.attr.pop(name, None)
+        if node.op == _CONSTANT:
+            _clear_data(plain.attr[_VALUE].tensor)
         functions.rename(plain)
-        plain.device = node.device
+        plain.name, plain.device = "", node.device
+        plain.ClearField("input")
         data = plain.SerializeToString(deterministic=True)
         signatures[i] = hashlib.blake2b(data, digest_size=16).digest()
     return signatures
 
 
-def _copy_constant(value: tensor_pb2.TensorProto, plain: tensor_pb2.TensorProto) -> None:
-    """Copies type and shape of a constant, and the value if shapes may follow from it."""
+def _clear_data(value: tensor_pb2.TensorProto) -> None:
+    """Leaves only type and shape of a constant, unless shapes may follow from it."""
     dtype = tf.dtypes.as_dtype(value.dtype)
-    if dtype.is_integer or dtype.is_bool:
-        plain.CopyFrom(value)
-    else:
-        plain.dtype = value.dtype
-        plain.tensor_shape.CopyFrom(value.tensor_shape)
+    if not (dtype.is_integer or dtype.is_bool):
+        plain = tensor_pb2.TensorProto(dtype=value.dtype, tensor_shape=value.tensor_shape)
+        value.CopyFrom(plain)
