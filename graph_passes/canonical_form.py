@@ -214,7 +214,8 @@ def _sign_operations(
         plain.CopyFrom(node)
         normalize_nodes([plain])
         for name in _IGNORED_ATTRIBUTES:
-            plain.attr.pop(name, None)
+            if name in plain.attr:
+                del plain.attr[name]
         if node.op == _CONSTANT:
             _clear_data(plain.attr[_VALUE].tensor)
         functions.rename(plain)

@@ -102,12 +102,20 @@ def prepare_script(
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
-        watcher = _seek(directory, _find_machine(machine), search_secs, start)
+        watcher = _seek(
+            directory, _find_machine(machine), search_secs, start, may_search=not require_answer
+        )
     else:
         _check_machine(directory, machine)
         is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
         if is_wanted and needs_script(directory):
-            watcher = _seek(directory, directory.read_machine(), search_secs, start)
+            watcher = _seek(
+                directory,
+                directory.read_machine(),
+                search_secs,
+                start,
+                may_search=not require_answer,
+            )
         elif is_wanted:
             with hide_start_up_messages():
                 search_for_step(
@@ -153,7 +161,12 @@ def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
 
 
 def _seek(
-    directory: RunDirectory, machine: Machine, search_secs: float | None, start: ProcessRestart
+    directory: RunDirectory,
+    machine: Machine,
+    search_secs: float | None,
+    start: ProcessRestart,
+    *,
+    may_search: bool,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
@@ -167,7 +180,12 @@ def _seek(
         from tf_placer.scripts.training_step_detector import TrainingStepDetector
 
         return TrainingStepDetector(
-            directory, machine, search_secs or _SEARCH_SECS, say=say, restart=start.restart
+            directory,
+            machine,
+            search_secs or _SEARCH_SECS,
+            say=say,
+            restart=start.restart,
+            may_search=may_search,
         )
 
     return ScriptWatcher(make, say)
