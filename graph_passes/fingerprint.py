@@ -14,7 +14,7 @@ from tensorflow.python.framework import op_def_registry
 
 from graph_passes.nested_runs import Nested, run_nested
 
-__all__ = ["graph_fingerprint"]
+__all__ = ["FunctionDigests", "graph_fingerprint", "normalize_nodes"]
 
 # Attributes for readers, or for building gradients in Python, which may differ in a rebuilt graph.
 _NOTES = (
@@ -47,11 +47,11 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
         64 hexadecimal digits.
     """
     digest = hashlib.sha256()
-    functions = _Functions(graph_def.library)
+    functions = FunctionDigests(graph_def.library)
     plain = tf.compat.v1.NodeDef()
     for node in sorted(graph_def.node, key=lambda node: node.name):
         plain.CopyFrom(node)
-        _normalize([plain])
+        normalize_nodes([plain])
         functions.rename(plain)
         _add(digest, plain)
     for name in functions.list_digests():
@@ -61,10 +61,11 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
     return digest.hexdigest()
 
 
-class _Functions:
+class FunctionDigests:
     """The functions of a library, identified by digests as their names have numbers."""
 
     def __init__(self, library: tf.compat.v1.GraphDef.library) -> None:
+        """Uses a library; a digest is computed when it is needed."""
         self._functions = {each.signature.name: each for each in library.function}
         self._gradients = {each.function_name: each.gradient_func for each in library.gradient}
         self._digests: dict[str, str] = {}
@@ -96,7 +97,7 @@ class _Functions:
         plain.CopyFrom(function)
         for note in _NOTES:
             plain.attr.pop(note, None)
-        _normalize(plain.node_def)
+        normalize_nodes(plain.node_def)
         plain.signature.ClearField("name")
         for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
             arg.ClearField("handle_data")
@@ -130,7 +131,7 @@ def _find_defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
     return {each.name: each.default_value for each in attributes if each.HasField("default_value")}
 
 
-def _normalize(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
+def normalize_nodes(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
     """Removes fields that the hash ignores, and adds default values that an export left out."""
     for node in nodes:
         node.ClearField("device")

@@ -13,7 +13,7 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.functions import copy_called_functions
 from graph_passes.placement import Placement
 
-__all__ = ["map_names", "rename_placement"]
+__all__ = ["copy_functions_by_position", "map_names", "rename_placement"]
 
 _COLOCATED = b"loc:@"
 _NOTES = ("_user_specified_name", "debug_name")
@@ -38,7 +38,7 @@ def map_names(
         return None
     pairs = list(zip(graph_def.node, other.node, strict=True))
     names = {there.name: here.name for here, there in pairs}
-    renamed = tf.compat.v1.GraphDef(library=_copy_functions_by_position(other))
+    renamed = tf.compat.v1.GraphDef(library=copy_functions_by_position(other))
     for here, there in pairs:
         node = renamed.node.add()
         node.CopyFrom(there)
@@ -52,7 +52,7 @@ def map_names(
             node.attr["shared_name"].s = names[shared].encode()
         _rename_classes(node, names)
     plain = tf.compat.v1.GraphDef(
-        node=graph_def.node, library=_copy_functions_by_position(graph_def)
+        node=graph_def.node, library=copy_functions_by_position(graph_def)
     )
     if graph_fingerprint(renamed) != graph_fingerprint(plain):
         return None
@@ -70,7 +70,7 @@ def rename_placement(placement: Placement, names: Mapping[str, str]) -> Placemen
     return dataclasses.replace(placement, assignment=assignment)
 
 
-def _copy_functions_by_position(
+def copy_functions_by_position(
     graph_def: tf.compat.v1.GraphDef,
 ) -> function_pb2.FunctionDefLibrary:
     """Copies the called functions, with their content renamed by position."""

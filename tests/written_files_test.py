@@ -123,7 +123,8 @@ class WrittenFilesTest(absltest.TestCase):
 
     def test_a_live_search(self):
         optimize = next(victim for victim in VICTIMS if victim.name == "optimize on local:2")
-        command = [*optimize.command(self.directory, 0), "--max_trials=2", "--max_secs=30"]
+        options = ("--max_trials=2", "--max_secs=30", "--answers=default")
+        command = [*optimize.command(self.directory, 0), *options]
         names = {
             "placed.pb",
             "trials.jsonl",

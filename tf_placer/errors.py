@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 
-__all__ = ["SearchError", "describe_error", "require_tensorflow"]
+__all__ = ["NoAnswerError", "SearchError", "describe_error", "require_tensorflow"]
 
 
 class SearchError(RuntimeError):
     """The error of a search that could not be carried out; the message says what to do."""
+
+
+class NoAnswerError(SearchError):
+    """The error where an answer is required, and none was kept."""
 
 
 def describe_error(error: BaseException) -> str:

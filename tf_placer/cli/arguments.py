@@ -205,6 +205,26 @@ def read_placer_options(args: argparse.Namespace) -> dict[str, str]:
     return options
 
 
+def add_answers(parser: argparse.ArgumentParser, *, otherwise: str) -> None:
+    """Adds the arguments of the store of answers.
+
+    Args:
+        parser: the parser of the command.
+        otherwise: the end of the help of --require_answer, in place of a search.
+    """
+    parser.add_argument(
+        "--answers",
+        metavar="DIR",
+        help="directory of finished answers, or 'default' for the one in your cache: a step that "
+        "was answered before on such a machine is answered at once, and a new answer is kept there",
+    )
+    parser.add_argument(
+        "--require_answer",
+        action="store_true",
+        help=f"never search: fail if --answers (by default 'default') has no answer {otherwise}",
+    )
+
+
 def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig:
     """Builds the settings of a search from the arguments of a command.
 

@@ -10,6 +10,7 @@ from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
     OUTPUT_HELP,
+    add_answers,
     add_clear_devices,
     add_placer,
     add_step,
@@ -68,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and computing time, scalars and pictures",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+    add_answers(parser, otherwise="for the graph")
     add_clear_devices(parser)
     parser.add_argument(
         "--dry_run",
@@ -105,7 +107,8 @@ def run(args: argparse.Namespace) -> None:
         "feed_dict": None if args.feeds is None else read_feeds(args.feeds),
         "initializers": args.initializers,
     }
-    settings = {name: getattr(args, name) for name in ("machine", "report", "tensorboard")}
+    names = ("machine", "report", "tensorboard", "answers", "require_answer")
+    settings = {name: getattr(args, name) for name in names}
     config = build_search_config(args, checkpoint=args.restore_from, **settings)
     if args.dry_run:
         given = read_target(graph, **step, checkpoint=args.restore_from, seed=args.seed)

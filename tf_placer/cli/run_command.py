@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from tf_placer.cli.arguments import add_answers
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory of the search; by default the name of the script with the ending "
         "'.tf_placer', in the current directory. Delete it to search again",
     )
+    add_answers(parser, otherwise="for the training step")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -57,6 +59,7 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
 
     Raises:
         GraphError, MachineError, OSError, ValueError: an argument is wrong.
+        NoAnswerError: an answer is required, and there is none.
     """
     require_tensorflow()
     from tf_placer.scripts.script_run import prepare_script, search_directory
@@ -68,4 +71,6 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         placement=args.placement,
         log_dir=args.log_dir or search_directory(args.script),
         search_secs=args.search_secs,
+        answers=args.answers,
+        require_answer=args.require_answer,
     )

@@ -16,11 +16,9 @@ import tensorflow as tf
 
 from graph_passes.util.json_records import read_value
 from tf_placer.files import cache_directory, read_json, write_json
-from tf_placer.machines.emulated_machine import make_emulated_machine
-from tf_placer.machines.emulation_state import find_emulated_description
 from tf_placer.machines.machine import Link, Machine
+from tf_placer.machines.machine_identity import describe_setup
 from tf_placer.machines.processor import find_processor_name
-from tf_placer.processes import environment_with_gpus
 
 __all__ = ["KnownLinks", "find_links", "keep_links"]
 
@@ -117,27 +115,15 @@ def _lock_file() -> Iterator[None]:
 
 def _compute_key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
     """Computes a key of the machine and of everything that may change its links."""
-    config = b"" if session_config is None else session_config.SerializeToString()
-    is_remote = machine.backend.is_remote
-    value: dict[str, Any] = {
-        "spec": machine.spec,
+    value = {
+        **describe_setup(machine, session_config),
         "devices": [
             # The memory distinguishes GPUs of different models.
             [device.name, *device.cores, device.memory_bytes if device.type == "GPU" else None]
             for device in machine.devices
         ],
-        "computer": "" if is_remote else _describe_computer(),
-        "tensorflow": tf.__version__,
-        "session_config": hashlib.sha256(config).hexdigest(),
+        "computer": "" if machine.backend.is_remote else _describe_computer(),
     }
-    # The links of emulated GPUs follow their description.
-    if machine.backend.is_described:
-        described = make_emulated_machine(machine.spec).links
-        value["described"] = [dataclasses.asdict(link) for link in described]
-    elif machine.backend.in_one_process and (
-        file := find_emulated_description(environment_with_gpus())
-    ):
-        value["described"] = file
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 

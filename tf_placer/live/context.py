@@ -126,6 +126,7 @@ class SearchContext:
         others: the lock of this search, which notices other searches on this computer.
         measurers: makes the measurers.
         costs: the profiled costs, if known.
+        earlier_answer: a placement of a similar step to try first, if there is one.
         notes: notes for the result.
         begun: the names of the placers that have begun.
         found: the confirmed placement, if there is one.
@@ -145,6 +146,7 @@ class SearchContext:
     others: RunLock
     measurers: Measurers
     costs: LiveCosts | None = None
+    earlier_answer: Placement | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     begun: set[str] = dataclasses.field(default_factory=set)
     found: Placement | None = None

@@ -132,7 +132,7 @@ def optimize(
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
             another program that a search would replace.
-        SearchError: the graph does not run, or the search died.
+        SearchError: the graph does not run, the search died, or a required answer is missing.
         ImportError: a package for the requested report or workers is not installed.
         TypeError: there is no such keyword, or a value is given by its former name and today's.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graph_passes.pipeline import GroupedGraph
-from graph_passes.placement import read_placement, write_placement
+from graph_passes.placement import Placement, read_placement, write_placement
 from tf_placer.costs.link_cache import find_links
 from tf_placer.costs.original_devices import (
     find_nearest_assignment,
@@ -47,7 +47,11 @@ from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.units import format_duration
 
-__all__ = ["ControllersMaker", "search_job"]
+__all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
+
+_EARLIER_ANSWER = "earlier_answer"
+#: The stages before the placer; the first tries the placement of a similar step, if one was kept.
+FIRST_STAGES = (_EARLIER_ANSWER, *BASELINES)
 
 #: Starts controllers from workers, a `PlacerSetup`, and options of `Controllers`.
 ControllersMaker = Callable[..., contextlib.AbstractContextManager[ConcurrentPlacer]]
@@ -126,7 +130,7 @@ class _Stages:
 
     def all(self) -> list[SearchStage]:
         """Lists the baselines and the placer."""
-        names = dict.fromkeys([*BASELINES, self._config.placer])
+        names = dict.fromkeys([*FIRST_STAGES, self._config.placer])
         return [
             SearchStage(name, functools.partial(self._make_stage_placer, name)) for name in names
         ]
@@ -139,8 +143,10 @@ class _Stages:
                 is_asked = name == self._config.placer
                 if is_asked and needs_problem(name) and self._context.costs is None:
                     self._profile(name)
-                placer: Placer | ConcurrentPlacer
-                if is_asked and self._workers is not None and self._workers.controllers > 1:
+                placer: Placer | ConcurrentPlacer | None
+                if name == _EARLIER_ANSWER:
+                    placer = self._repeat_earlier_answer()
+                elif is_asked and self._workers is not None and self._workers.controllers > 1:
                     placer = self._controllers(name, self._workers)
                 else:
                     placer = self._placer(name)
@@ -160,7 +166,7 @@ class _Stages:
         There are none if the request is canceled, or for a baseline that has used its share of the
         time.
         """
-        if placer.name in BASELINES and placer.name != self._config.placer:
+        if placer.name in FIRST_STAGES and placer.name != self._config.placer:
             left_secs = self._context.compute_search_secs_left()
             if self._context.plan.had_baseline_share(self._start_secs, left_secs):
                 return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)
@@ -209,7 +215,7 @@ class _Stages:
                 placer, self._grouped.group_graph, self._context.legal, clusters
             )
         # Let the placer begin with the trials of the baselines.
-        before = () if name in BASELINES else BASELINES
+        before = () if name in BASELINES else FIRST_STAGES
         known = [trial for trial in self._context.log.trials if trial.placer in before]
         rows = [trial.assignment for trial in known]
         measurements = [trial.measurement for trial in known]
@@ -253,6 +259,23 @@ class _Stages:
     def _find_original(self) -> list[int] | None:
         """Finds the device of each group in the original graph; None if it has several."""
         return find_original_assignment(self._grouped, self._config.found_machine.devices)
+
+    def _repeat_earlier_answer(self) -> Placer | None:
+        """Makes the placer of a similar step's placement; None if there is none.
+
+        A resumed search repeats the placement in its log, because the store may have changed since.
+        """
+        grouped, legal = self._grouped, self._context.legal
+        logged = [t.assignment for t in self._context.log.trials if t.placer == _EARLIER_ANSWER]
+        if logged:
+            row = np.array(logged[0], np.int32)
+        elif self._context.earlier_answer is not None:
+            row = self._find_assignment(grouped, self._context.earlier_answer)
+        else:
+            return None
+        placer = CandidateList(grouped.group_graph, legal, seed=self._config.seed, candidates=[row])
+        placer.name = _EARLIER_ANSWER
+        return placer
 
     def _setup(self, name: str) -> tuple[PlacerSetup, np.ndarray | None]:
         """Makes the setup of a placer.
@@ -311,11 +334,18 @@ class _Stages:
         Raises:
             GraphError, OSError: the placement does not exist, or is for another machine.
         """
+        placement = None if source == ORIGINAL_START else read_placement(source)
+        return self._find_assignment(grouped, placement)
+
+    def _find_assignment(self, grouped: GroupedGraph, placement: Placement | None) -> np.ndarray:
+        """Finds the assignment next to a placement of operations, or to the original.
+
+        Raises:
+            GraphError: the placement is for another machine.
+        """
         devices, asked = self._config.found_machine.devices, None
-        if source != ORIGINAL_START:
-            asked = find_requested_devices(
-                grouped.op_graph, grouped.colocation, read_placement(source), devices
-            )
+        if placement is not None:
+            asked = find_requested_devices(grouped.op_graph, grouped.colocation, placement, devices)
         return find_nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)
 
 

@@ -6,16 +6,16 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from graph_passes.annotate import Annotate
-from graph_passes.placement import Placement, read_placement
+from graph_passes.placement import Placement, read_placement, write_placement
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.in_process_worker import WorkerHost
-from tf_placer.errors import SearchError
+from tf_placer.errors import NoAnswerError, SearchError
 from tf_placer.files import check_output, make_persistent_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
@@ -28,17 +28,20 @@ from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult, make_result
 from tf_placer.live.step_events import write_step_events
 from tf_placer.private_network import describe_open_servers, find_open_reason
+from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
+from tf_placer.runs.answer_store import Answer, AnswerStore
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
 from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.verdict import best_comparison, verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
-from tf_placer.search.trial_log import ORIGINAL, read_log
+from tf_placer.search.trial_log import ORIGINAL, Trial, read_log
 from tf_placer.temporary_directory import remove_stale_directories, temporary_directory
 from tf_placer.text.units import format_duration
 
@@ -68,9 +71,19 @@ def place(
         say(note)
     if missing := explain_no_choice(machine, calls_python=caller is not None):
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
+    # The graph does not tell what functions of Python do.
+    store = None
+    if config.answers is not None and caller is None:
+        store = AnswerStore(config.answers, workload, config)
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), workload, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
+        if store is not None:
+            _keep_answer(store, RunDirectory(config.log_dir))
         return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
+    if store is not None and (answer := _look_up(store, workload, config, say)) is not None:
+        return _build_answer(answer, workload, step)
+    if config.require_answer and (store is None or store.has_choice):
+        raise NoAnswerError(_explain_no_answer(store, caller))
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
         say(describe_open_servers(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
@@ -85,6 +98,10 @@ def place(
             host = stack.enter_context(WorkerHost())
         # Write the request elsewhere: the search copies it after locking its own directory.
         RunDirectory(asked).write_request(workload, config)
+        if store is not None and (similar := store.find_similar()) is not None:
+            RunDirectory(asked).write_earlier_answer(similar)
+            common = similar.provenance["common"]
+            say(f"{common:.0%} of the step are as in a kept answer, whose placement is tried first")
         search_secs = time.monotonic()
         forks = machine.backend.starts_servers and config.workers is None
         outcome = run_search(directory, asked, callback, start_secs, host, forks=forks)
@@ -92,6 +109,8 @@ def place(
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, describe_given_devices(workload.op_graph))
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=reason)
+    if store is not None:
+        _keep_answer(store, directory)
     result = _read_and_show(directory, workload, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
@@ -194,26 +213,44 @@ def _read_result(
     if result is None:
         raise SearchError(f"the search ended without a result in {directory.path}")
     _, trials = read_log(directory.trials)
+    return _build_result(
+        result,
+        {label: trials[index] for label, index in result.finalists.items()},
+        None if result.winner is None else read_placement(directory.placement),
+        workload,
+        step,
+        trials=trials,
+        explanation=read_explanation(directory, result),
+        log_dir=directory.path,
+    )
+
+
+def _build_result(
+    result: RunResult,
+    finalists: Mapping[str, Trial],
+    placement: Placement | None,
+    workload: Workload,
+    step: PlacedStep | PlacedSignature | None,
+    **others: Any,
+) -> OptimizeResult:
+    """Builds the result for users, and puts the placement on the graph."""
     unchanged = make_result(
         step,
         graph_def=workload.graph_def,
         changed=False,
         reason=verdict(result, resumed_by=resumed_by),
         confirmation=result.confirmation,
-        finalists={label: trials[index] for label, index in result.finalists.items()},
-        trials=trials,
-        explanation=read_explanation(directory, result),
-        log_dir=directory.path,
+        finalists=dict(finalists),
+        **others,
     )
     winner, confirmation = result.winner, result.confirmation
-    if winner is None or confirmation is None:
+    if winner is None or confirmation is None or placement is None:
         best = best_comparison(confirmation)
         return dataclasses.replace(
             unchanged,
             speedup=best.speedup if best else None,
             speedup_interval=best.interval if best else None,
         )
-    placement = read_placement(directory.placement)
     comparison = confirmation.comparisons[winner]
     with_step: dict[str, Any] = {}
     if step is not None:
@@ -227,6 +264,79 @@ def _read_result(
         winner=winner,
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,
+    )
+
+
+def _look_up(
+    store: AnswerStore, workload: Workload, config: SearchConfig, say: Callable[[str], None]
+) -> Answer | None:
+    """Looks up a kept answer, and writes it into the directory of a search that has not begun.
+
+    A search that has begun resumes instead, unless an answer is required.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    directory = None if config.log_dir is None else RunDirectory(config.log_dir)
+    has_begun = directory is not None and directory.trials.exists()
+    if has_begun and not config.require_answer:
+        return None
+    answer = store.look_up()
+    if answer is None:
+        return None
+    say(f"this step was searched on {answer.day} on such a machine: {store.path} has the answer")
+    if config.report is not None or config.tensorboard is not None:
+        say("a kept answer has no trials to draw: search without answers for a report")
+    if directory is not None and not has_begun:
+        # Leave out the restored values: they are large, and no search needs them.
+        plain = dataclasses.replace(workload.step, restored={})
+        directory.write_request(dataclasses.replace(workload, step=plain), config)
+        if answer.placement is not None:
+            write_placement(answer.placement, directory.placement)
+        # A search in this directory must not take the result for its own.
+        directory.write_result(
+            dataclasses.replace(answer.result, is_complete=False, request_digest="")
+        )
+    return answer
+
+
+def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
+    """Explains why there is no answer where one is required."""
+    if store is None:
+        return (
+            f"no answer can be kept for this step, because {caller!r} calls a Python function, and "
+            "require_answer forbids a search"
+        )
+    return (
+        f"{store.path} has no answer for this step on this machine, and require_answer forbids a "
+        "search: search once with the same answers and without require_answer"
+    )
+
+
+def _keep_answer(store: AnswerStore, directory: RunDirectory) -> None:
+    """Keeps the answer of a search that has ended."""
+    result = directory.read_result()
+    if result is None:
+        return
+    _, trials = read_log(directory.trials)
+    finalists = {label: trials[index] for label, index in result.finalists.items()}
+    placement = None if result.winner is None else read_placement(directory.placement)
+    store.keep(result, finalists, placement)
+
+
+def _build_answer(
+    answer: Answer, workload: Workload, step: PlacedStep | PlacedSignature | None
+) -> OptimizeResult:
+    """Builds the result for users from a kept answer."""
+    explanation = answer.result.explanation
+    return _build_result(
+        answer.result,
+        answer.finalists,
+        answer.placement,
+        workload,
+        step,
+        explanation=None if explanation is None else Explanation.from_json(explanation),
+        kept=answer.day,
     )
 
 

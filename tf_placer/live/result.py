@@ -53,6 +53,8 @@ class OptimizeResult:
             on other machines; None if the costs are unknown, or nothing ran.
         log_dir: the directory with the log, which resumes the search if given again; None if
             nothing was measured.
+        kept: the day, "2026-11-28", of the search whose kept answer this is; None if this call
+            searched.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -67,6 +69,7 @@ class OptimizeResult:
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
+    kept: str | None = None
 
     @property
     def original_secs(self) -> float | None:
@@ -125,6 +128,7 @@ class OptimizeResult:
         return {
             "placed": self.changed,
             "reason": self.reason,
+            "kept": self.kept,
             "winner": self.winner,
             "speedup": self.speedup,
             "speedup_interval": self.speedup_interval and list(self.speedup_interval),

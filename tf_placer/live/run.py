@@ -28,12 +28,12 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.conclusion import conclude
 from tf_placer.live.context import Measurers, SearchContext, relocate_run
 from tf_placer.live.costs import LiveCosts, read_costs
-from tf_placer.live.job_search import ControllersMaker, search_job
+from tf_placer.live.job_search import FIRST_STAGES, ControllersMaker, search_job
 from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.live.worker_group import BackendMaker, WorkerGroup, connect_ray_backend
-from tf_placer.placers import BASELINES, find_granularity, needs_problem
+from tf_placer.placers import find_granularity, needs_problem
 from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest
 from tf_placer.runs.own_files import check_own_graph
@@ -114,13 +114,14 @@ def run(
             header=header,
             directory=directory,
             log=log,
-            plan=TimePlan(config.max_secs, start_secs, log.trials, BASELINES),
+            plan=TimePlan(config.max_secs, start_secs, log.trials, FIRST_STAGES),
             interrupts=interrupts or Interrupts(),
             stages=stages,
             callback=callback,
             others=_make_run_lock(config, directory, stages.say),
             measurers=stack.enter_context(contextlib.closing(measurers)),
             costs=costs,
+            earlier_answer=given.read_earlier_answer(),
         )
         stages.how_far = context.plan.describe_progress
         for line in [f"searching; the log is in {directory.path}", *_describe_size(context)]:

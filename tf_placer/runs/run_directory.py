@@ -1,6 +1,8 @@
 """The directory of one search: its request, its measurements and its result.
 
 request.json, graph.pb, feeds, initializer_feeds, session_config    the request
+earlier_answer.json                              the placement of a similar step, which the search
+                                                 tries first; only in the directory of the request
 problem.json, profile.json                       the profiled costs and their origin, if the
                                                  placer needs costs
 trials.jsonl                                     every trial, as it was measured
@@ -34,6 +36,7 @@ from tf_placer.search.config import SearchConfig, read_settings
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
 
 if TYPE_CHECKING:
+    from graph_passes.placement import Placement
     from tf_placer.inputs.workload import Workload
 
 __all__ = ["TRIALS", "RunDirectory", "check_writable"]
@@ -45,6 +48,7 @@ TRIALS = "trials.jsonl"
 _REQUEST = "request.json"
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
 _SESSION_CONFIG, _INITIALIZER_FEEDS, _RESTORED = "session_config", "initializer_feeds", "restored"
+_EARLIER_ANSWER = "earlier_answer.json"
 _ASKED = "what a search was asked"
 # Entries of a request beside the fields of `SearchConfig`. Earlier versions had only the first two.
 _ENTRIES: Mapping[str, Any] = {
@@ -167,6 +171,27 @@ class RunDirectory:
             **config.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
+
+    def write_earlier_answer(self, placement: Placement) -> None:
+        """Adds the placement of a similar step, which the search tries first, to a request.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        from graph_passes.placement import write_placement
+
+        write_placement(placement, self.path / _EARLIER_ANSWER)
+
+    def read_earlier_answer(self) -> Placement | None:
+        """Reads the placement of a similar step from a request; None if it has none.
+
+        Raises:
+            GraphError: the file cannot be read.
+        """
+        from graph_passes.placement import read_placement
+
+        path = self.path / _EARLIER_ANSWER
+        return read_placement(path) if path.exists() else None
 
     def read_request(self) -> tuple[Workload, SearchConfig]:
         """Reads a request, as `write_request` writes it.

@@ -16,6 +16,7 @@ from graph_passes.errors import GraphError
 from graph_passes.util.messages import shorten_text
 from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
+from tf_placer.errors import NoAnswerError
 from tf_placer.files import read_json
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import find_emulated_spec
@@ -56,6 +57,8 @@ def prepare_script(
     placement: str | None,
     log_dir: str,
     search_secs: float | None,
+    answers: str | None = None,
+    require_answer: bool = False,
 ) -> Callable[[], None]:
     """Prepares to run a script as `python SCRIPT ARGS...` would, with its training step placed.
 
@@ -68,6 +71,8 @@ def prepare_script(
         log_dir: the directory of the search.
         search_secs: the time limit of the search; None for the limit of an earlier call, or else
             ten minutes.
+        answers: the store of answers; see `SearchConfig`.
+        require_answer: whether an answer of the store has to take the place of a search.
 
     Returns:
         A function that runs the script and raises its errors.
@@ -75,6 +80,7 @@ def prepare_script(
     Raises:
         GraphError, MachineError, OSError, ValueError: an argument is invalid, or a file or the
             machine cannot be used.
+        NoAnswerError: an answer is required, and there is none.
     """
     start = ProcessRestart()
     if search_secs is not None and not search_secs > 0:
@@ -92,22 +98,36 @@ def prepare_script(
     if start.stage is Stage.ORIGINAL:
         pass
     elif placement is not None:
-        watcher = _place(os.path.abspath(placement), machine, script)
+        watcher = _place(os.path.abspath(placement), machine, script, require_answer)
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
-        watcher = _seek(directory, _find_machine(machine), search_secs, start)
+        watcher = _seek(
+            directory, _find_machine(machine), search_secs, start, may_search=not require_answer
+        )
     else:
         _check_machine(directory, machine)
         is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
         if is_wanted and needs_script(directory):
-            watcher = _seek(directory, directory.read_machine(), search_secs, start)
+            watcher = _seek(
+                directory,
+                directory.read_machine(),
+                search_secs,
+                start,
+                may_search=not require_answer,
+            )
         elif is_wanted:
             with hide_start_up_messages():
-                search_for_step(directory, search_secs, say)
+                search_for_step(
+                    directory,
+                    search_secs,
+                    say,
+                    answers=answers,
+                    require_answer=require_answer,
+                )
             start.restart(Stage.SEARCHED)
         else:
-            watcher = _place(os.fspath(directory.path), machine, script)
+            watcher = _place(os.fspath(directory.path), machine, script, require_answer)
     if watcher is not None:
         instrument(watcher)
     return lambda: _run(script, args, watcher, start)
@@ -141,7 +161,12 @@ def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
 
 
 def _seek(
-    directory: RunDirectory, machine: Machine, search_secs: float | None, start: ProcessRestart
+    directory: RunDirectory,
+    machine: Machine,
+    search_secs: float | None,
+    start: ProcessRestart,
+    *,
+    may_search: bool,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
@@ -155,13 +180,20 @@ def _seek(
         from tf_placer.scripts.training_step_detector import TrainingStepDetector
 
         return TrainingStepDetector(
-            directory, machine, search_secs or _SEARCH_SECS, say=say, restart=start.restart
+            directory,
+            machine,
+            search_secs or _SEARCH_SECS,
+            say=say,
+            restart=start.restart,
+            may_search=may_search,
         )
 
     return ScriptWatcher(make, say)
 
 
-def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
+def _place(
+    path: str, machine: str | None, script: str, require_answer: bool
+) -> ScriptWatcher | None:
     """Returns a watcher that places the step; None if there is no placement."""
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
@@ -176,6 +208,8 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
     else:
         found = _find_machine(machine)
     if not os.path.exists(file):
+        if require_answer and directory.read_result() is None:
+            raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
         say(f"{script} runs unchanged: {_explain_unplaced(directory)}")
         return None
     read_json(file)  # Refuses a damaged placement before the script runs.
@@ -185,7 +219,9 @@ def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
         from tf_placer.scripts.step_cache import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(read_cached_step(path), read_placement(file), found, say=say)
+        return StepPlacer(
+            read_cached_step(path), read_placement(file), found, say=say, must_fit=require_answer
+        )
 
     return ScriptWatcher(make, say)
 

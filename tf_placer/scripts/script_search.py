@@ -11,7 +11,7 @@ from collections.abc import Callable
 from graph_passes.errors import GraphError
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.errors import SearchError, describe_error
+from tf_placer.errors import NoAnswerError, SearchError, describe_error
 from tf_placer.files import read_json, write_json
 from tf_placer.runs.own_files import REFUSAL
 from tf_placer.runs.run_directory import RunDirectory
@@ -72,14 +72,24 @@ def needs_script(directory: RunDirectory) -> bool:
 
 
 def search_for_step(
-    directory: RunDirectory, search_secs: float | None, say: Callable[[str], None]
+    directory: RunDirectory,
+    search_secs: float | None,
+    say: Callable[[str], None],
+    *,
+    answers: str | None = None,
+    require_answer: bool = False,
 ) -> None:
-    """Searches for a placement; prints errors and does not raise them.
+    """Searches for a placement; prints errors and does not raise them, with one exception.
 
     Args:
         directory: the directory of the search, with a request.
         search_secs: the time limit; None for the limit in the request.
         say: prints a line for the user.
+        answers: the store of answers; see `SearchConfig`.
+        require_answer: whether an answer of the store has to take the place of the search.
+
+    Raises:
+        NoAnswerError: an answer is required, and there is none.
     """
     from tf_placer.live.entry_points import optimize
     from tf_placer.live.process import SearchKilledError
@@ -99,8 +109,12 @@ def search_for_step(
             max_secs=allowed_secs,
             log_dir=directory.path,
             session_config=config.session_config,
+            answers=answers,
+            require_answer=require_answer,
         )
         result = optimize(workload, config=asked)
+    except NoAnswerError:
+        raise
     except Exception as error:
         reason = describe_error(error)
         if not isinstance(error, ImportError | OSError | RuntimeError | ValueError):

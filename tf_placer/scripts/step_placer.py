@@ -51,6 +51,7 @@ class StepPlacer:
         machine: Machine,
         *,
         say: Callable[[str], None],
+        must_fit: bool = False,
     ) -> None:
         """Prepares to place.
 
@@ -59,7 +60,9 @@ class StepPlacer:
             placement: the placement of the step.
             machine: the machine that is to run the step.
             say: prints a line for the user.
+            must_fit: whether the script ends when its step is another one.
         """
+        self._must_fit = must_fit
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
         self.has_met_step = False
@@ -313,10 +316,13 @@ class StepPlacer:
     def _report_change(self) -> None:
         if not self._has_said_changed:
             self._has_said_changed = True
+            end = "ends, because an answer is required" if self._must_fit else "runs unchanged"
             self._say(
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
-                "and runs unchanged; use another --log_dir to search for a placement"
+                f"and {end}; use another --log_dir to search for a placement"
             )
+            if self._must_fit:
+                raise SystemExit(1)
 
 
 def _has_trained(model: Any) -> bool:

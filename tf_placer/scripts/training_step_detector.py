@@ -58,6 +58,7 @@ class TrainingStepDetector:
         *,
         say: Callable[[str], None],
         restart: Callable[[Stage], None],
+        may_search: bool = True,
     ) -> None:
         """Prepares to detect the step.
 
@@ -67,7 +68,10 @@ class TrainingStepDetector:
             search_secs: the time limit of the search.
             say: prints a line for the user.
             restart: restarts the script for a stage; does not return.
+            may_search: whether a step that calls Python may be searched for in this process;
+                otherwise the script ends.
         """
+        self._may_search = may_search
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, restart
         self.is_over = False
@@ -227,6 +231,12 @@ class TrainingStepDetector:
         if trained_by is None:
             trained_by = workload.step.fetches
         write_cached_step(self._directory, workload, asked, trained_by)
+        if caller is not None and not self._may_search:
+            self._say(
+                f"the script ends, because an answer is required, and none can be kept for its "
+                f"step: {caller!r} calls a Python function"
+            )
+            raise SystemExit(1)
         if caller is not None:
             # The step calls Python functions of this process, so the search has to run here.
             optimize(workload, log_dir=self._directory.path, config=asked)

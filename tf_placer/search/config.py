@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-__all__ = ["SearchConfig", "check_machine", "check_seed", "read_settings", "starting_options"]
+__all__ = [
+    "DEFAULT_ANSWERS",
+    "SearchConfig",
+    "check_machine",
+    "check_seed",
+    "read_settings",
+    "starting_options",
+]
+
+#: The store of answers in the user's cache, as a value of `SearchConfig.answers`.
+DEFAULT_ANSWERS = "default"
 
 # The random generators of NumPy, of TensorFlow and of the native core take seeds below this.
 _SEED_LIMIT = 2**63
@@ -65,6 +75,11 @@ class SearchConfig:
         stop_at_gap: the search ends once the best step is at most this share above the lower
             bound, such as 0.05; None to use the whole budget. The bound of a live search is
             simulated, and known only if the costs of operations are.
+        answers: the store of finished answers: "default" for the one in the user's cache, or a
+            directory; None for none. A step that was answered before on the same machine is not
+            searched again, even if its operations have other names; a new answer is kept.
+        require_answer: whether a SearchError is raised, instead of a search begun, if the store has
+            no answer; it uses the default store unless `answers` names another one.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -89,6 +104,8 @@ class SearchConfig:
     num_workers: int | None = None
     controllers: int | None = None
     stop_at_gap: float | None = None
+    answers: str | os.PathLike[str] | None = None
+    require_answer: bool = False
 
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
@@ -106,6 +123,7 @@ class SearchConfig:
             (self.log_dir, "log_dir", "directory"),
             (self.report, "report", "file"),
             (self.tensorboard, "tensorboard", "directory"),
+            (self.answers, "answers", "directory"),
         ):
             if path is not None:
                 check_path(path, argument, kind)
@@ -118,6 +136,8 @@ class SearchConfig:
             "num_workers": None if workers is None else workers.count,
             "controllers": None if workers is None else workers.controllers,
         }
+        if self.require_answer and self.answers is None:
+            checked["answers"] = DEFAULT_ANSWERS
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -143,8 +163,8 @@ class SearchConfig:
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the settings that a resumed search must share.
 
-        The configuration of sessions is stored elsewhere. Paths of the log and of reports are left
-        out, because they may change between calls.
+        The configuration of sessions is stored elsewhere. The paths of the log, of reports and of
+        answers are left out, because they may change between calls.
         """
         machine, workers = self.machine, self.wanted_workers
         return {

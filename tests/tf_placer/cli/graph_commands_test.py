@@ -139,6 +139,38 @@ class OptimizeCommandTest(CommandsTestCase):
             read_graph(self.path("out.pb")).graph_def, read_graph(self.path("in.pb")).graph_def
         )
 
+    def test_a_store_answers_another_graph_of_the_same_structure(self):
+        store = f"--answers={self.path('store')}"
+        with patch_search(Script(secs=split_is_faster)):
+            self.optimize(f"--input_graph={self.path('in.pb')}", "--fetches=y", store)
+        write_graph(self.path("renamed.pb"), branches(rename="right/last"))
+        arguments = (
+            f"--input_graph={self.path('renamed.pb')}",
+            "--fetches=y",
+            f"--output_graph={self.path('out.pb')}",
+            store,
+            "--require_answer",
+        )
+        printed = self.optimize(*arguments)
+        self.assertRegex(printed, "placed - .* kept answer of .*, not measured again")
+        placed = read_graph(self.path("out.pb")).graph_def
+        devices = {node.name: node.device for node in placed.node if node.device}
+        self.assertTrue(uses_two_devices(devices))
+        self.assertIn("right/last", devices)
+        value = json.loads(self.optimize(*arguments, "--json"))
+        self.assertRegex(value["kept"], r"^\d{4}-\d\d-\d\d$")
+
+    def test_a_store_without_the_answer_is_an_error_where_one_is_required(self):
+        self.assert_refused(
+            "store has no answer for this step on this machine, and require_answer forbids",
+            "optimize",
+            *self.settings,
+            f"--input_graph={self.path('in.pb')}",
+            "--fetches=y",
+            f"--answers={self.path('store')}",
+            "--require_answer",
+        )
+
     def test_devices_in_the_graph_stay_unless_they_are_cleared(self):
         graph_def = branches()
         for node in graph_def.node:

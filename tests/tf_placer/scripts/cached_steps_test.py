@@ -97,6 +97,19 @@ class KeptStepsTest(tf.test.TestCase):
             self.seeker.before_function_call(train, (tf.ones([2, 2]),), {})
         self.assertEqual(read_cached_workload(self.directory)[1].session_config, config)
 
+    def test_a_step_that_calls_python_ends_a_script_that_may_not_search(self):
+        seeker = TrainingStepDetector(
+            self.directory, MACHINE, 60.0, say=self.said.append, restart=restart, may_search=False
+        )
+        with tf.Graph().as_default(), tf1.Session() as session:
+            value = tf.numpy_function(lambda: np.float32(2.0), [], tf.float32)
+            weight = tf1.get_variable("weight", initializer=1.0)
+            train = tf1.train.GradientDescentOptimizer(0.1).minimize((weight - value) ** 2)
+            session.run(weight.initializer)
+            with self.assertRaisesRegex(SystemExit, "1"):
+                seeker.before_session_run(session, train, None)
+        self.assertRegex(self.said[-1], "an answer is required, .* calls a Python function")
+
     def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
         def build(width: int = 2) -> dict[str, Any]:
             x = tf1.placeholder(tf.float32, [None, 3], name="x")
@@ -314,7 +327,13 @@ class KeptStepsTest(tf.test.TestCase):
         # Other shapes are another step.
         placer = self.placer()
         self.assertIsNone(placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
-        self.assertIn("it has changed since", self.said[-1])
+        self.assertIn("it has changed since, and runs unchanged", self.said[-1])
+        # A script whose step has to have an answer ends.
+        step = read_cached_step(self.path)
+        placer = StepPlacer(step, step.placement, MACHINE, say=self.said.append, must_fit=True)
+        with self.assertRaisesRegex(SystemExit, "1"):
+            placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
+        self.assertIn("it has changed since, and ends", self.said[-1])
 
     def test_a_model_is_found_and_placed_without_its_data(self):
         def make() -> tf.keras.Model:

@@ -24,6 +24,15 @@ from tf_placer.runs.run_result import RunResult
 
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 _ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
+_REQUEST = {
+    "fetches": ["train"],
+    "initializers": [],
+    "placer": "auto",
+    "placer_options": {},
+    "max_trials": 150,
+    "max_secs": 600.0,
+    "seed": 0,
+}
 
 
 class ScriptRunTest(tf.test.TestCase):
@@ -287,6 +296,20 @@ class ScriptRunTest(tf.test.TestCase):
         )
         self.assertAllClose([rate for _, rate, _ in as_it_came], [0.05, 0.025, 0.0125])
         self.assertAllClose(placed, as_it_came, rtol=1e-5)
+
+    def test_a_required_answer_cannot_be_one_that_was_refused(self):
+        script = self.directory / "train.py"
+        script.write_text("print(1)")
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        directory.path.mkdir()
+        machine = find_machine("local:2")
+        request = {"machine": machine.to_json(), **_REQUEST}
+        (directory.path / "request.json").write_text(json.dumps(request))
+        refusal = {"reason": "it is wrong", "search_secs": 600.0}
+        (directory.path / "refusal.json").write_text(json.dumps(refusal))
+        with contextlib.chdir(self.directory), self.assertRaises(SystemExit) as raised:
+            cli.main(["run", "--require_answer", "train.py"])
+        self.assertRegex(raised.exception.code, "no answer for train.py: .* it is wrong")
 
     def test_names_missing_files(self):
         script = self.directory / "train.py"

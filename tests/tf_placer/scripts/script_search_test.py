@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from tf_placer.confirmation.outcome import Outcome
+from tf_placer.errors import NoAnswerError
 from tf_placer.live import entry_points
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
@@ -68,6 +69,22 @@ class ScriptSearchTest(absltest.TestCase):
         asked = optimize.call_args.kwargs["config"]
         self.assertEqual((asked.machine, asked.max_trials, asked.max_secs), ("attached", 5, 20.0))
         self.assertIs(asked.session_config, session_config)
+
+    def test_a_missing_answer_is_raised_and_not_recorded(self):
+        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=None)
+        kept.found_machine.spec = "attached"
+        error = NoAnswerError("there is none")
+        with (
+            mock.patch.object(step_cache, "read_cached_workload", return_value=(object(), kept)),
+            mock.patch.object(entry_points, "optimize", side_effect=error) as optimize,
+            self.assertRaisesRegex(NoAnswerError, "there is none"),
+        ):
+            search_for_step(
+                self.directory, None, self.said.append, answers="store", require_answer=True
+            )
+        asked = optimize.call_args.kwargs["config"]
+        self.assertEqual((asked.answers, asked.require_answer), ("store", True))
+        self.assertIsNone(read_refusal(self.directory))
 
     def test_a_step_that_calls_python_needs_the_script(self):
         self.assertFalse(needs_script(self.directory))

@@ -51,6 +51,13 @@ class SearchConfigTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "num_workers is for searches with workers"):
             SearchConfig(num_workers=2)
 
+    def test_a_required_answer_is_one_of_the_default_store(self):
+        self.assertIsNone(SearchConfig().answers)
+        self.assertEqual(SearchConfig(require_answer=True).answers, "default")
+        self.assertEqual(SearchConfig(answers="x", require_answer=True).answers, "x")
+        with self.assertRaisesRegex(ValueError, "answers is the path of a directory, not 3"):
+            SearchConfig(answers=3)
+
     def test_the_json_form_survives_a_round_trip_and_refuses_wrong_types(self):
         with mock.patch.object(workers, "require_ray"):
             for config in (

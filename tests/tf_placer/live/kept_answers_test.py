@@ -1,0 +1,243 @@
+"""Tests of answers that are kept from one call of `optimize` to the next, with scripted steps."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from tests.graph_parts import new_graph
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.errors import NoAnswerError
+from tf_placer.live import optimization
+from tf_placer.live import run as live_run
+from tf_placer.live.entry_points import optimize, optimize_function, optimize_model
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.trial_log import read_log
+
+tf1 = tf.compat.v1
+
+
+def build(prefix: str = "", depth: int = 4) -> tf.Graph:
+    """Builds two chains of products of different data."""
+    with new_graph() as graph:
+        x = tf1.placeholder(tf.float32, [3, 3], name=f"{prefix}x")
+        ends = []
+        for tower in range(2):
+            value = x + float(tower)
+            for k in range(depth):
+                value = tf.matmul(value, value, name=f"{prefix}t{tower}_{k}")
+            ends.append(tf.reduce_sum(value))
+        tf.add_n(ends, name=f"{prefix}loss")
+    return graph
+
+
+def split_is_faster(assignment) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+class KeptAnswersTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.script = Script(secs=split_is_faster)
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.answers = self.directory / "answers"
+        self.searches = 0
+        cache = self.create_tempdir().full_path
+        self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
+        self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
+
+    def search_here(self, directory, given, callback, start_secs, host):
+        del host
+        self.searches += 1
+        return live_run.run(
+            RunDirectory(given),
+            directory,
+            callback,
+            self.script.environment,
+            start_secs=start_secs,
+        )
+
+    def optimize(self, graph: tf.Graph, prefix: str = "", **settings):
+        settings = {"machine": "local:2", "placer": "random", "max_trials": 10, **settings}
+        config = SearchConfig(**{"answers": self.answers, **settings})
+        feeds = {f"{prefix}x:0": np.ones([3, 3], np.float32)}
+        return optimize(graph, [f"{prefix}loss:0"], feeds, config=config, verbose=False)
+
+    def test_the_same_step_with_other_names_is_answered_without_a_search(self):
+        first = self.optimize(build())
+        self.assertIsNone(first.kept)
+        graph = build("z/")
+        second = self.optimize(graph, "z/")
+        self.assertEqual(self.searches, 1)
+        self.assertTrue(second.changed)
+        self.assertRegex(second.reason, "2.00 times as fast.*; kept answer of .*, not measured")
+        self.assertRegex(second.kept, r"^\d{4}-\d\d-\d\d$")
+        self.assertEqual(second.to_json()["kept"], second.kept)
+        self.assertEqual((second.speedup, second.winner), (first.speedup, first.winner))
+        self.assertEqual(second.table(), first.table())
+        self.assertIsNone(second.log_dir)
+        # The graph was annotated like the first one.
+        devices = {op.name: op.device for op in graph.get_operations() if op.device}
+        self.assertEqual(devices, dict(second.placement.assignment))
+        expected = {f"z/{name}": device for name, device in first.placement.assignment.items()}
+        for name in ("z/t0_0", "z/t1_0", "z/t1_3", "z/loss"):
+            self.assertEqual(devices[name], expected[name], name)
+
+    def test_models_and_functions_that_are_built_again_are_answered(self):
+        x, y = np.ones([4, 3], np.float32), np.ones([4, 2], np.float32)
+
+        def make_model(units: int = 5) -> tf.keras.Model:
+            inputs = tf.keras.Input([3])
+            towers = [tf.keras.layers.Dense(units)(inputs) for _ in range(2)]
+            outputs = tf.keras.layers.Dense(2)(tf.keras.layers.add(towers))
+            model = tf.keras.Model(inputs, outputs)
+            model.compile("adam", "mse")
+            return model
+
+        def make_function(number: int):
+            weights = tf.Variable(np.ones([3, 3], np.float32), name=f"weights_{number}")
+
+            @tf.function(autograph=False)
+            def train(values):
+                with tf.GradientTape() as tape:
+                    product = tf.matmul(values, weights, name=f"product_{number}")
+                    loss = tf.reduce_sum(product**2) + tf.reduce_sum(tf.sin(values))
+                weights.assign_sub(0.1 * number * tape.gradient(loss, weights))
+                return loss
+
+            return train
+
+        config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
+        for number in (1, 2):
+            model = optimize_model(make_model(), (x, y), config=config, verbose=False)
+            function = optimize_function(make_function(number), (x,), config=config, verbose=False)
+            for result in (model, function):
+                self.assertEqual(result.kept is not None, number == 2)
+                self.assertEqual(result.step.placement, result.placement)
+                self.assertTrue(result.changed)
+        self.assertEqual(self.searches, 2)
+        required = dataclasses.replace(config, require_answer=True)
+        with self.assertRaises(NoAnswerError):
+            optimize_model(make_model(units=6), (x, y), config=required, verbose=False)
+
+    def test_nothing_is_kept_or_looked_up_by_default(self):
+        self.optimize(build(), answers=None)
+        self.optimize(build(), answers=None)
+        self.assertEqual(self.searches, 2)
+        self.assertEmpty(list(pathlib.Path(os.environ["XDG_CACHE_HOME"]).glob("*/answers/*")))
+
+    def test_an_unchanged_graph_is_an_answer(self):
+        self.script.secs = lambda assignment: ORIGINAL_SECS
+        self.optimize(build())
+        result = self.optimize(build("z/"), "z/")
+        self.assertEqual(self.searches, 1)
+        self.assertFalse(result.changed)
+        self.assertRegex(result.reason, "no placement is faster.*kept answer of")
+        # More time may find more.
+        self.optimize(build(), max_trials=11)
+        self.assertEqual(self.searches, 2)
+
+    def test_a_required_answer_that_is_missing_is_an_error(self):
+        with self.assertRaisesRegex(NoAnswerError, "has no answer for this step on this machine"):
+            self.optimize(build(), require_answer=True)
+        self.assertEqual(self.searches, 0)
+        self.optimize(build())
+        self.assertTrue(self.optimize(build("z/"), "z/", require_answer=True).changed)
+        with self.assertRaises(NoAnswerError):
+            self.optimize(build(depth=5), require_answer=True)
+        # Without a store, that of the user is meant.
+        with self.assertRaisesRegex(NoAnswerError, os.environ["XDG_CACHE_HOME"]):
+            self.optimize(build(), answers=None, require_answer=True)
+
+    def test_a_graph_without_a_choice_needs_no_answer(self):
+        with new_graph() as graph, tf.device("/device:CPU:0"):
+            x = tf1.placeholder(tf.float32, [3, 3], name="x")
+            tf.reduce_sum(tf.matmul(x, x), name="loss")
+        result = self.optimize(graph, require_answer=True)
+        self.assertIn("there is nothing to place", result.reason)
+
+    def test_a_step_that_calls_python_has_no_answer(self):
+        with new_graph() as graph:
+            x = tf1.placeholder(tf.float32, [3, 3], name="x")
+            value = tf.matmul(x, tf.numpy_function(np.tanh, [x], tf.float32))
+            tf.reduce_sum(value, name="loss")
+        devices = tuple(self.two_cpus().devices)
+        self.assertLen(devices, 2)
+        with self.assertRaisesRegex(NoAnswerError, "calls a Python function"):
+            self.optimize(graph, machine=self.two_cpus(), require_answer=True)
+
+    def two_cpus(self):
+        from tf_placer.machines.machine import Device, Machine
+
+        names = (f"/job:localhost/replica:0/task:0/device:CPU:{k}" for k in range(2))
+        return Machine("attached", "attached", tuple(Device(name, "CPU") for name in names))
+
+    def test_a_new_log_dir_gets_the_answer_and_an_old_one_resumes(self):
+        self.optimize(build(), log_dir=self.directory / "first")
+        result = self.optimize(build("z/"), "z/", log_dir=self.directory / "second")
+        self.assertEqual(self.searches, 1)
+        written = RunDirectory(self.directory / "second")
+        self.assertIn("kept answer of", written.read_result().note)
+        self.assertTrue(written.placement.exists())
+        self.assertEqual(result.reason, self.optimize(build("z/"), "z/").reason)
+        # The same search has ended in this directory, so it answers.
+        self.assertIsNone(self.optimize(build(), log_dir=self.directory / "first").kept)
+        # More trials resume the search of the directory.
+        more = self.optimize(build(), log_dir=self.directory / "first", max_trials=12)
+        self.assertLen(more.trials, 12)
+        self.assertEqual(self.searches, 2)
+
+    def test_a_directory_with_a_kept_answer_may_be_searched_later(self):
+        self.optimize(build())
+        log_dir = self.directory / "run"
+        self.optimize(build(), log_dir=log_dir)
+        result = self.optimize(build(), answers=None, log_dir=log_dir)
+        self.assertEqual(self.searches, 2)
+        self.assertIsNone(result.kept)
+        self.assertNotIn("kept answer", result.reason)
+
+    def test_tries_the_placement_of_a_similar_step_first(self):
+        first = self.optimize(build())
+        num_measured = len(self.script.placed)
+        log_dir = self.directory / "run"
+        deeper = self.optimize(build(depth=5), log_dir=log_dir)
+        self.assertEqual(self.searches, 2)
+        self.assertIsNone(deeper.kept)
+        _, trials = read_log(log_dir / "trials.jsonl")
+        self.assertEqual([each.placer for each in trials[:2]], ["original", "earlier_answer"])
+        tried = self.script.placed[num_measured]
+        for name in ("t0_0", "t1_0", "t1_3"):
+            self.assertEqual(tried[name], first.placement.assignment[name], name)
+        self.assertIn("earlier_answer", deeper.finalists)
+
+    def test_a_search_with_an_earlier_answer_resumes_without_the_store(self):
+        self.optimize(build())
+        log_dir = self.directory / "run"
+        self.optimize(build(depth=5), log_dir=log_dir, max_trials=4)
+        _, before = read_log(log_dir / "trials.jsonl")
+        result = self.optimize(build(depth=5), log_dir=log_dir, max_trials=9, answers=None)
+        self.assertLen(result.trials, 9)
+        self.assertEqual(result.trials[:4], before)
+
+    def test_says_that_a_kept_answer_has_no_report(self):
+        self.optimize(build())
+        config = SearchConfig(
+            "local:2", answers=self.answers, tensorboard=self.directory / "tensorboard"
+        )
+        feeds = {"x:0": np.ones([3, 3], np.float32)}
+        with contextlib.redirect_stderr(io.StringIO()) as lines:
+            optimize(build(), ["loss:0"], feeds, config=config)
+        self.assertIn("no trials to draw", lines.getvalue())
+        self.assertFalse((self.directory / "tensorboard").exists())
+
+
+if __name__ == "__main__":
+    tf.test.main()
