@@ -105,7 +105,7 @@ class SearchConfigTest(parameterized.TestCase):
             check_machine(Machine("x", "nearby", (device,)))
 
     @parameterized.parameters(
-        (None, {}, "placer is a name such as 'auto', not None"),
+        (None, {}, "placer is a name such as 'auto', .* not None"),
         (["auto"], {}, "placer is a name .* not a value of type list"),
         ("auto", None, "placer_options map names to values, unlike None"),
         ("auto", ["a"], "placer_options map names to values, unlike a value of type list"),
