@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from tests.tf_placer.placers.users_placers import LastDevice
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.search.config import SearchConfig, check_machine, check_seed, starting_options
 from tf_placer.search.distributed import workers
@@ -59,6 +60,13 @@ class SearchConfigTest(parameterized.TestCase):
             for wrong in ({"max_trials": "5"}, {"machine": 3}, {"workers": "ray"}, {"seed": None}):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
+
+    def test_a_class_is_replaced_by_its_name(self):
+        config = SearchConfig(placer=LastDevice)
+        self.assertEqual(config.placer, f"{LastDevice.__module__}:LastDevice")
+        self.assertEqual(SearchConfig.from_json(config.to_json()), config)
+        with self.assertRaisesRegex(ValueError, "LastDevice' has no option 'shift'"):
+            SearchConfig(placer=LastDevice, placer_options={"shift": 1})
 
     def test_the_json_form_has_no_paths(self):
         config = SearchConfig(log_dir="log", report="page.html", tensorboard="events")
