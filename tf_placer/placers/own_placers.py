@@ -235,18 +235,17 @@ def _find_config_type(name: str, value: Any) -> type:
         ValueError: it has no such annotation.
     """
     try:
-        hints = typing.get_type_hints(value.__init__ if isinstance(value, type) else value)
+        kind = inspect.signature(value, eval_str=True).parameters["config"].annotation
     except Exception as error:
         raise ValueError(
             f"the annotations of placer {quote(name)} cannot be read: {describe_cause(error)}"
         ) from error
-    kind = hints.get("config")
     members = [member for member in typing.get_args(kind) or (kind,) if member is not type(None)]
-    if len(members) != 1 or not dataclasses.is_dataclass(members[0]):
+    config_type: Any = members[0] if len(members) == 1 else None
+    if not isinstance(config_type, type) or not dataclasses.is_dataclass(config_type):
         raise ValueError(
             f"argument config of placer {quote(name)} has no settings: annotate it with a dataclass"
         )
-    config_type: type = members[0]
     return config_type
 
 

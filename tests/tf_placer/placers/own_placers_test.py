@@ -183,14 +183,14 @@ class NamedPlacerTest(parameterized.TestCase):
 
     @parameterized.parameters(
         # The program, the name of its placer, and the error of a live search.
-        ("class Mine: ...\nif __name__ == '__main__':\n    ", "program:Mine", ""),
+        ("class Mine: ...\nif __name__ == '__main__': ", "program:Mine", "^$"),
         ("class Mine: ...\n", "__main__:Mine", "module of its own, .*, or put all that .* under"),
     )
     def test_a_program_is_imported_only_if_that_does_not_run_it(self, code, name, message):
         path = self.directory / "program.py"
         path.write_text(
-            f"{code}from tf_placer.placers.own_placers import *; name = name_placer(Mine)\n"
-            "    " * ("if" in code) + "print(name); check_is_importable(name)\n"
+            "from tf_placer.placers.own_placers import *\n"
+            f"{code}print(name := name_placer(Mine)); check_is_importable(name)\n"
         )
         for command in ([str(path)], ["-m", "program"]):
             done = subprocess.run(
@@ -202,7 +202,7 @@ class NamedPlacerTest(parameterized.TestCase):
             )
             self.assertEqual(done.stdout, f"{name}\n", done.stderr)
             self.assertRegex(done.stderr, message)
-            self.assertEqual(done.returncode, 1 if message else 0)
+            self.assertEqual(done.returncode, int(message != "^$"))
 
     def test_typed_programs_have_no_file_to_import(self):
         code = "from tf_placer.placers.own_placers import *\nclass Mine: ...\n"

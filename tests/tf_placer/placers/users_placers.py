@@ -20,8 +20,9 @@ class LastDevice(CandidateList):
     name = "the registry's name counts"
 
     def __init__(self, groups, legal, *, seed=0):
-        last = np.full(groups.num_groups, legal.shape[1] - 1)
-        super().__init__(groups, legal, seed=seed, candidates=[last])
+        # A generator, so that the arguments are checked before the placement is made.
+        rows = (np.full(groups.num_groups, legal.shape[1] - 1) for _ in range(1))
+        super().__init__(groups, legal, seed=seed, candidates=rows)
 
 
 @dataclasses.dataclass(frozen=True)
