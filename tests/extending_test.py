@@ -22,11 +22,12 @@ PAGE = ROOT / "docs" / "extending.md"
 _CODE = r":\n\n((?:(?:    .*)?\n)+)"
 _NEW = re.compile(r"^New file `([^`]+)`" + _CODE, re.M)
 _CHANGE = re.compile(r"^In `([^`]+)`, (after|instead of) `([^`]+)`" + _CODE, re.M)
-# Runs the tests of several modules, whose names are its arguments, in one process.
+# Runs the tests of several modules, whose paths are its arguments, in one process.
 _RUN = """
 import importlib, sys
 from absl.testing import absltest
-for name in sys.argv[1:]:
+for path in sys.argv[1:]:
+    name = path.removesuffix(".py").replace("/", ".")
     for member, value in vars(importlib.import_module(name)).items():
         if isinstance(value, type) and issubclass(value, absltest.TestCase):
             globals()[f"{name}.{member}"] = value
@@ -35,14 +36,14 @@ absltest.main(argv=sys.argv[:1])
 
 
 def apply(page: str, root: pathlib.Path) -> list[str]:
-    """Adds the examples of a page to a source tree; returns the names of their tests."""
+    """Adds the examples of a page to a source tree; returns the paths of their tests."""
     tests = []
     for path, code in _NEW.findall(page):
         if (root / path).exists():
             raise ValueError(f"{path} is not new")
         (root / path).write_text(textwrap.dedent(code))
         if path.endswith("_test.py"):
-            tests.append(path.removesuffix(".py").replace("/", "."))
+            tests.append(path)
     for path, how, text, code in _CHANGE.findall(page):
         content = (root / path).read_text()
         if content.count(text) != 1:
@@ -77,11 +78,11 @@ class ExtendingTest(absltest.TestCase):
         built = pathlib.Path(__file__).absolute().parents[1] / "tf_placer" / "native" / "core.so"
         if built.exists():
             shutil.copy(built, self.root / "tf_placer" / "native")
-        names = apply(PAGE.read_text(), self.root)
-        self.assertGreater(len(names), 7)
+        tests = apply(PAGE.read_text(), self.root)
+        self.assertGreater(len(tests), 7)
         (self.root / "run.py").write_text(_RUN)
         done = subprocess.run(
-            [sys.executable, "run.py", *names, "tests.architecture_test"],
+            [sys.executable, "run.py", *tests, "tests/architecture_test.py"],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": str(self.root)},
             capture_output=True,

@@ -119,7 +119,7 @@ class CommandTest(absltest.TestCase):
         )
         self.enter_context(mock.patch.object(sys, "path", [*sys.path, os.path.dirname(directory)]))
         with contextlib.redirect_stderr(io.StringIO()) as errors:
-            lines = rows(self.call())
+            lines = rows(self.call().rstrip("\n"))
             placers = json.loads(self.call("--json"))["placers"]
         self.assertEqual(list(lines), [*PLACERS, "last"])
         self.assertRegex(lines["last"], "mine 2.0 +Everything on the last device")
