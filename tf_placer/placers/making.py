@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.util.messages import quote
 from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import config_from_options
@@ -182,10 +181,10 @@ def _make_own_placer(name: str, make: Callable[[], Placer]) -> Placer:
     try:
         placer = make()
     except Exception as error:
-        raise ValueError(f"placer {quote(name)} cannot be made: {describe_cause(error)}") from error
+        raise ValueError(f"placer {name!r} cannot be made: {describe_cause(error)}") from error
     if not isinstance(placer, Placer) or not hasattr(placer, "legal"):
         raise ValueError(
-            f"placer {quote(name)} was made as no whole Placer: its class is a subclass of "
+            f"placer {name!r} was made as no whole Placer: its class is a subclass of "
             "tf_placer.placers.placer.Placer, whose constructor it calls by "
             "super().__init__(groups, legal, seed=seed)"
         )

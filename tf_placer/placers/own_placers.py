@@ -20,7 +20,6 @@ import types
 import typing
 from typing import Any
 
-from graph_passes.util.messages import quote
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.placer_entry import PlacerEntry, import_object
 
@@ -38,7 +37,7 @@ __all__ = [
 #: The group of the entry points that register placers.
 GROUP = "tf_placer.placers"
 _PROGRAM = "__main__"
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _GUARD = "`if __name__ == '__main__':`"
 # The objects that this process was given, by the names that `name_placer` made.
 _given: dict[str, Any] = {}
@@ -86,7 +85,7 @@ def check_is_importable(name: str) -> None:
         return
     if "<" in qualified_name:
         raise ValueError(
-            f"the process of the search cannot import placer {quote(name)}, because it is not at "
+            f"the process of the search cannot import placer {name!r}, because it is not at "
             "the top of a module: define it there, with a name of its own"
         )
     if module == _PROGRAM:
@@ -94,7 +93,7 @@ def check_is_importable(name: str) -> None:
         if getattr(sys.modules[_PROGRAM], "__file__", None) is not None:
             advice += f", or put all that the program does under {_GUARD}"
         raise ValueError(
-            f"the process of the search cannot import placer {quote(qualified_name)} from the "
+            f"the process of the search cannot import placer {qualified_name!r} from the "
             f"program itself, because that would run the program again: {advice}"
         )
 
@@ -130,15 +129,15 @@ def find_own_placer(name: str) -> PlacerEntry | None:
     if len(points) > 1:
         owners = " and ".join(map(describe_entry_point, points.values()))
         raise ValueError(
-            f"placer {quote(name)} is registered by {owners}: give one of "
-            f"{' and '.join(map(quote, points))} instead of the name"
+            f"placer {name!r} is registered by {owners}: give one of "
+            f"{' and '.join(map(repr, points))} instead of the name"
         )
     for path, point in points.items():
         value = _import(name, path, describe_entry_point(point))
         if value is None:
             raise ValueError(
-                f"placer {quote(name)} of {describe_entry_point(point)} cannot be used: there is "
-                f"no module {quote(path.partition(':')[0])}"
+                f"placer {name!r} of {describe_entry_point(point)} cannot be used: there is "
+                f"no module {path.partition(':')[0]!r}"
             )
         return _make_entry(name, value, describe_entry_point(point))
     module, colon, _ = name.partition(":")
@@ -155,7 +154,7 @@ def list_entry_points() -> list[importlib.metadata.EntryPoint]:
 def describe_entry_point(point: importlib.metadata.EntryPoint) -> str:
     """Names the package that registers a placer: "my_placers 1.0"."""
     if point.dist is None:
-        return f"a package with {quote(point.value)}"
+        return f"a package with {point.value!r}"
     return f"{point.dist.name} {point.dist.version}"
 
 
@@ -164,7 +163,7 @@ def describe_cause(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and os.path.dirname(frame.filename) != _HERE
+        if not frame.filename.startswith(("<", _PACKAGE))
     ]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
@@ -186,7 +185,7 @@ def _import(name: str, path: str, owner: str) -> Any:
             return None
         of = f" of {owner}" if owner else ""
         raise ValueError(
-            f"placer {quote(name)}{of} cannot be imported: {describe_cause(error)}"
+            f"placer {name!r}{of} cannot be imported: {describe_cause(error)}"
         ) from error
     finally:
         _imports.pop()
@@ -202,17 +201,16 @@ def _make_entry(name: str, value: Any, reference: str) -> PlacerEntry:
         return dataclasses.replace(value, name=name)
     if isinstance(value, type) and not issubclass(value, Placer):
         raise ValueError(
-            f"placer {quote(name)} is no placer: make it a subclass of "
-            "tf_placer.placers.placer.Placer"
+            f"placer {name!r} is no placer: make it a subclass of tf_placer.placers.placer.Placer"
         )
     if not callable(value):
         raise ValueError(
-            f"placer {quote(name)} is neither a class, a function nor a PlacerEntry, but a value "
+            f"placer {name!r} is neither a class, a function nor a PlacerEntry, but a value "
             f"of type {type(value).__name__}"
         )
     if inspect.isabstract(value):
         missing = " and ".join(sorted(value.__abstractmethods__))
-        raise ValueError(f"placer {quote(name)} has no method {missing}: add it")
+        raise ValueError(f"placer {name!r} has no method {missing}: add it")
     parameters = inspect.signature(value).parameters
     problem = parameters.get("problem")
     needs_problem = problem is not None and problem.default is inspect.Parameter.empty
@@ -238,13 +236,13 @@ def _find_config_type(name: str, value: Any) -> type:
         kind = inspect.signature(value, eval_str=True).parameters["config"].annotation
     except Exception as error:
         raise ValueError(
-            f"the annotations of placer {quote(name)} cannot be read: {describe_cause(error)}"
+            f"the annotations of placer {name!r} cannot be read: {describe_cause(error)}"
         ) from error
     members = [member for member in typing.get_args(kind) or (kind,) if member is not type(None)]
     config_type: Any = members[0] if len(members) == 1 else None
     if not isinstance(config_type, type) or not dataclasses.is_dataclass(config_type):
         raise ValueError(
-            f"argument config of placer {quote(name)} has no settings: annotate it with a dataclass"
+            f"argument config of placer {name!r} has no settings: annotate it with a dataclass"
         )
     return config_type
 

@@ -130,7 +130,7 @@ class LiveSearchTest(tf.test.TestCase):
         )
         self.enter_context(mock.patch.object(sys, "path", [directory, *sys.path]))
         mine = importlib.import_module("my_placers").Mine
-        settings = {**_SETTINGS, **_TWO_CPUS, "placer": mine, "max_trials": 9, "max_secs": 120.0}
+        settings = {**_SETTINGS, **_TWO_CPUS, "placer": mine, "max_trials": 9, "max_secs": 45.0}
         given = graphs.v1_ref_variables()
         result = optimize(given.graph, config=SearchConfig(**settings), verbose=False)
         names = [trial.placer for trial in result.trials]
