@@ -22,11 +22,12 @@ PAGE = ROOT / "docs" / "extending.md"
 _CODE = r":\n\n((?:(?:    .*)?\n)+)"
 _NEW = re.compile(r"^New file `([^`]+)`" + _CODE, re.M)
 _CHANGE = re.compile(r"^In `([^`]+)`, (after|instead of) `([^`]+)`" + _CODE, re.M)
-# Runs the tests of several modules, whose names are its arguments, in one process.
+# Runs the tests of several modules, whose paths are its arguments, in one process.
 _RUN = """
 import importlib, sys
 from absl.testing import absltest
-for name in sys.argv[1:]:
+for path in sys.argv[1:]:
+    name = path.removesuffix(".py").replace("/", ".")
     for member, value in vars(importlib.import_module(name)).items():
         if isinstance(value, type) and issubclass(value, absltest.TestCase):
             globals()[f"{name}.{member}"] = value
@@ -35,14 +36,14 @@ absltest.main(argv=sys.argv[:1])
 
 
 def apply(page: str, root: pathlib.Path) -> list[str]:
-    """Adds the examples of a page to a source tree; returns the names of their tests."""
+    """Adds the examples of a page to a source tree; returns the paths of their tests."""
     tests = []
     for path, code in _NEW.findall(page):
         if (root / path).exists():
             raise ValueError(f"{path} is not new")
         (root / path).write_text(textwrap.dedent(code))
-        if path.startswith("tests/"):
-            tests.append(path.removesuffix(".py").replace("/", "."))
+        if path.endswith("_test.py"):
+            tests.append(path)
     for path, how, text, code in _CHANGE.findall(page):
         content = (root / path).read_text()
         if content.count(text) != 1:
@@ -64,30 +65,31 @@ class ExtendingTest(absltest.TestCase):
     def test_every_section_has_an_example_of_two_files_and_a_test(self):
         for section in PAGE.read_text().split("\n## ")[1:]:
             changed = {path for path, *_ in _NEW.findall(section) + _CHANGE.findall(section)}
-            tests = {path for path in changed if path.startswith("tests/")}
+            tests = {path for path in changed if path.endswith("_test.py")}
             self.assertLen(tests, 1, section[:40])
             self.assertBetween(len(changed - tests), 1, 2, section[:40])
 
-    def test_examples_work(self):
-        ignored = shutil.ignore_patterns("__pycache__")
-        for folder in ("graph_passes", "tf_placer", "benchmarks/models", "benchmarks/zoo", "tests"):
+    def test_examples_work_and_keep_the_architecture(self):
+        ignored = shutil.ignore_patterns("__pycache__", "results")
+        for folder in ("graph_passes", "tf_placer", "examples", "benchmarks", "tests"):
             shutil.copytree(ROOT / folder, self.root / folder, ignore=ignored)
+        shutil.copy(ROOT / "BUILD", self.root)
         # Bazel's build of the core is beside the link to this file.
         built = pathlib.Path(__file__).absolute().parents[1] / "tf_placer" / "native" / "core.so"
         if built.exists():
             shutil.copy(built, self.root / "tf_placer" / "native")
-        names = apply(PAGE.read_text(), self.root)
-        self.assertGreater(len(names), 6)
+        tests = apply(PAGE.read_text(), self.root)
+        self.assertGreater(len(tests), 7)
         (self.root / "run.py").write_text(_RUN)
         done = subprocess.run(
-            [sys.executable, "run.py", *names],
+            [sys.executable, "run.py", *tests, "tests/architecture_test.py"],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": str(self.root)},
             capture_output=True,
             text=True,
         )
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
-        self.assertGreater(int(re.search(r"Ran (\d+) tests", done.stderr)[1]), 20)
+        self.assertGreater(int(re.search(r"Ran (\d+) tests", done.stderr)[1]), 40)
 
     def test_a_change_of_missing_text_is_an_error(self):
         (self.root / "a.py").write_text("x = 1\n")

@@ -128,7 +128,8 @@ def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
         default=default,
         type=_placer,
         metavar="NAME",
-        help=f"placer that searches (see below; default {default})",
+        help=f"placer that searches (see below; default {default}), or MODULE:NAME of one of your "
+        "own",
     )
     add_placer_options(parser)
 
@@ -162,7 +163,7 @@ def add_stop_at_gap(parser: argparse.ArgumentParser) -> None:
 
 
 def placers_help() -> str:
-    """Describes the placers for the end of a help text."""
+    """Describes the placers for the end of a help text; `placers` lists those of other packages."""
     placers = "; ".join(
         f"{name}{'*' if entry.needs_problem else ''}: {entry.summary}"
         for name, entry in PLACERS.items()

@@ -7,13 +7,14 @@ import dataclasses
 
 from tf_placer.cli.answer import add_json, answer, print_output
 from tf_placer.cli.arguments import add_placer_options, read_placer_options
-from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers import describe_placer, list_placers
 from tf_placer.report.placers_table import (
     placer_table,
     placer_values,
     placers_page,
     placers_table,
 )
+from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -25,7 +26,11 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.add_argument("name", nargs="?", help="the placer whose settings to list")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="the placer whose settings to list: a name, or MODULE:NAME of one of your own",
+    )
     add_placer_options(parser)
     parser.add_argument(
         "--markdown",
@@ -51,7 +56,9 @@ def run(args: argparse.Namespace) -> None:
     if args.markdown:
         print_output(placers_page())
     elif args.name is None:
-        answer(args, placers_table(), {"placers": [placer_values(name) for name in PLACERS]})
+        placers = list_placers(say)
+        values = {"placers": [placer_values(name) for name in placers]}
+        answer(args, placers_table(placers), values)
     else:
         options = read_placer_options(args)
         text = placer_table(args.name, options)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graph_passes.errors import GraphError
@@ -20,6 +20,7 @@ from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
 from tf_placer.machines.machine import Machine
+from tf_placer.placers import Placer, check_is_importable, check_no_import_is_running
 from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
@@ -58,7 +59,7 @@ def optimize(
     initializers: Any = None,
     *,
     machine: str | Machine | None = None,
-    placer: str | None = None,
+    placer: str | Callable[..., Placer] | None = None,
     max_trials: int | None = None,
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
@@ -108,9 +109,11 @@ def optimize(
         machine: the machine: "attached", the default, for the CPU and GPUs of this computer,
             "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
             TensorFlow cluster.
-        placer: the placer that searches after the baselines, by default "auto"; see
-            `tf_placer.placers.PLACERS`. For a placer that needs the costs of operations, such as
-            "auto", the graph is profiled first.
+        placer: the placer that searches after the baselines, by default "auto": one of
+            `tf_placer.placers.PLACERS`, a name that a package registers, "module:name", or a
+            subclass of `tf_placer.placers.Placer`, which the process of the search must be able to
+            import. For a placer that needs the costs of operations, such as "auto", the graph is
+            profiled first.
         max_trials: maximum number of trials, the original included; by default 150.
         max_secs: time limit in seconds from the call on, by default 600; it includes starting,
             profiling and the confirmation.
@@ -135,7 +138,8 @@ def optimize(
         SearchError: the graph does not run, the search died, or a required answer is missing.
         ImportError: a package for the requested report or workers is not installed.
         TypeError: there is no such keyword, or a value is given by its former name and today's.
-        ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        ValueError: there is no such placer or setting, another process cannot import the placer, or
+            a budget or the seed is out of range.
         OSError: the log cannot be written.
 
     Example:
@@ -164,7 +168,7 @@ def optimize_function(
     example_inputs: Any,
     *,
     machine: str | Machine | None = None,
-    placer: str | None = None,
+    placer: str | Callable[..., Placer] | None = None,
     max_trials: int | None = None,
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
@@ -182,7 +186,7 @@ def optimize_function(
         function: a tf.function or a ConcreteFunction.
         example_inputs: the arguments of one call, a tuple, or its only argument.
         machine: see `optimize`, as of all that follow.
-        placer: the name of the placer.
+        placer: the placer: its name or its class.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -228,7 +232,7 @@ def optimize_model(
     example_inputs: Any,
     *,
     machine: str | Machine | None = None,
-    placer: str | None = None,
+    placer: str | Callable[..., Placer] | None = None,
     max_trials: int | None = None,
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
@@ -246,7 +250,7 @@ def optimize_model(
         model: a Keras model that is built and compiled.
         example_inputs: a batch as `fit` takes it, such as (x, y).
         machine: see `optimize`, as of all that follow.
-        placer: the name of the placer.
+        placer: the placer: its name or its class.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -294,7 +298,7 @@ def optimize_saved_model(
     example_inputs: Any = None,
     *,
     machine: str | Machine | None = None,
-    placer: str | None = None,
+    placer: str | Callable[..., Placer] | None = None,
     max_trials: int | None = None,
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
@@ -313,7 +317,7 @@ def optimize_saved_model(
         example_inputs: the arguments of one call by name, or the value of the only argument; by
             default synthetic values of their shapes and types.
         machine: see `optimize`, as of all that follow.
-        placer: the name of the placer.
+        placer: the placer: its name or its class.
         max_trials: trials at most.
         max_secs: seconds at most.
         log_dir: directory for the log.
@@ -398,6 +402,8 @@ def _optimize(
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
     shown = NotebookProgress() if is_notebook() else ProgressPrinter()
     callback = Callbacks([*([shown] if verbose else []), *callbacks])
+    check_no_import_is_running()
+    check_is_importable(asked.placer)
     check_outputs(asked, target)
     read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
     return place(read, asked, callback, start_secs)

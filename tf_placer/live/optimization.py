@@ -219,6 +219,7 @@ def _read_result(
         None if result.winner is None else read_placement(directory.placement),
         workload,
         step,
+        resumed_by=resumed_by,
         trials=trials,
         explanation=read_explanation(directory, result),
         log_dir=directory.path,
@@ -231,6 +232,8 @@ def _build_result(
     placement: Placement | None,
     workload: Workload,
     step: PlacedStep | PlacedSignature | None,
+    *,
+    resumed_by: str = "the same call",
     **others: Any,
 ) -> OptimizeResult:
     """Builds the result for users, and puts the placement on the graph."""

@@ -11,13 +11,21 @@ from tf_placer.placers.making import (
     find_start_source,
     make_placer,
 )
+from tf_placer.placers.own_placers import (
+    check_is_importable,
+    check_no_import_is_running,
+    name_placer,
+)
+from tf_placer.placers.placer import Placer
+from tf_placer.placers.placer_entry import Granularity, PlacerEntry
 from tf_placer.placers.registry import (
     AUTO,
     BASELINES,
     PLACERS,
-    Granularity,
     find_granularity,
+    find_placer,
     is_learned,
+    list_placers,
     needs_problem,
 )
 
@@ -28,12 +36,19 @@ __all__ = [
     "ORIGINAL_START",
     "PLACERS",
     "Granularity",
+    "Placer",
+    "PlacerEntry",
+    "check_is_importable",
+    "check_no_import_is_running",
     "check_options",
     "describe_placer",
     "find_granularity",
+    "find_placer",
     "find_start",
     "find_start_source",
     "is_learned",
+    "list_placers",
     "make_placer",
+    "name_placer",
     "needs_problem",
 ]

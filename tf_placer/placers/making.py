@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,10 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.former_names import rename_former
 from tf_placer.placers.options import config_from_options
+from tf_placer.placers.own_placers import describe_cause
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.registry import (
-    AUTO,
-    PlacerEntry,
-    find_placer,
-    is_learned,
-)
+from tf_placer.placers.placer_entry import PlacerEntry, import_object
+from tf_placer.placers.registry import AUTO, PLACERS, find_placer, is_learned
 from tf_placer.placers.resolved_config import ResolvedConfig, resolve
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -45,7 +41,7 @@ def find_start(name: str, options: Mapping[str, object] | None) -> object:
     """Finds the value of option `start`; None for a placer that does not learn.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         options: settings that differ from the placer's defaults.
 
     Raises:
@@ -61,7 +57,7 @@ def find_start_source(name: str, options: Mapping[str, object] | None) -> str | 
     """Finds the placement that the caller must give `make_placer` as its start.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         options: settings that differ from the placer's defaults.
 
     Returns:
@@ -80,7 +76,7 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> R
     A heuristic has no components.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         options: settings that differ from the placer's defaults. Strings are converted.
 
     Raises:
@@ -90,7 +86,7 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> R
     entry, owner = find_placer(name), f"placer {name!r}"
     if entry.preset is not None:
         return resolve(entry.preset, options, owner=owner)
-    config_type = None if entry.config is None else _import(entry.config)
+    config_type = import_object(entry.config) if isinstance(entry.config, str) else entry.config
     config = config_from_options(config_type, options, owner=owner)
     return ResolvedConfig({}, {} if config is None else {name: config})
 
@@ -99,7 +95,7 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
     """Converts the options of a placer to the types of its settings.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         options: settings that differ from the placer's defaults. Strings are converted.
 
     Raises:
@@ -130,7 +126,7 @@ def make_placer(
     """Makes a placer by its name.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         groups: the groups to place.
         legal: bool [num_groups, num_devices], true where a group may go.
         seed: the seed of all random numbers; not negative.
@@ -144,7 +140,8 @@ def make_placer(
     Raises:
         ImportError: the placer learns and TensorFlow is not installed.
         ValueError: there is no such placer, option or value; the placer needs a problem and there
-            is none; the problem does not fit the groups; or the placer rejects its arguments.
+            is none; the problem does not fit the groups; the placer rejects its arguments; or a
+            placer of a user raises an error.
     """
     entry = find_placer(name)
     if problem is not None and (problem.num_groups, problem.num_devices) != legal.shape:
@@ -162,7 +159,36 @@ def make_placer(
         arguments["config"] = resolved.configs[name]
     if entry.needs_problem or entry.uses_problem:
         arguments["problem"] = problem
-    placer: Placer = _import(entry.factory)(groups, legal, seed=seed, **arguments)
+    make = functools.partial(_find_factory(entry), groups, legal, seed=seed, **arguments)
+    placer: Placer = make() if name in PLACERS else _make_own_placer(name, make)
+    return placer
+
+
+def _find_factory(entry: PlacerEntry) -> Callable[..., Placer]:
+    """Finds the class or the function that makes a placer."""
+    if isinstance(entry.factory, str):
+        factory: Callable[..., Placer] = import_object(entry.factory)
+        return factory
+    return entry.factory
+
+
+def _make_own_placer(name: str, make: Callable[[], Placer]) -> Placer:
+    """Makes a placer of a user, and gives it its name in logs.
+
+    Raises:
+        ValueError: making it raises an error, or returns something else.
+    """
+    try:
+        placer = make()
+    except Exception as error:
+        raise ValueError(f"placer {name!r} cannot be made: {describe_cause(error)}") from error
+    if not isinstance(placer, Placer) or not hasattr(placer, "legal"):
+        raise ValueError(
+            f"placer {name!r} was made as no whole Placer: its class is a subclass of "
+            "tf_placer.placers.placer.Placer, whose constructor it calls by "
+            "super().__init__(groups, legal, seed=seed)"
+        )
+    placer.name = name
     return placer
 
 
@@ -177,7 +203,7 @@ def _make_learned_placer(
 ) -> Placer:
     """Makes a learned placer, which starts where its option `start` says; see `make_placer`."""
     make = functools.partial(
-        _import(entry.factory), entry.name, resolved, groups, legal, seed=seed, problem=problem
+        _find_factory(entry), entry.name, resolved, groups, legal, seed=seed, problem=problem
     )
     source = resolved.configs["start"].start
     if source == BEST_START:
@@ -215,8 +241,3 @@ def _check_start(name: str) -> None:
 def _is_placement(start: str) -> bool:
     """Returns whether a value of option `start` is a placement, not the name of a placer."""
     return start == ORIGINAL_START or start.endswith(".json")
-
-
-def _import(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)

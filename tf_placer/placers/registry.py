@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
 
 from graph_passes.util.messages import quote
 from tf_placer.placers.options import suggest
+from tf_placer.placers.own_placers import (
+    describe_entry_point,
+    find_own_placer,
+    list_entry_points,
+)
+from tf_placer.placers.placer_entry import Granularity, PlacerEntry
 from tf_placer.placers.presets import PAPER_PRESETS, PRESETS, Preset
 
 __all__ = [
@@ -20,48 +24,12 @@ __all__ = [
     "find_granularity",
     "find_placer",
     "is_learned",
+    "list_placers",
     "needs_problem",
 ]
 
-Granularity = Literal["coarse", "fine"]
-
 AUTO = "auto"
 """The placer that searches in simulation by itself."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PlacerEntry:
-    """A placer; its module is imported lazily.
-
-    Attributes:
-        name: the name of the placer.
-        summary: one line of help.
-        reference: the source of the placer, such as a paper.
-        factory: its class, or a function that makes it from components, as "module:name".
-        config: the dataclass of its settings, as "module:name"; None for a placer without settings
-            or with the settings of its components.
-        preset: the components and settings of a placer that learns; such a placer needs TensorFlow.
-        needs_problem: whether the placer needs a `PlacementProblem`.
-        uses_problem: whether the placer takes a `PlacementProblem` if there is one.
-        granularity: see `find_granularity`.
-        is_random: whether proposals depend on the seed, so that tables compare several seeds.
-        is_baseline: whether live searches measure its proposals before those of other placers.
-        seeds_auto: number of its proposals that `auto` starts from before the next placer has its
-            turn; the other proposals follow after the turns of all placers. 0 for none.
-    """
-
-    name: str
-    summary: str
-    reference: str
-    factory: str
-    config: str | None = None
-    preset: Preset | None = None
-    needs_problem: bool = False
-    uses_problem: bool = False
-    granularity: Granularity = "coarse"
-    is_random: bool = False
-    is_baseline: bool = False
-    seeds_auto: int = 0
 
 
 _ALL = sys.maxsize
@@ -243,7 +211,7 @@ PLACERS: Mapping[str, PlacerEntry] = {
     **{entry.name: entry for entry in _HEURISTICS},
     **{name: _make_entry(name, preset) for name, preset in {**PRESETS, **PAPER_PRESETS}.items()},
 }
-"""All placers by name."""
+"""The placers of this package by name; `list_placers` adds those of others."""
 
 BASELINES = tuple(name for name, entry in PLACERS.items() if entry.is_baseline)
 """The placers whose proposals live searches measure before those of any other.
@@ -255,15 +223,45 @@ A live search has too few trials for a learned placer to find a split by layers 
 def find_placer(name: str) -> PlacerEntry:
     """Finds a placer by its name.
 
+    Args:
+        name: one of `PLACERS`, a name that an installed package registers, or "module:name"; the
+            first of these that there is.
+
     Raises:
-        ValueError: there is no such placer; the message suggests a similar name.
+        ValueError: there is no such placer, in which case the message suggests a similar name; or
+            it cannot be imported or is none.
     """
-    if name not in PLACERS:
-        raise ValueError(
-            f"no placer {quote(name)}{suggest(name, list(PLACERS))}; the placers are: "
-            f"{', '.join(sorted(PLACERS))}"
-        )
-    return PLACERS[name]
+    entry = PLACERS.get(name) or find_own_placer(name)
+    if entry is not None:
+        return entry
+    known = [*PLACERS, *(point.name for point in list_entry_points())]
+    module = name.partition(":")[0]
+    missing = f", and Python finds no module {quote(module)}" if ":" in name else ""
+    raise ValueError(
+        f"no placer {quote(name)}{suggest(name, known)}{missing}; the placers are: "
+        f"{', '.join(sorted(set(known)))}"
+    )
+
+
+def list_placers(say: Callable[[str], None]) -> dict[str, PlacerEntry]:
+    """Lists the placers of this package, and those that other installed packages register.
+
+    Args:
+        say: called with a line about each registered placer that cannot be used.
+    """
+    placers = dict(PLACERS)
+    for point in list_entry_points():
+        if point.name in PLACERS:
+            say(
+                f"placer {quote(point.name)} of {describe_entry_point(point)} cannot be used: "
+                f"tf_placer has a placer of this name; {quote(point.value)} names the other one"
+            )
+            continue
+        try:
+            placers[point.name] = find_placer(point.name)
+        except ValueError as error:
+            say(str(error))
+    return placers
 
 
 def is_learned(name: str) -> bool:
@@ -271,14 +269,17 @@ def is_learned(name: str) -> bool:
 
     Returns False for unknown names and for `learned_moves`, which has no policy.
     """
-    return name in PLACERS and PLACERS[name].preset is not None
+    try:
+        return find_placer(name).preset is not None
+    except ValueError:
+        return False
 
 
 def needs_problem(name: str) -> bool:
     """Returns whether a placer needs a problem with known costs.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
 
     Raises:
         ValueError: there is no such placer.
@@ -290,7 +291,7 @@ def find_granularity(name: str, options: Mapping[str, object] | None = None) -> 
     """Finds the granularity of the groups that a placer places.
 
     Args:
-        name: one of `PLACERS`.
+        name: see `find_placer`.
         options: settings that differ from the placer's defaults.
 
     Returns:

@@ -55,7 +55,7 @@ _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 def plan(
     problem: PlacementProblem | str | os.PathLike[str],
     *,
-    placer: str | None = None,
+    placer: str | Callable[..., Placer] | None = None,
     max_trials: int | None = None,
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
@@ -76,7 +76,8 @@ def plan(
 
     Args:
         problem: the placement problem, or its file, as `profile` writes it.
-        placer: the name of the placer; see `tf_placer.placers.PLACERS`. By default "auto".
+        placer: the placer, by default "auto": one of `tf_placer.placers.PLACERS`, a name that a
+            package registers, "module:name", or a subclass of `tf_placer.placers.Placer`.
         max_trials: maximum number of simulated placements; no limit by default.
         max_secs: time limit in seconds; 60 by default, and no limit if `max_trials` is given.
         log_dir: a directory for the data of `write_report` and for the training of a placer. If it

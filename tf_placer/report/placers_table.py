@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_placer.errors import require_tensorflow
-from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers import PLACERS, PlacerEntry, describe_placer, find_placer
 from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS
 from tf_placer.placers.options import Setting, list_settings
 from tf_placer.text.markdown import markdown_table
@@ -15,9 +15,9 @@ from tf_placer.text.table import table, terminal_width
 __all__ = ["placer_table", "placer_values", "placers_page", "placers_table"]
 
 
-def placers_table() -> str:
-    """Formats all placers, a line each; needs no TensorFlow."""
-    return table(_HEADERS, _placer_rows(), width=terminal_width(), optional=_OPTIONAL)
+def placers_table(placers: Mapping[str, PlacerEntry] = PLACERS) -> str:
+    """Formats placers, a line each; needs no TensorFlow."""
+    return table(_HEADERS, _placer_rows(placers), width=terminal_width(), optional=_OPTIONAL)
 
 
 # Columns to leave out of short lines, the least important first.
@@ -27,7 +27,7 @@ _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what i
 
 def placer_values(name: str) -> dict[str, Any]:
     """Makes the JSON form of a placer, without its settings."""
-    placer = PLACERS[name]
+    placer = find_placer(name)
     return {
         "name": name,
         "summary": placer.summary,
@@ -38,9 +38,9 @@ def placer_values(name: str) -> dict[str, Any]:
     }
 
 
-def _placer_rows() -> list[list[str | None]]:
+def _placer_rows(placers: Mapping[str, PlacerEntry]) -> list[list[str | None]]:
     rows: list[list[str | None]] = []
-    for name, placer in PLACERS.items():
+    for name, placer in placers.items():
         components: list[str | None] = [None, None, None]
         if placer.preset is not None:
             components = [placer.preset.grouper, placer.preset.policy, placer.preset.algorithm]
@@ -65,7 +65,7 @@ def placers_page() -> str:
         "",
         "## All placers",
         "",
-        _table(_HEADERS, _placer_rows()),
+        _table(_HEADERS, _placer_rows(PLACERS)),
     ]
     for name, placer in PLACERS.items():
         if placer.config is not None:
@@ -121,7 +121,7 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
     except ImportError:
         require_tensorflow()
         raise
-    placer = PLACERS[name]
+    placer = find_placer(name)
     lines = [f"{name}: {placer.summary} ({placer.reference})"]
     if placer.needs_problem:
         lines.append("needs the costs of the operations: `optimize` profiles the graph first")

@@ -31,6 +31,7 @@ from tf_placer.files import make_persistent_directory, name_file_in_errors, read
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.interpreter import format_command_line
 from tf_placer.machines.machine import Machine
+from tf_placer.placers import find_placer
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.config import SearchConfig, read_settings
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
@@ -199,7 +200,8 @@ class RunDirectory:
         Raises:
             GraphError: the graph lacks operations of the step.
             OSError: a file cannot be read.
-            ValueError: a file or a setting is invalid; the message names it.
+            ValueError: a file or a setting is invalid, or there is no such placer; the message
+                names it.
         """
         import tensorflow as tf
 
@@ -207,6 +209,8 @@ class RunDirectory:
         from tf_placer.inputs.workload import Workload, read_graph
 
         settings, others = self._read_settings()
+        # The placer is found first: the file is not to blame for one that cannot be imported.
+        find_placer(settings["placer"])
         settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
             (self.path / _SESSION_CONFIG).read_bytes()
         )

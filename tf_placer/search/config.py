@@ -14,7 +14,7 @@ from graph_passes.util.path_validation import check_path
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.placers import AUTO, check_options, find_start, is_learned
+from tf_placer.placers import AUTO, check_options, find_start, is_learned, name_placer
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 
@@ -49,7 +49,8 @@ class SearchConfig:
     Attributes:
         machine: the machine to place on: a name such as "local:2", a Machine, or None for
             "attached".
-        placer: the name of the placer; see `tf_placer.placers.PLACERS`.
+        placer: the name of the placer; see `tf_placer.placers.PLACERS`, or "module:name". A class,
+            or a function that makes a placer, is replaced by its name.
         placer_options: settings of the placer that differ from its defaults.
         max_trials: the maximum number of trials, including the original graph.
         max_secs: the maximum number of seconds, from the call to its return.
@@ -90,7 +91,7 @@ class SearchConfig:
     """
 
     machine: str | Machine | None = None
-    placer: str = AUTO
+    placer: Any = AUTO
     placer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     max_trials: int = 150
     max_secs: float = 600.0
@@ -110,8 +111,9 @@ class SearchConfig:
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
         check_machine(self.machine)
-        options = _convert_options(self.placer, self.placer_options)
-        check_is_for_controllers(workers, self.placer, options)
+        placer = self.placer if isinstance(self.placer, str) else name_placer(self.placer)
+        options = _convert_options(placer, self.placer_options)
+        check_is_for_controllers(workers, placer, options)
         max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)
         seed = check_seed(self.seed)
         gap = _convert_gap(self.stop_at_gap)
@@ -128,6 +130,7 @@ class SearchConfig:
             if path is not None:
                 check_path(path, argument, kind)
         checked: dict[str, Any] = {
+            "placer": placer,
             "placer_options": options,
             "max_trials": max_trials,
             "max_secs": max_secs,
@@ -239,7 +242,7 @@ def starting_options(
     that its result is its own.
 
     Args:
-        placer: one of `PLACERS`.
+        placer: the name of the placer.
         options: its settings that differ from its defaults, checked.
         is_simulated: whether trials are simulated.
 
@@ -281,15 +284,13 @@ def check_machine(machine: object) -> None:
         raise MachineError(f"machine {format_value(machine.spec)} has no devices")
 
 
-def _convert_options(placer: object, options: object) -> dict[str, Any]:
-    """Checks the name and the options of a placer, and converts the options.
+def _convert_options(placer: str, options: object) -> dict[str, Any]:
+    """Checks the options of a placer, and converts them.
 
     Raises:
         ImportError: there are options and TensorFlow is not installed.
         ValueError: the placer or option does not exist.
     """
-    if not isinstance(placer, str):
-        raise ValueError(f"placer is a name such as 'auto', not {_describe(placer)}")
     if not isinstance(options, Mapping):
         raise ValueError(f"placer_options map names to values, unlike {_describe(options)}")
     for name in options:

@@ -18,7 +18,7 @@ __all__ = ["PlacerBatches", "propose_checked"]
 
 
 def propose_checked(placer: Placer, count: int) -> np.ndarray:
-    """Asks a placer for placements, and checks the shape of its proposal.
+    """Asks a placer for placements, and checks its proposal.
 
     Args:
         placer: the placer.
@@ -31,12 +31,25 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
         ValueError: the placer breaks its contract.
     """
     proposal = np.asarray(placer.propose(count))
-    if proposal.size and (proposal.ndim != 2 or len(proposal) > count):
+    if not proposal.size:
+        return np.zeros([0, placer.groups.num_groups], np.int32)
+    num_groups, num_devices = placer.legal.shape
+    if proposal.ndim != 2 or len(proposal) > count or proposal.shape[1] != num_groups:
         raise ValueError(
-            f"placer {placer.name!r} was asked for up to {count} placements and proposed an array "
-            f"of shape {proposal.shape}"
+            f"placer {placer.name!r} was asked for up to {count} placements of {num_groups} groups "
+            f"and proposed an array of shape {proposal.shape}"
         )
-    return proposal.astype(np.int32, copy=False)
+    rows = proposal.astype(np.int32, copy=False)
+    exists = (rows >= 0) & (rows < num_devices)
+    is_legal = exists & placer.legal[np.arange(num_groups), np.where(exists, rows, 0)]
+    if not is_legal.all():
+        row, group = np.argwhere(~is_legal)[0]
+        legal = ", ".join(map(str, np.flatnonzero(placer.legal[group])))
+        raise ValueError(
+            f"placer {placer.name!r} proposed device {rows[row, group]} for group "
+            f"{placer.groups.names[group]!r}, which may go to {legal} only"
+        )
+    return rows
 
 
 class PlacerBatches:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
+import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
+from tests.tf_placer.placers import users_placers
 from tf_placer.cli import main as cli
 from tf_placer.placers import PLACERS, describe_placer
 from tf_placer.report.placers_table import placer_table, placers_table
@@ -100,6 +105,27 @@ class CommandTest(absltest.TestCase):
         self.assertEqual(
             self.call("colocrl", "--placer_option=batch_size=4"),
             placer_table("colocrl", {"batch_size": "4"}) + "\n",
+        )
+
+    def test_prints_placers_of_users(self):
+        name = f"{users_placers.__name__}:Shifted"
+        self.assertRegex(self.call(name), rf"^{name}: a placer without.*\n.*\n\n.*\n.*\nshift +1 ")
+
+    def test_lists_those_of_other_packages_and_says_which_it_cannot_use(self):
+        directory = self.create_tempdir("mine-2.0.dist-info").full_path
+        pathlib.Path(directory, "METADATA").write_text("Name: mine\nVersion: 2.0\n")
+        pathlib.Path(directory, "entry_points.txt").write_text(
+            f"[tf_placer.placers]\nlast = {users_placers.__name__}:LastDevice\nauto = gone:Auto\n"
+        )
+        self.enter_context(mock.patch.object(sys, "path", [*sys.path, os.path.dirname(directory)]))
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            lines = rows(self.call().rstrip("\n"))
+            placers = json.loads(self.call("--json"))["placers"]
+        self.assertEqual(list(lines), [*PLACERS, "last"])
+        self.assertRegex(lines["last"], "mine 2.0 +Everything on the last device")
+        self.assertEqual(placers[-1]["reference"], "mine 2.0")
+        self.assertRegex(
+            errors.getvalue(), "^tf_placer: placer 'auto' of mine 2.0 cannot be used: "
         )
 
     def test_bad_input_is_one_sentence(self):

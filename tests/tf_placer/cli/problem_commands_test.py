@@ -21,6 +21,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
+from tests.tf_placer.placers import users_placers
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import (
     BEST,
@@ -133,6 +134,18 @@ class SearchCommandTest(ProblemCommandsTestCase):
     def test_the_default_placer_is_auto(self):
         self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         self.assertEqual(self.read("r.json")["placer"], "auto")
+
+    def test_takes_placers_of_users(self):
+        name = f"{users_placers.__name__}:LastDevice"
+        self.search(f"--placer={name}", "--max_trials=5")
+        self.assertEqual(self.read("r.json")["placer"], name)
+        self.assertEqual(self.read("r.json")["assignment"], [0, 1, 1])
+        problem = f"--problem={self.problem}"
+        for placer, message in (
+            ("gone:Mine", "no placer 'gone:Mine', and Python finds no module 'gone'"),
+            (f"{users_placers.__name__}:WithoutBase", "WithoutBase' is no placer"),
+        ):
+            self.assert_refused(message, "search", problem, "--placer", placer, code=2)
 
     def test_writes_the_result_elsewhere_if_the_disk_is_full(self):
         base = self.create_tempdir("other").full_path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
+import sys
 import warnings
 from unittest import mock
 
@@ -11,6 +13,7 @@ from absl.testing import absltest
 
 from graph_passes.errors import GraphError
 from tests import graphs
+from tests.tf_placer.placers.users_placers import LastDevice
 from tf_placer.live import entry_points, profiling
 from tf_placer.live.entry_points import optimize, optimize_function
 from tf_placer.live.profiling import profile
@@ -50,6 +53,28 @@ class EntryPointsTest(absltest.TestCase):
         self.assertEqual(asked.placer_options, {"num_groups": 8})
         with self.assertRaisesRegex(ValueError, "'random' has no option 'num_groups'"):
             self.build_config(config=config, placer="random")
+
+    def test_takes_the_class_of_a_placer_that_other_processes_can_import(self):
+        asked = self.build_config(placer=LastDevice)
+        self.assertEqual(asked.placer, f"{LastDevice.__module__}:LastDevice")
+
+        class Local(LastDevice):
+            pass
+
+        with self.assertRaisesRegex(ValueError, "Local', because it is not at the top of a module"):
+            self.build_config(placer=Local)
+
+    def test_starts_no_search_in_a_module_that_a_search_imports(self):
+        path = pathlib.Path(self.create_tempdir().full_path, "searches_when_imported.py")
+        path.write_text(
+            "import tf_placer\nfrom tests.tf_placer.placers.users_placers import LastDevice\n"
+            "tf_placer.optimize(None, placer='random')"
+        )
+        self.enter_context(mock.patch.object(sys, "path", [str(path.parent), *sys.path]))
+        with self.assertRaisesRegex(
+            ValueError, "put the search under `if __name__ .*imported.py:3"
+        ):
+            self.build_config(placer=f"{path.stem}:LastDevice")
 
     def test_accepts_keywords_of_former_versions_with_one_warning(self):
         session_config = tf.compat.v1.ConfigProto()

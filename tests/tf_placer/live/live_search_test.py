@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -120,6 +121,20 @@ class LiveSearchTest(tf.test.TestCase):
                 config=SearchConfig(**settings),
             )
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
+
+    def test_the_process_of_the_search_imports_the_placer_of_a_user(self):
+        directory = self.create_tempdir().full_path
+        pathlib.Path(directory, "my_placers.py").write_text(
+            "from tf_placer.placers.heuristics.uniform_random import UniformRandom\n"
+            "class Mine(UniformRandom): ...\n"
+        )
+        self.enter_context(mock.patch.object(sys, "path", [directory, *sys.path]))
+        mine = importlib.import_module("my_placers").Mine
+        settings = {**_SETTINGS, **_TWO_CPUS, "placer": mine, "max_trials": 9, "max_secs": 45.0}
+        given = graphs.v1_ref_variables()
+        result = optimize(given.graph, config=SearchConfig(**settings), verbose=False)
+        names = [trial.placer for trial in result.trials]
+        self.assertEqual(set(names[names.index("my_placers:Mine") :]), {"my_placers:Mine"})
 
     def test_searches_a_graph_with_python_functions_in_this_process(self):
         calls: list[int] = []

@@ -23,6 +23,7 @@ from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.left_behind import leave_stale_directory
+from tests.tf_placer.placers import users_placers
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
@@ -112,6 +113,31 @@ class RunTest(tf.test.TestCase):
         _, trials = read_log(self.directory.trials)
         order = list(dict.fromkeys(trial.placer for trial in trials))
         self.assertEqual(order, ["original", "expert", "random"])
+
+    def test_placers_of_users_have_the_names_that_they_are_imported_by(self):
+        name = f"{users_placers.__name__}:LastDevice"
+        self.run_search(Script(secs=split_is_faster), placer=name)
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(header["placer"], name)
+        self.assertEqual(trials[-1].placer, name)
+        self.assertIn(1, trials[-1].assignment)
+        other = f"{users_placers.__name__}:make_last_device"
+        with self.assertRaisesRegex(LogMismatchError, f"another placer: .* has placer .*{name}"):
+            self.run_search(Script(secs=split_is_faster), placer=other)
+
+    def test_a_placer_that_fails_when_it_is_made_is_named(self):
+        name = f"{users_placers.__name__}:Fails"
+        with self.assertRaisesRegex(ValueError, f"{name}' cannot be made: KeyError"):
+            self.run_search(Script(secs=split_is_faster), placer=name)
+
+    def test_the_file_of_a_request_is_not_blamed_for_a_missing_placer(self):
+        given = graphs.two_branches()
+        workload = read_workload(given.graph, given.fetches)
+        request = request_directory(self.create_tempdir().full_path, workload)
+        path = request.path / "request.json"
+        path.write_text(path.read_text().replace('"random"', '"gone:Mine"'))
+        with self.assertRaisesRegex(ValueError, "^no placer 'gone:Mine'"):
+            request.read_request()
 
     def test_enters_the_stage_of_measuring_while_placements_are_measured(self):
         stages: list[str] = []

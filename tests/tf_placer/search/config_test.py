@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from tests.tf_placer.placers.users_placers import LastDevice
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.search.config import SearchConfig, check_machine, check_seed, starting_options
 from tf_placer.search.distributed import workers
@@ -74,6 +75,13 @@ class SearchConfigTest(parameterized.TestCase):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
 
+    def test_a_class_is_replaced_by_its_name(self):
+        config = SearchConfig(placer=LastDevice)
+        self.assertEqual(config.placer, f"{LastDevice.__module__}:LastDevice")
+        self.assertEqual(SearchConfig.from_json(config.to_json()), config)
+        with self.assertRaisesRegex(ValueError, "LastDevice' has no option 'shift'"):
+            SearchConfig(placer=LastDevice, placer_options={"shift": 1})
+
     def test_the_json_form_has_no_paths(self):
         config = SearchConfig(log_dir="log", report="page.html", tensorboard="events")
         self.assertEqual(config.to_json(), SearchConfig().to_json())
@@ -119,7 +127,7 @@ class SearchConfigTest(parameterized.TestCase):
             check_machine(Machine("x", "nearby", (device,)))
 
     @parameterized.parameters(
-        (None, {}, "placer is a name such as 'auto', not None"),
+        (None, {}, "placer is a name such as 'auto', .* not None"),
         (["auto"], {}, "placer is a name .* not a value of type list"),
         ("auto", None, "placer_options map names to values, unlike None"),
         ("auto", ["a"], "placer_options map names to values, unlike a value of type list"),

@@ -87,6 +87,28 @@ class PlacerBatchesTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "'p' was asked for up to 2 .* shape"):
             propose_checked(placer, 2)
 
+    def test_placements_of_other_groups_or_devices_are_refused(self):
+        placer = doubles.AdaptivePlacer("p", 2)
+        placer.legal = placer.legal.copy()
+        placer.legal[1, 0] = False
+        groups, devices = placer.legal.shape
+        legal = np.ones([1, groups], np.int32)
+        for proposal, message in (
+            (legal[:, 1:], f"'p' was asked for .* of {groups} groups .* shape"),
+            (legal[0], "'p' was asked for .* shape"),
+            (
+                legal * devices,
+                f"'p' proposed device {devices} for group '.*', which may go to 0, 1",
+            ),
+            (-legal, "'p' proposed device -1 for group"),
+            (legal * 0, f"proposed device 0 for group {placer.groups.names[1]!r}, .* to 1.* only"),
+        ):
+            placer.propose = lambda count, proposal=proposal: proposal
+            with self.assertRaisesRegex(ValueError, message):
+                propose_checked(placer, 2)
+        placer.propose = lambda count: legal
+        np.testing.assert_array_equal(propose_checked(placer, 2), legal)
+
 
 if __name__ == "__main__":
     absltest.main()
