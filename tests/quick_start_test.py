@@ -28,7 +28,7 @@ class QuickStartTest(parameterized.TestCase):
 
     @parameterized.parameters(0, 1)
     def test_it_works_anywhere(self, number):
-        code = textwrap.dedent(PROGRAMS[number]).replace(_SECS, "max_secs=12")
+        code = textwrap.dedent(PROGRAMS[number]).replace(_SECS, "max_trials=2, max_secs=60")
         directory = self.create_tempdir().full_path
         pathlib.Path(directory, "first.py").write_text(code)
         done = subprocess.run(

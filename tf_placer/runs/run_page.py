@@ -23,6 +23,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.runs.compared_trials import compare_trials
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
@@ -148,7 +149,6 @@ def _view_run(directory: RunDirectory) -> RunView:
         header = read_record(_LiveFacts, state.header)
     if not trials and not state.is_running:
         raise ValueError(f"{directory.trials} has no trials yet")
-    original_secs = trials[0].measurement.median_secs if trials else None
     confirmation = None
     winner, explanation, is_better = None, None, False
     text = _describe_progress(trials)
@@ -169,9 +169,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         verdict=text,
         is_better=is_better,
         is_measured=True,
-        compared=tuple(
-            _list_compared(trials, labels, original_secs, confirmation, winner, found, explanation)
-        ),
+        compared=tuple(_list_compared(trials, labels, confirmation, winner, explanation)),
         steps=steps,
         points=tuple(_point(trial) for trial in trials),
         best=tuple(_running_best(trials)),
@@ -257,50 +255,34 @@ def _simulate_steps(
 def _list_compared(
     trials: Sequence[Trial],
     labels: Mapping[int, str],
-    original_secs: float | None,
     confirmation: Confirmation | None,
     winner: str | None,
-    found: Trial | None,
     explanation: Explanation | None,
 ) -> list[ComparedPlacement]:
-    """Lists the original, the finalists and the other placements that ran, the fastest first."""
+    """Lists the original, the finalists and the fastest other placements."""
+    if not trials:
+        return [ComparedPlacement(ORIGINAL, None)]
     predicted = {}
     if explanation is not None:
         predicted = {each.label: each.predicted_secs for each in explanation.candidates}
-    rows = [
-        ComparedPlacement(
-            ORIGINAL,
-            (confirmation.step_secs(ORIGINAL) if confirmation else None) or original_secs,
-            predicted.get(ORIGINAL),
-            speedup=1.0 if original_secs else None,
-            basis="confirmation" if confirmation else "search",
-        )
-    ]
     others = [t for t in trials if t.assignment is not None and t.repeats is None]
     others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
-    for trial in others[:_MAX_COMPARED]:
-        label = labels.get(trial.index, f"{trial.placer} (trial {trial.index})")
-        secs, failure = trial.measurement.median_secs, trial.measurement.failure
-        comparison = confirmation.comparisons.get(label) if confirmation else None
-        speedup = original_secs / secs if secs and original_secs else None
-        interval, basis = None, "search"
-        if failure is not None:
-            basis = f"failed: {failure.kind.value}"
-        elif comparison is not None and comparison.speedup is not None:
-            speedup, interval, basis = comparison.speedup, comparison.interval, "confirmation"
-            secs = confirmation.step_secs(label) if confirmation else secs
-        rows.append(
-            ComparedPlacement(
-                label,
-                secs,
-                predicted.get(label),
-                speedup,
-                interval,
-                basis,
-                is_found=found is not None and trial.index == found.index and winner is not None,
-            )
+    shown = {ORIGINAL: trials[0]} | {
+        labels.get(trial.index, f"{trial.placer} (trial {trial.index})"): trial
+        for trial in others[:_MAX_COMPARED]
+    }
+    return [
+        ComparedPlacement(
+            each.label,
+            each.step_secs,
+            predicted.get(each.label),
+            each.speedup,
+            each.interval,
+            each.basis,
+            is_found=each.label == winner,
         )
-    return rows
+        for each in compare_trials(shown, confirmation, winner)
+    ]
 
 
 def _point(trial: Trial) -> Point:

@@ -166,10 +166,8 @@ import tensorflow as tf
 from tf_placer.functions.connection import connect
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
-from tf_placer.fork_server import ForkServer
 
-template = ForkServer(["tensorflow"], os.devnull)
-cluster = LocalCluster(find_machine("local:2"), template=template)
+cluster = LocalCluster(find_machine("local:2"))
 cluster.wait_until_ready()
 machine = find_machine("grpc://" + ",".join(t.removeprefix("grpc://") for t in cluster.targets))
 connect(machine)

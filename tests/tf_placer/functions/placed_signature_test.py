@@ -14,7 +14,6 @@ from tensorflow.python.eager import context
 from graph_passes.placement import Placement
 from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
-from tf_placer.fork_server import ForkServer
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.workload import read_graph, read_workload
@@ -168,10 +167,7 @@ class PlacedSignatureTest(tf.test.TestCase):
         assignment = {name: there[own] for name, own in step.placement.assignment.items()}
         placement = Placement("", tuple(names), assignment)
         PlacedSignature(given.signature, machine, placement).save(self.new)
-        # The servers import TensorFlow once.
-        template = ForkServer(["tensorflow"], self.create_tempfile().full_path)
-        self.addCleanup(template.close)
-        with LocalCluster(machine, template=template) as cluster:
+        with LocalCluster(machine) as cluster:
             values, found = serve(self.new, "serving_default", {"x": REQUEST}, cluster.target)
         expected = tf.saved_model.load(self.functions)(REQUEST)
         np.testing.assert_array_equal(values["sum"], expected["sum"])
