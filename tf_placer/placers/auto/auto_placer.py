@@ -34,7 +34,8 @@ class AutoPlacer(Placer):
     groups, in case the costs of many small transfers are wrong, the best of each chain, and the
     best starts, as long as they differ. Later searches start from the measured placements and use
     the costs that explain the measurements best; they propose a placement only if it may be faster
-    than the best measured one, given the error of the costs. The placer ends when there is none.
+    than the best measured one, given the error of the costs. The placer ends when there is none, or
+    when the candidates of corrected costs were not faster than those before.
 
     Measurements made before the placer starts correct the costs, too, and their placements are
     starts of the first search.
@@ -82,6 +83,7 @@ class AutoPlacer(Placer):
         # Proposals do not change before the next measurement, so `propose` caches them.
         self._candidates: list[np.ndarray] | None = None
         self._batches = 0
+        self._was_in_vain = False
         self._measured: dict[bytes, tuple[np.ndarray, float | None]] = {}
         self.factors: CostFactors | None = None
 
@@ -106,8 +108,16 @@ class AutoPlacer(Placer):
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Learns from a batch; see `Placer.observe`."""
-        self._batches += 1
+        before_secs = self._find_best_secs()
         self._learn(placements, measurements)
+        # The first batch has uncorrected costs.
+        is_corrected = self._batches > 0 and math.isfinite(before_secs)
+        self._was_in_vain = is_corrected and self._find_best_secs() >= before_secs
+        self._batches += 1
+
+    def _find_best_secs(self) -> float:
+        """Finds the shortest measured step; infinity if nothing has run."""
+        return min((s for _, s in self._measured.values() if s is not None), default=math.inf)
 
     def _learn(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         for placement, measurement in zip(placements, measurements, strict=True):
@@ -129,7 +139,7 @@ class AutoPlacer(Placer):
     def _search(self) -> list[np.ndarray]:
         """Finds candidates that were not measured, best first; none if the search is over."""
         config, is_first = self._config, not self._batches
-        if self._batches >= config.rounds:
+        if self._batches >= config.rounds or self._was_in_vain:
             return []
         share = config.first_share if is_first else config.later_share
         most = config.first_candidates if is_first else config.later_candidates
@@ -155,7 +165,7 @@ class AutoPlacer(Placer):
         found = self._choose_distinct(result)
         if known and found:
             assert factors is not None
-            best_secs = min(secs for _, secs in known)
+            best_secs = self._find_best_secs()
             simulated = Simulator(problem).simulate(np.stack(found)).step_secs
             deviation = max(factors.deviation, config.least_deviation)
             doubt = math.exp(-config.deviations * deviation)

@@ -102,6 +102,17 @@ class AutoPlacerTest(absltest.TestCase):
         # Earlier measurements are no batch, so the first search, which proposes more, is next.
         self.assertGreater(len(placer.propose(10)), AutoConfig().later_candidates)
 
+    def test_ends_when_candidates_of_corrected_costs_are_not_faster(self):
+        # Every batch takes as long as the first, so that the second is the last.
+        problem, batches = unroll_lstm(3, 3), []
+
+        def measure(rows):
+            batches.append(len(rows))
+            return [Measurement((1.0,)) for _ in rows]
+
+        run(make_auto(problem, max_simulated=50_000), measure)
+        self.assertLen(batches, 2)
+
     def test_proposes_nothing_without_time(self):
         problem = SMALL_PROBLEMS["chain"]
         placer = make_placer(AUTO, group_graph(problem), legal_devices(problem), problem=problem)
