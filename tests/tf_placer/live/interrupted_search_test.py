@@ -166,7 +166,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         finally:
             watchdog.cancel()
         self.assertEqual(child.returncode, 0, errors)
-        self.assertRegex(output, r"\n[4-9] (True|False)\n")
+        self.assertRegex(output, r"\n[2-9] (True|False)\n")
         self.assertEqual(wait_until_gone(processes), [])
         self.assertFalse(self.directory.problem.exists())
 

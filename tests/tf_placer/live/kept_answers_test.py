@@ -54,8 +54,8 @@ class KeptAnswersTest(tf.test.TestCase):
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, callback, start_secs, host):
-        del host
+    def search_here(self, directory, given, callback, start_secs, host, forks):
+        del host, forks
         self.searches += 1
         return live_run.run(
             RunDirectory(given),
