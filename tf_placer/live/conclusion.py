@@ -209,10 +209,10 @@ def _confirm_hopeful(
         WorkerLostError: the worker was lost.
     """
     asked_before = context.interrupts.count
-    if asked_before:
-        context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     if len(hopeful) < 2:
         return _Conclusion(Outcome.NOT_FASTER, note="no trial was, so none was measured again")
+    if asked_before:
+        context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
         return _Conclusion(

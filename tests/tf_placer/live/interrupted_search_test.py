@@ -158,8 +158,11 @@ class InterruptedSearchTest(tf.test.TestCase):
         watchdog.start()
         try:
             assert child.stderr is not None
-            for moment in ("profiling the graph", "interrupted: confirming the best so far"):
-                self.assertTrue(any(moment in line for line in child.stderr), moment)
+            self.assertTrue(any("profiling the graph" in line for line in child.stderr))
+            processes = descendants(child.pid)
+            os.kill(child.pid, signal.SIGINT)
+            # Nothing is confirmed if no trial was faster, which depends on the machine.
+            if any("interrupted: confirming the best so far" in line for line in child.stderr):
                 processes = descendants(child.pid)
                 os.kill(child.pid, signal.SIGINT)
             output, errors = child.communicate()
