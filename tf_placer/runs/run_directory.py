@@ -209,8 +209,9 @@ class RunDirectory:
         from tf_placer.inputs.workload import Workload, read_graph
 
         settings, others = self._read_settings()
-        # The placer is found first: the file is not to blame for one that cannot be imported.
-        find_placer(settings["placer"])
+        # The file is not to blame for a module of the user that cannot be imported.
+        if ":" in settings["placer"]:
+            find_placer(settings["placer"])
         settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
             (self.path / _SESSION_CONFIG).read_bytes()
         )
