@@ -147,7 +147,7 @@ class AnswerStoreTest(tf.test.TestCase):
         self.assertIsNotNone(self.open(build(), max_secs=10.0, max_trials=3).look_up())
         for change in ({"max_secs": 61.0}, {"max_trials": 101}, {"placer": "expert"}):
             self.assertIsNone(self.open(build(), **change).look_up(), change)
-            # Where no search may follow, it is the best answer there is.
+            # It is the best answer there is if no search may follow.
             self.assertIsNotNone(self.open(build(), require_answer=True, **change).look_up())
         # A faster placement is one, whoever has found it.
         self.open(build()).keep(FASTER, FINALISTS, place(build()))
