@@ -15,7 +15,7 @@ from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import classify_death, count_oom_kills
 from tf_placer.environments.in_process_worker import InProcessWorker
-from tf_placer.environments.worker_fork_server import start_fork_server
+from tf_placer.environments.worker_fork_server import release_fork_server, start_fork_server
 from tf_placer.fork_server import ForkServer
 from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.cluster_return import await_cluster, find_silence_reason
@@ -140,7 +140,7 @@ class LiveProcesses:
 
     def _drop_template(self) -> None:
         if self._template is not None:
-            self._template.close()
+            release_fork_server(self._template)
             self._template = None
 
     def _make_network(self) -> None:

@@ -23,11 +23,22 @@ class WorkerForkServerTest(absltest.TestCase):
         # The first one took the early server, so that its own log was never opened.
         self.assertEqual([os.path.exists(path) for path in paths], [True, False, True])
 
+    def test_an_early_server_serves_one_user_after_the_other(self):
+        self.enter_context(mock.patch.object(worker_fork_server, "_MODULES", ()))
+        worker_fork_server.start_early(os.devnull)
+        first = worker_fork_server.start_fork_server(os.devnull)
+        self.addCleanup(first.close)
+        other = worker_fork_server.start_fork_server(os.devnull)
+        worker_fork_server.release_fork_server(other)
+        self.assertFalse(other.is_fit())
+        worker_fork_server.release_fork_server(first)
+        self.assertIs(worker_fork_server.start_fork_server(os.devnull), first)
+
     def test_an_early_server_that_has_died_is_replaced(self):
         self.enter_context(mock.patch.object(worker_fork_server, "_MODULES", ()))
         worker_fork_server.start_early(os.devnull)
-        worker_fork_server._early[0]._process.kill()
-        worker_fork_server._early[0]._process.wait()
+        worker_fork_server._free[0]._process.kill()
+        worker_fork_server._free[0]._process.wait()
         server = worker_fork_server.start_fork_server(os.devnull)
         self.addCleanup(server.close)
         self.assertTrue(server.is_fit())
