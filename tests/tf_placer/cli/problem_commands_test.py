@@ -437,7 +437,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.search("--max_trials=200", stderr=terminal)
         lines = terminal.getvalue().split("\r\x1b[K")
         self.assertRegex(
-            lines[1], r"^64 trials \| best 4\.500 s \| bound 3\.000 s, gap 50% \| elapsed [\d.]+ s \| ETA [\d.]+ s$"
+            lines[1],
+            r"^64 trials \| best 4\.500 s \| bound 3\.000 s, gap 50% \| "
+            r"elapsed [\d.]+ s \| ETA [\d.]+ s$",
         )
         self.assertEqual(lines[-1], "")
 
