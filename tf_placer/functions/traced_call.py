@@ -153,9 +153,13 @@ def _trace(
 
     for inline in (True, False):
         try:
+            is_model = is_keras_model(target)
+            if is_model:
+                _build_optimizer(target)
+            before = _count_variables(target) if is_model else 0
             concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
-            if is_keras_model(target):
-                # The first trace may have created variables, such as the optimizer's.
+            if is_model and _count_variables(target) != before:
+                # The first trace has created variables, such as those of metrics.
                 concrete = place(_no_device, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
@@ -169,6 +173,27 @@ def _trace(
         *_build_workload(concrete, arguments),
         lambda device_of: place(device_of, inline=inline),
     )
+
+
+def _build_optimizer(model: Any) -> None:
+    """Creates the optimizer's variables, as Keras's own training does before its first step.
+
+    If a trace created them, TensorFlow would trace twice. A training step of the user may have
+    other variables than the model's.
+    """
+    optimizer = model.optimizer
+    is_of_keras = type(model).train_step.__module__.partition(".")[0] == "keras"
+    if is_of_keras and not getattr(optimizer, "built", True):
+        optimizer.build(model.trainable_variables)
+
+
+def _count_variables(model: Any) -> int:
+    """Counts the variables of a model, its metrics and its optimizer."""
+    variables = model.optimizer.variables
+    # Optimizers of Keras 2 have a method.
+    optimizer_variables = variables() if callable(variables) else variables
+    metrics = [variable for metric in model.metrics for variable in metric.variables]
+    return len(model.variables) + len(optimizer_variables) + len(metrics)
 
 
 def _no_device(name: str) -> str:
