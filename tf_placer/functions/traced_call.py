@@ -189,11 +189,10 @@ def _build_optimizer(model: Any) -> None:
 
 def _count_variables(model: Any) -> int:
     """Counts the variables of a model, its metrics and its optimizer."""
-    variables = model.optimizer.variables
+    owners = [model, *getattr(model, "metrics", ()), model.optimizer]
     # Optimizers of Keras 2 have a method.
-    optimizer_variables = variables() if callable(variables) else variables
-    metrics = [variable for metric in model.metrics for variable in metric.variables]
-    return len(model.variables) + len(optimizer_variables) + len(metrics)
+    found = [getattr(owner, "variables", ()) for owner in owners]
+    return sum(len(each() if callable(each) else each) for each in found)
 
 
 def _no_device(name: str) -> str:
