@@ -68,14 +68,14 @@ class ConfirmationProtocol:
             which the reference failed; a failure before the confirmation counts as one round.
     """
 
-    min_blocks: int = 6
-    min_blocks_of_first_round: int = 8
-    max_blocks: int = 9
+    min_blocks: int = 3
+    min_blocks_of_first_round: int = 4
+    max_blocks: int = 6
     max_standard_error: float = 0.04
     max_blocks_if_disturbed: int = 14
     disturbed_ratio: float = 1.4
     min_burst_secs: float = 0.05
-    warm_up_steps: int = 2
+    warm_up_steps: int = 1
     steps_alone: int = 12
     blocks_before_cut: int = 3
     cut_ratio: float = 1.3

@@ -26,8 +26,6 @@ from tf_placer.text.units import format_duration
 __all__ = ["LiveCosts", "estimate_bound", "profile_costs", "read_costs"]
 
 _FORMAT = 1
-# The command `profile` traces as many steps.
-_STEPS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,6 +110,7 @@ def profile_costs(
     report: Callable[[str], None],
     *,
     make_problem: Callable[..., PlacementProblem],
+    steps: int,
     trials: Sequence[Trial],
 ) -> LiveCosts:
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
@@ -122,6 +121,7 @@ def profile_costs(
         header: the header of the search; see `live_header`.
         report: called with lines for users.
         make_problem: profiles the graph; see `Measurer.make_problem`.
+        steps: steps to trace on each kind of device.
         trials: trials that were measured already.
 
     Returns:
@@ -135,7 +135,7 @@ def profile_costs(
     start_secs = time.monotonic()
     try:
         problem = make_problem(
-            steps=_STEPS,
+            steps=steps,
             granularity=header["granularity"],
             report=report,
             known_secs={
@@ -148,7 +148,7 @@ def profile_costs(
         raise SearchError(f"{needs}, but {error}") from None
     secs = round(time.monotonic() - start_secs, 3)
     try:
-        _keep(directory, problem, secs, header)
+        _keep(directory, problem, secs, header, steps)
         kept = f"the costs are in {directory.problem}"
     except (OSError, ProblemError) as error:
         kept = f"the costs are not kept: {describe_error(error)}"
@@ -160,14 +160,18 @@ def profile_costs(
 
 
 def _keep(
-    directory: RunDirectory, problem: PlacementProblem, secs: float, header: Mapping[str, Any]
+    directory: RunDirectory,
+    problem: PlacementProblem,
+    secs: float,
+    header: Mapping[str, Any],
+    steps: int,
 ) -> None:
     directory.profile.unlink(missing_ok=True)
     write_problem(problem, directory.problem)
     profile = {
         "format": _FORMAT,
         **select_cost_fields(header),
-        "steps": _STEPS,
+        "steps": steps,
         "secs": secs,
         "versions": header["versions"],
         "problem_sha256": _digest(directory),

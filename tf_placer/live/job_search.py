@@ -202,6 +202,7 @@ class _Stages:
             make_problem=functools.partial(
                 self._measurer.make_problem, timeout_secs=max(SHORTEST_TIMEOUT_SECS, left_secs)
             ),
+            steps=self._context.plan.choose_profile_steps(trials),
             trials=trials,
         )
 

@@ -44,7 +44,10 @@ class TimePlanSettings:
         max_explanation_secs: time for the explanation at most.
         restart_secs: estimate of a start of processes before one was timed.
         profile_setup_secs: estimate of the start of profiling, without opening a session.
-        profile_steps: number of steps of a profile, half of which are traced.
+        profile_step_secs: time for the traced steps of a profile.
+        min_profile_steps: number of traced steps at least.
+        max_profile_steps: number of traced steps at most, as the command `profile` traces.
+        profile_steps_ratio: ratio of all steps of a profile to the traced ones.
         links_secs: estimate of measuring the links of a machine.
         tolerance: share of the time by which the estimate of a confirmation may exceed the time
             left, if nothing can be confirmed otherwise. The confirmation ends in time nevertheless.
@@ -58,17 +61,20 @@ class TimePlanSettings:
     min_trial_secs: float = 60.0
     max_ratio_at_end: float = 2.0
     usual_rounds: int = 7
-    blocks_per_round: int = 9
+    blocks_per_round: int = 6
     max_selected_candidates: int = 4
     max_reserved_share: float = 0.5
     original_opening_ratio: float = 0.5
     opening_ratio: float = 1.5
-    sessions_for_values: int = 3
+    sessions_for_values: int = 2
     explanation_share: float = 0.02
     max_explanation_secs: float = 5.0
     restart_secs: float = 10.0
     profile_setup_secs: float = 3.0
-    profile_steps: int = 25
+    profile_step_secs: float = 2.0
+    min_profile_steps: int = 4
+    max_profile_steps: int = 10
+    profile_steps_ratio: float = 2.5
     links_secs: float = 12.0
     tolerance: float = 0.15
     baseline_share: float = 0.25
@@ -236,9 +242,20 @@ class TimePlan:
             links_known: whether the links of the machine need not be measured.
         """
         original = trials[0].measurement
-        steps_secs = _TIMES.profile_steps * (original.median_secs or 0.0)
+        steps_secs = self.choose_profile_steps(trials) * (original.median_secs or 0.0)
+        steps_secs *= _TIMES.profile_steps_ratio
         secs = _TIMES.profile_setup_secs + original.setup_secs + steps_secs
         return _slowness(trials) * (secs + (0.0 if links_known else _TIMES.links_secs))
+
+    def choose_profile_steps(self, trials: Sequence[Trial]) -> int:
+        """Chooses the number of steps to trace: fewer if they are long.
+
+        Args:
+            trials: all trials so far, the original first.
+        """
+        step_secs = trials[0].measurement.median_secs if trials else None
+        fitting = _TIMES.profile_step_secs / step_secs if step_secs else math.inf
+        return int(min(max(fitting, _TIMES.min_profile_steps), _TIMES.max_profile_steps))
 
     def compute_used_secs(self) -> float:
         """Computes the seconds used so far, earlier calls included."""

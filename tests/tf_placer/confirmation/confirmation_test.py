@@ -56,7 +56,7 @@ class TurnsTest(absltest.TestCase):
             others = {f"l{i}": 1 for i in range(count - 1)}
             run_confirmation(environment, make_candidates(o=1, **others))
             blocks = self.list_blocks(environment, count)
-            self.assertLen(blocks, 8)
+            self.assertLen(blocks, 4)
             for block in blocks:
                 self.assertCountEqual(block, ["o", *others])
             for first, second in zip(blocks[::2], blocks[1::2], strict=False):
@@ -93,8 +93,8 @@ class DisturbedTest(absltest.TestCase):
         return [len(measurements["o"].step_secs) for measurements in result.rounds]
 
     def test_the_first_round_and_disturbed_rounds_have_more_steps(self):
-        self.assertEqual(self.count_steps([1.0, 1.0, 1.3, 1.0]), [8, 6, 6, 6])
-        self.assertEqual(self.count_steps([1.0, 1.5, 1.0, 2.0]), [8, 14, 6, 14])
+        self.assertEqual(self.count_steps([1.0, 1.0, 1.3, 1.0]), [4, 3, 3, 3])
+        self.assertEqual(self.count_steps([1.0, 1.5, 1.0, 2.0]), [4, 14, 3, 14])
 
     def test_a_round_ends_when_the_disturbance_has_passed(self):
         class Passing(doubles.DriftingEnvironment):
@@ -105,13 +105,13 @@ class DisturbedTest(absltest.TestCase):
             def run_steps(self, label, count):
                 self.steps += count
                 # The first eight steps of each label are slow in the second round.
-                slow = 2.0 if self.round == 2 and self.steps <= 4 + 2 * 8 else 1.0
+                slow = 2.0 if self.round == 2 and self.steps <= 2 + 2 * 8 else 1.0
                 return tuple(slow * secs for secs in super().run_steps(label, count))
 
         result = run_confirmation(Passing(0), make_candidates(o=1, a=1.5))
         lengths = [len(measurements["o"].step_secs) for measurements in result.rounds]
         # The second round ends once a quarter of its steps are fast: 3 of 11.
-        self.assertEqual(lengths, [8, 11, 6, 6])
+        self.assertEqual(lengths, [4, 11, 3, 3])
 
     def test_uncertain_rounds_have_more_blocks(self):
         class Restless(doubles.DriftingEnvironment):
@@ -121,7 +121,7 @@ class DisturbedTest(absltest.TestCase):
                 return tuple(secs * math.exp(e) for secs, e in zip(steps, noise, strict=True))
 
         result = run_confirmation(Restless(0), make_candidates(o=1, a=1))
-        self.assertEqual(max(len(m["o"].step_secs) for m in result.rounds[:1]), 9)
+        self.assertEqual(max(len(m["o"].step_secs) for m in result.rounds[:1]), 6)
 
 
 class ConfirmTest(parameterized.TestCase):

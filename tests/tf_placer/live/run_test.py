@@ -171,10 +171,10 @@ class RunTest(tf.test.TestCase):
             return 5.0 if uses_two_devices(assignment) else 10.0
 
         # Steps of the original take 10 s, those of the three faster placements 5 s. A round of two
-        # labels takes 155 s, 20 s of it to open sessions, and the plan reserves seven rounds.
-        # Selecting among three candidates takes another 245 s, among two 200 s, and the work after
-        # the confirmation 70 s.
-        for max_secs, candidates in ((1420.0, 3), (1380.0, 2), (1200.0, 1), (800.0, 1)):
+        # labels takes 110 s, 20 s of it to open sessions, and the plan reserves seven rounds.
+        # Selecting among three candidates takes another 170 s, among two 140 s, and the work after
+        # the confirmation 50 s.
+        for max_secs, candidates in ((1010.0, 3), (975.0, 2), (900.0, 1), (600.0, 1)):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             script = Script(secs=slow)
             self.run_search(script, max_secs=max_secs, max_trials=10)
@@ -262,7 +262,7 @@ class RunTest(tf.test.TestCase):
         def secs(assignment):
             if len(script.measured) == 6 and not script.confirmed:
                 # Use up the time of the search, but not that of the confirmation.
-                self.now_secs += 280.0
+                self.now_secs += 285.0
                 raise TimeLimitReached
             return split_is_faster(assignment)
 
@@ -331,7 +331,7 @@ class RunTest(tf.test.TestCase):
         # A note warns early; the search gets all of the time, and can be resumed.
         self.assertRegex(
             "\n".join(self.lines),
-            r"40 s are little: about .* are needed for this graph, .*confirming 17 min 20 s",
+            r"40 s are little: about .* are needed for this graph, .*confirming 13 min 20 s",
         )
         self.assertRegex(
             "\n".join(self.lines), "40 s are too short to confirm anything: .* resumes"
