@@ -113,13 +113,20 @@ def find_original_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -
     """Finds the device of each group in the original graph.
 
     Returns:
-        A device index per group; None if the graph has a group on several devices.
+        A device index per group; None if the graph has a group on several devices, or on another
+        device than the user requires.
     """
-    original_devices = find_colocation_devices(grouped.colocation, devices)
-    groups = grouped.grouping.group
+    colocation = grouped.colocation
+    original = colocation.unrestricted or colocation
+    original_devices = find_colocation_devices(original, devices)[original.group]
+    groups = grouped.grouping.expand_to_operations(colocation)
     placed = groups >= 0
     assignment = np.zeros(grouped.grouping.num_groups, np.int64)
     assignment[groups[placed]] = original_devices[placed]
     if (assignment[groups[placed]] != original_devices[placed]).any():
         return None
+    for colocated, device in colocation.required.items():
+        group = grouped.grouping.group[colocated]
+        if group >= 0 and devices[assignment[group]].name != device:
+            return None
     return [int(device) for device in assignment]

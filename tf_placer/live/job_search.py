@@ -17,8 +17,10 @@ from tf_placer.costs.original_devices import (
     find_original_assignment,
     find_requested_devices,
 )
+from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
+from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import estimate_bound, profile_costs
 from tf_placer.live.equal_devices import find_distinct, find_equal_devices
@@ -391,6 +393,7 @@ class _Reporter:
         self._context.others.look()
         self._context.stages.enter("measuring placements")
         if len(self._context.log.trials) == 1:
+            self._say_if_pinned_out_of_memory(trial)
             self._say_what_is_needed()
         if len(self._context.log.trials) == 2:
             self._warn_of_too_little_time()
@@ -425,6 +428,15 @@ class _Reporter:
         except OSError as error:
             # The log has the trial.
             self._say(f"the best placement so far is not written: {describe_error(error)}")
+
+    def _say_if_pinned_out_of_memory(self, original: Trial) -> None:
+        """Says which operations cannot move although the original runs out of memory."""
+        failure = original.measurement.failure
+        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
+            return
+        note = describe_given_devices(self._context.grouped.op_graph)
+        if note is not None:
+            self._say(f"the original runs out of memory, and {note}")
 
     def _say_what_is_needed(self) -> None:
         """Says how long all takes, as soon as that is known, if it is longer than it may take."""

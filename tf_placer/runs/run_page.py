@@ -58,6 +58,8 @@ class _LiveFacts(HeaderFacts):
 
     machine: _MachineFacts
     fetches: tuple[str, ...] = ()
+    pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keep_together: tuple[tuple[str, ...], ...] = ()
     graph_fingerprint: str = ""
 
 
@@ -319,6 +321,8 @@ def _facts(
         ("placer", header.placer),
         ("seed", None if header.seed is None else str(header.seed)),
         ("fetches", _list_names(header.fetches)),
+        ("pinned by you", _list_names([f"{name!r} on {on}" for name, on in header.pin.items()])),
+        ("kept together", "; ".join(", ".join(map(repr, each)) for each in header.keep_together)),
         (
             "trials",
             trials and f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching",

@@ -37,6 +37,8 @@ _SUBJECTS = {
     "grouping_fingerprint": "grouping",
     "protocol": "measuring protocol",
     "controllers": "number of controllers",
+    "pin": "set of pins",
+    "keep_together": "set of operations to keep together",
     "session_config": "session configuration",
 }
 
