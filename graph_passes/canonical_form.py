@@ -56,11 +56,11 @@ def find_canonical_form(
     """Finds the canonical form of a step, in time linear in the size of the graph.
 
     The form covers types, attributes, inputs in their order, control inputs as a set, given
-    devices, colocation groups with their kernels and required devices, what is fetched, and types and shapes of the
-    feeds. It leaves out names, the order of operations and of the roots, random seeds, and
-    the values of constants that are neither integers nor booleans: these are data, such as a
-    learning rate, and no shapes. Operations outside of the step do not count, except that they may
-    pin a colocation group.
+    devices, colocation groups with their kernels and required devices, what is fetched, and types
+    and shapes of the feeds. It leaves out names, the order of operations and of the roots, random
+    seeds, and the values of constants that are neither integers nor booleans: these are data, such
+    as a learning rate, and no shapes. Operations outside of the step do not count, except that they
+    may pin a colocation group.
 
     Operations are numbered on a walk from the roots along their inputs. Roots and control inputs,
     which have no order, are sorted by hashes of what is before and after them; where these are

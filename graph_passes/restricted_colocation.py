@@ -71,8 +71,10 @@ def describe_restrictions(
         colocation: its restricted colocation groups.
         restrictions: the restrictions.
     """
-    described = [((pattern,), f"on {device}") for pattern, device in restrictions.pin.items()]
-    described += [(patterns, "on one device") for patterns in restrictions.keep_together]
+    described: list[tuple[tuple[str, ...], str]] = [
+        ((pattern,), f"stay on {device}") for pattern, device in restrictions.pin.items()
+    ]
+    described += [(each, "share one device") for each in restrictions.keep_together]
     lines = []
     for patterns, effect in described:
         operations = sorted(set().union(*(_match(graph, each, "") for each in patterns)))
@@ -80,12 +82,12 @@ def describe_restrictions(
         movable = ~colocation.pinned[groups]
         count, others = int(movable.sum()), int((~movable).sum())
         line = (
-            f"{', '.join(map(quote, patterns))} keeps {count} operations in "
-            f"{len(np.unique(groups[movable]))} colocation groups {effect}"
+            f"{', '.join(map(quote, patterns))}: {_count(count, 'operation')} in "
+            f"{_count(len(np.unique(groups[movable])), 'colocation group')} {effect}"
         )
         if others:
             first = graph.names[operations[int(np.argmin(movable))]]
-            line += f"; {others} more, such as {quote(first)}, are pinned by the graph"
+            line += f"; no placement moves {others} more, such as {quote(first)}"
         lines.append(line)
     return lines
 
@@ -263,6 +265,10 @@ def _join_groups(colocation: ColocationGroups, sets: UnionFind) -> ColocationGro
         devices=tuple(colocation.devices[i] for i in used.tolist()),
         legal=legal,
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _match(graph: OpGraph, pattern: str, source: str) -> list[int]:

@@ -19,7 +19,7 @@ from tf_placer.machines.machine import Machine
 
 __all__ = ["check_given_devices", "describe_given_devices", "describe_immovable_step"]
 
-# The share of operations with a device from which on a step is said to be immovable.
+# The share of operations with a device from which on nearly nothing of a step can move.
 _IMMOVABLE_SHARE = 0.9
 
 
@@ -93,18 +93,19 @@ def describe_given_devices(graph: OpGraph) -> str | None:
     )
 
 
-def describe_immovable_step(graph: OpGraph) -> str | None:
+def describe_immovable_step(graph: OpGraph, min_share: float = _IMMOVABLE_SHARE) -> str | None:
     """Describes a step of which nearly nothing can move because of the devices in the graph.
 
     Args:
         graph: the graph, with the operations of the step marked.
+        min_share: the share of operations that the graph must have on a device for a description.
 
     Returns:
         A sentence without a full stop; None if enough operations can move.
     """
     devices, num_needed = _count_given_devices(graph), int(graph.needed.sum())
     count = devices.total()
-    if count <= _IMMOVABLE_SHARE * num_needed:
+    if not count or count <= min_share * num_needed:
         return None
     device, most = devices.most_common(1)[0]
     where = f"on {quote(device)}"

@@ -20,7 +20,7 @@ from tf_placer.costs.original_devices import (
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
-from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import estimate_bound, profile_costs
 from tf_placer.live.equal_devices import find_distinct, find_equal_devices
@@ -52,6 +52,8 @@ from tf_placer.text.units import format_duration
 __all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
 
 _EARLIER_ANSWER = "earlier_answer"
+# The share of operations on devices of the graph that matters where the original needs memory.
+_PINNED_SHARE_TO_REPORT = 0.5
 #: The stages before the placer; the first tries the placement of a similar step, if one was kept.
 FIRST_STAGES = (_EARLIER_ANSWER, *BASELINES)
 
@@ -434,8 +436,8 @@ class _Reporter:
         failure = original.measurement.failure
         if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
             return
-        note = describe_given_devices(self._context.grouped.op_graph)
-        if note is not None:
+        graph = self._context.grouped.op_graph
+        if note := describe_immovable_step(graph, _PINNED_SHARE_TO_REPORT):
             self._say(f"the original runs out of memory, and {note}")
 
     def _say_what_is_needed(self) -> None:

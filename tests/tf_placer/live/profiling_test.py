@@ -13,7 +13,9 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from tf_placer.cli.main import main
 from tf_placer.live.profiling import profile
+from tf_placer.planning.plan import plan
 from tf_placer.problem.problem_file import read_problem
+from tf_placer.search.config import SearchConfig
 
 _MACHINE = "4xK80"
 
@@ -38,6 +40,23 @@ class ProfilingTest(tf.test.TestCase):
             problem = profile(path, "y:0", machine=_MACHINE, output=self.output, verbose=False)
         self.assertEqual(errors.getvalue(), "")
         self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
+        free = by_command.read_bytes()
+        pinned = ["--machine", _MACHINE, "--output", str(by_command), "--pin", "w*=/GPU:2"]
+        main(["profile", *step, *pinned, "--keep_together", "w,y"])
+        pin, together = {"w*": "/GPU:2"}, [["w", "y"]]
+        given = {"machine": _MACHINE, "output": self.output, "verbose": False}
+        profile(path, "y:0", **given, pin=pin, keep_together=together)
+        self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
+        self.assertNotEqual(free, by_command.read_bytes())
+        with self.assertRaisesRegex(ValueError, "pin and keep_together are settings of profile"):
+            plan(self.output, config=SearchConfig(pin=pin))
+        graph_def = graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:GPU:7"
+        with self.assertRaisesRegex(GraphError, "clear the graph's devices .clear_devices=True"):
+            profile(graph_def, "y:0", **given)
+        profile(graph_def, "y:0", **given, clear_devices=True)
+        self.assertEqual(self.output.read_bytes(), free)
         self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
 
     def test_profiles_a_function_as_its_graph(self):
