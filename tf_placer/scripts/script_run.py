@@ -100,7 +100,7 @@ def prepare_script(
     pins, together = check_pins(pin or {}), check_keep_together(keep_together)
     if placement is not None and (pins or together):
         raise ValueError(
-            "--pin and --keep_together are for a search: leave out --placement, which never searches"
+            "--pin and --keep_together are for a search: leave out --placement, which never does"
         )
     # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
