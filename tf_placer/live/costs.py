@@ -19,7 +19,7 @@ from tf_placer.runs.header import select_cost_fields
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import find_subject, upgrade_header
-from tf_placer.search.trial_log import Trial
+from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.units import format_duration
 
@@ -41,20 +41,28 @@ class LiveCosts:
     secs: float
 
 
-def estimate_bound(costs: LiveCosts, trials: Sequence[Trial]) -> float | None:
+def estimate_bound(
+    costs: LiveCosts, trials: Sequence[Trial], original_assignment: Sequence[int] | None
+) -> float | None:
     """Estimates a lower bound of the step time of any placement, in seconds.
 
     Args:
         costs: the profiled costs, which measurements correct.
         trials: the trials so far.
+        original_assignment: the device of each group in the original graph; None if a group has
+            several.
 
     Returns:
         The bound by simulation; None if no placement of groups has run.
     """
-    ran = [
-        (trial.assignment, trial.measurement.median_secs)
+    placed = [
+        (original_assignment if trial.placer == ORIGINAL else trial.assignment, trial)
         for trial in trials
-        if trial.assignment is not None and trial.measurement.median_secs is not None
+    ]
+    ran = [
+        (assignment, trial.measurement.median_secs)
+        for assignment, trial in placed
+        if assignment is not None and trial.measurement.median_secs is not None
     ]
     if not ran:
         return None

@@ -102,6 +102,10 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             should_stop=lambda: context.is_over() or reporter.is_near_bound(),
         )
         recorder.finish()
+        if reporter.is_near_bound():
+            context.stages.say(
+                "the best step is as near to the lower bound as stop_at_gap asks for"
+            )
         trials = list(log.trials)
         if not trials and not context.interrupts.count:
             context.notes.append(_explain_no_trial(config.max_secs, begin_secs))
@@ -384,7 +388,12 @@ class _Reporter:
     def on_trial(self, trial: Trial, progress: Progress) -> None:
         """Reports a trial."""
         if self._bound_secs is None and self._context.costs is not None:
-            self._bound_secs = estimate_bound(self._context.costs, self._context.log.trials)
+            original = find_original_assignment(
+                self._context.grouped, self._config.found_machine.devices
+            )
+            self._bound_secs = estimate_bound(
+                self._context.costs, self._context.log.trials, original
+            )
         progress = dataclasses.replace(progress, bound_secs=self._bound_secs)
         self._gap = progress.gap
         if progress.best is trial and trial.assignment is not None:

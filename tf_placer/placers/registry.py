@@ -102,6 +102,14 @@ _HEURISTICS = (
         seeds_auto=1,
     ),
     PlacerEntry(
+        "host_embeddings",
+        "embedding tables on the CPU, all else on one accelerator or on all by layers",
+        "this project",
+        "tf_placer.placers.heuristics.host_embeddings:HostEmbeddings",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
         "topological",
         "the topological order cut into parts of equal work, one per device",
         "baseline",

@@ -15,8 +15,10 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
+from tf_placer.simulation.host_offload import HostOffload, offload_to_host
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
+from tf_placer.text.units import format_bytes
 
 __all__ = ["WhatIf", "add_device", "search_changed_machines"]
 
@@ -53,9 +55,10 @@ def search_changed_machines(
     """Searches placements for machines that are each better in one way.
 
     Each search starts from the given placement, and takes an equal share of the time. Twice the
-    memory is among the changes if memory is short. The reported step is at most the present one: a
-    faster machine allows that, although a simulated step may take longer when only a transfer is
-    faster, because operations then run in another order.
+    memory is among the changes if memory is short, and so are tensors that wait on the CPU if that
+    makes a faster placement fit. The reported step is at most the present one: a faster machine
+    allows that, although a simulated step may take longer when only a transfer is faster, because
+    operations then run in another order.
 
     Args:
         problem: the problem.
@@ -100,6 +103,10 @@ def search_changed_machines(
             most_secs = results[-1].step_secs
         step_secs = min(most_secs, _step_secs(machine, placement), found.best.step_secs)
         results.append(WhatIf(change, step_secs, float(bound_secs)))
+        if change == _MORE_MEMORY:
+            moved = offload_to_host(problem, found.best.placement)
+            if moved is not None and moved.num_tensors and moved.step_secs < now_secs:
+                results.append(_describe_offload(problem, moved))
         if found.interrupted:
             break
     return tuple(results)
@@ -130,6 +137,11 @@ def _change_machines(
     last = problem.devices[-1]
     label = device_labels([device.name for device in problem.devices])[last.name]
     yield f"one more {last.kind}, like {label}", add_device(problem)
+
+
+def _describe_offload(problem: PlacementProblem, moved: HostOffload) -> WhatIf:
+    change = f"{format_bytes(moved.moved_bytes)} moved to the CPU and back"
+    return WhatIf(change, moved.step_secs, float(lower_bounds(problem).step_secs))
 
 
 def _simulate_now(problem: PlacementProblem, placement: np.ndarray) -> tuple[float, bool]:

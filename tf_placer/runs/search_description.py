@@ -8,7 +8,7 @@ from typing import Any
 from tf_placer.report.controllers_table import controllers_table, staleness_line
 from tf_placer.report.training_table import training_table
 from tf_placer.report.trials_table import log_table
-from tf_placer.runs.run_directory import TRIALS
+from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.search_state import SearchState, read_search_state
 from tf_placer.search.distributed.worker_statistics import format_workers_table
 from tf_placer.search.training_log import TRAINING, read_training_log
@@ -33,14 +33,20 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     """
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
     learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
+    values: dict[str, Any] = {"header": None, "trials": [], "updates": updates, "verdict": None}
+    kept = None if os.path.exists(trials) else RunDirectory(log_dir).read_result()
+    if kept is not None:
+        state = SearchState({}, (), is_running=False, result=kept)
+        parts = [f"the answer of an earlier search, without its trials\n{verdict_line(state)}"]
+        values["verdict"] = state.to_json()
     # Searches on a problem have no log of trials.
-    if os.path.exists(trials) or not os.path.exists(training):
+    elif os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
         shown = log_table(state.header, state.trials, width=terminal_width())
         by_worker = format_workers_table(state.trials)
         tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
         parts = ["\n".join([*tables, verdict_line(state)])]
-        values: dict[str, Any] = {
+        values = {
             "header": state.header,
             "trials": [trial_values(trial) for trial in state.trials],
             "updates": updates,
@@ -48,7 +54,6 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
         }
     else:
         parts = []
-        values = {"header": None, "trials": [], "updates": updates, "verdict": None}
         learned = learned or "no update of the placer so far"
     parts += [learned] if learned else []
     return "\n\n".join(parts), values

@@ -264,6 +264,11 @@ def _explain_unplaced(directory: RunDirectory) -> str:
         return f"the search in {path!r} has not ended; run without --placement to resume it"
     if result.outcome is Outcome.INTERRUPTED:
         return f"the search in {path!r} was interrupted; the next run resumes it"
+    if not directory.trials.exists():
+        return (
+            "an earlier search on such a machine found nothing faster; run without --answers to "
+            "search again"
+        )
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     return (
         f"the search in {path!r} found nothing faster; a --search_secs{secs} resumes it, and "

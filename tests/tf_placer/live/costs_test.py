@@ -175,6 +175,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.directory = RunDirectory(self.directory.path.with_name("near"))
         self.run_search(placer="auto", stop_at_gap=1e6)
         self.assertEqual(len(read_log(self.directory.trials)[1]), num_trials)
+        self.assertTrue(self.has_line("as near to the lower bound as stop_at_gap asks for"))
 
     def test_writes_costs_with_their_origin(self):
         self.run_search()

@@ -19,6 +19,7 @@ from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import optimize, optimize_function, optimize_model
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.search_description import describe_search
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import read_log
 
@@ -187,6 +188,9 @@ class KeptAnswersTest(tf.test.TestCase):
         written = RunDirectory(self.directory / "second")
         self.assertIn("kept answer of", written.read_result().note)
         self.assertTrue(written.placement.exists())
+        text, values = describe_search(str(written.path))
+        self.assertStartsWith(text, "the answer of an earlier search, without its trials")
+        self.assertTrue(values["verdict"]["placed"])
         self.assertEqual(result.reason, self.optimize(build("z/"), "z/").reason)
         # The same search has ended in this directory, so it answers.
         self.assertIsNone(self.optimize(build(), log_dir=self.directory / "first").kept)

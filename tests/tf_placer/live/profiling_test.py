@@ -13,9 +13,7 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from tf_placer.cli.main import main
 from tf_placer.live.profiling import profile
-from tf_placer.planning.plan import plan
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.search.config import SearchConfig
 
 _MACHINE = "4xK80"
 
@@ -48,8 +46,6 @@ class ProfilingTest(tf.test.TestCase):
         profile(path, "y:0", **given, pin=pin, keep_together=together)
         self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
         self.assertNotEqual(free, by_command.read_bytes())
-        with self.assertRaisesRegex(ValueError, "pin and keep_together are settings of profile"):
-            plan(self.output, config=SearchConfig(pin=pin))
         graph_def = graph.as_graph_def()
         for node in graph_def.node:
             node.device = "/device:GPU:7"

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import time
 from unittest import mock
@@ -5,6 +6,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.problem.problem_groups import group_graph
@@ -58,6 +60,24 @@ class WhatIfTest(absltest.TestCase):
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)
+
+    def test_activations_may_wait_on_the_cpu_where_memory_is_short(self):
+        # A forward and a backward pass: all on one GPU take 60 s and 13 of its 10 bytes.
+        problem = build_task_problem(
+            [(np.inf, 10.0, 10.0)] * 6,
+            [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 4, 1), (4, 5, 1)],
+            memory_bytes=[1000, 10, 10],
+        )
+        problem = dataclasses.replace(
+            problem,
+            consumer_start=np.array([0, 2, 4, 5, 6, 7]),
+            consumers=np.array([1, 5, 2, 4, 3, 4, 5]),
+        )
+        now = np.array([1, 1, 2, 2, 1, 1], np.int32)
+        changes = search_changed_machines(problem, group_graph(problem), now, search_secs=1.0)
+        found = {change.change: change.step_secs for change in changes}
+        self.assertEqual(found["twice the memory"], 60.0)
+        self.assertEqual(found["4 B moved to the CPU and back"], 60.0)
 
     def test_memory_matters_where_it_is_short(self):
         # Apart, 0 and 1 take 2 + 3 + 4 s; one device has no room for both.

@@ -335,6 +335,22 @@ class ScriptRunTest(tf.test.TestCase):
                 cli.main(["run", *options, "train.py"])
             self.assertRegex(raised.exception.code, message)
 
+    def test_a_kept_answer_that_nothing_is_faster_is_not_said_to_resume(self):
+        script = self.directory / "train.py"
+        script.write_text("print(1)")
+        directory = RunDirectory(self.directory / "kept")
+        directory.path.mkdir()
+        request = {"machine": find_machine("local:2").to_json(), **_REQUEST}
+        (directory.path / "request.json").write_text(json.dumps(request))
+        directory.write_result(RunResult(Outcome.NOT_FASTER, 5, 40, 60.0, None, None, None, {}))
+        with (
+            contextlib.chdir(self.directory),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()) as errors,
+        ):
+            cli.main(["run", "--placement=kept", "train.py"])
+        self.assertIn("run without --answers to search again", errors.getvalue())
+
     def test_names_missing_files(self):
         script = self.directory / "train.py"
         script.write_text("print(1)")

@@ -1,0 +1,109 @@
+"""Tests of steps in which tensors wait on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers.problems import build_task_problem
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.simulation.host_offload import HostOffload, move_tensors, offload_to_host
+from tf_placer.simulation.simulator import Simulator
+
+# Three operations of a forward pass, whose outputs the backward pass reads in reverse.
+_SECS = 10.0
+
+
+def build_training(memory_bytes: int, *, back_bytes_per_sec: float = 4.0) -> PlacementProblem:
+    """Builds a training step on a CPU, which may run nothing of it, and a GPU.
+
+    The link to the CPU carries 4 bytes per second.
+    """
+    tensors = [(0, (1, 5), 4), (1, (2, 4), 4), (2, (3,), 4), (3, (4,), 1), (4, (5,), 1)]
+    problem = build_task_problem(
+        [(np.inf, _SECS)] * 6,
+        [(producer, readers[0], size) for producer, readers, size in tensors],
+        memory_bytes=[1000, memory_bytes],
+    )
+    return dataclasses.replace(
+        problem,
+        consumer_start=np.cumsum([0] + [len(readers) for _, readers, _ in tensors]),
+        consumers=np.array([reader for _, readers, _ in tensors for reader in readers]),
+        links=tuple(
+            dataclasses.replace(link, bandwidth_bytes_per_sec=rate)
+            for link, rate in zip(problem.links, (back_bytes_per_sec, 4.0), strict=True)
+        ),
+    )
+
+
+class HostOffloadTest(absltest.TestCase):
+    def offload(self, problem: PlacementProblem) -> HostOffload | None:
+        return offload_to_host(problem, np.ones(6, np.int32))
+
+    def test_moves_nothing_where_all_fits(self):
+        # The first two outputs wait while the third operation makes another one.
+        self.assertEqual(
+            Simulator(build_training(99)).trace(np.ones(6, np.int32)).peak_bytes[1], 13
+        )
+        self.assertEqual(self.offload(build_training(13)), HostOffload(0, 0, 60.0))
+
+    def test_the_tensor_that_is_read_last_waits_on_the_cpu(self):
+        # It is gone before the peak and back before its reader, beside computing.
+        self.assertEqual(self.offload(build_training(10)), HostOffload(1, 4, 60.0))
+
+    def test_slow_links_delay_the_step(self):
+        # The way back begins after operation 3, at 40 s, and operation 5 waits for it at 50 s.
+        for rate, step_secs in ((0.5, 60.0), (0.25, 66.0)):
+            problem = build_training(10, back_bytes_per_sec=rate)
+            self.assertEqual(self.offload(problem), HostOffload(1, 4, step_secs))
+
+    def test_says_that_it_is_not_enough(self):
+        # An operation reads and writes 4 bytes each.
+        self.assertIsNone(self.offload(build_training(7)))
+        # A tensor that leaves too slowly is still there at the next peak.
+        slow = build_training(10)
+        links = tuple(dataclasses.replace(each, bandwidth_bytes_per_sec=0.3) for each in slow.links)
+        self.assertIsNone(self.offload(dataclasses.replace(slow, links=links)))
+        # The memory of variables cannot leave.
+        held = dataclasses.replace(build_training(13), resident_bytes=np.array([9] + [0] * 5))
+        self.assertIsNone(self.offload(held))
+
+    def test_needs_a_cpu(self):
+        problem = build_training(10)
+        gpus = tuple(
+            dataclasses.replace(device, kind="GPU", memory_bytes=10) for device in problem.devices
+        )
+        self.assertIsNone(self.offload(dataclasses.replace(problem, devices=gpus)))
+
+    def test_readers_get_the_same_tensor_as_before(self):
+        problem = build_training(99)
+        later = np.array([1])
+        moved, placement = move_tensors(problem, np.ones(6, np.int32), [(0, 2, later)], 0)
+        self.assertEqual(placement.tolist(), [1] * 6 + [0])
+
+        def find_sources(problem: PlacementProblem) -> list[set[str]]:
+            """Finds the producers that each of the six operations reads, copies left out."""
+            tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
+            makers = problem.tensor_producers[tensors].tolist()
+            copied = {
+                reader: maker
+                for maker, reader in zip(makers, problem.consumers.tolist(), strict=True)
+                if reader >= 6
+            }
+            sources: list[set[str]] = [set() for _ in range(6)]
+            for maker, reader in zip(makers, problem.consumers.tolist(), strict=True):
+                if reader < 6:
+                    sources[reader].add(problem.operation_names[copied.get(maker, maker)])
+            return sources
+
+        self.assertEqual(find_sources(moved), find_sources(problem))
+        self.assertEqual(moved.control_edges.tolist(), [[2, 6]])
+        trace = Simulator(moved).trace(placement)
+        # The copy begins its way back when operation 2 has ended.
+        self.assertEqual(trace.start_secs[6], 30.0)
+
+
+if __name__ == "__main__":
+    absltest.main()
