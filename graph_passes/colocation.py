@@ -60,6 +60,11 @@ class ColocationGroups:
         """The number of groups."""
         return len(self.pinned)
 
+    @property
+    def by_tensorflow(self) -> ColocationGroups:
+        """The groups that TensorFlow itself requires, without the restrictions of the user."""
+        return self.unrestricted or self
+
 
 def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     """Finds the sets of operations that must share a device, and where each may go.

@@ -103,6 +103,9 @@ def find_nearest_assignment(
         int32 [num_groups], indices into `devices`.
     """
     chosen = find_colocation_devices(colocation, devices, requested)
+    names = [device.name for device in devices]
+    for colocated, required in colocation.required.items():
+        chosen[colocated] = names.index(required)
     placed = grouping.group >= 0
     return coarse_assignment(
         chosen[placed], grouping.group[placed], grouping.num_groups, len(devices)
@@ -117,7 +120,7 @@ def find_original_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -
         device than the user requires.
     """
     colocation = grouped.colocation
-    original = colocation.unrestricted or colocation
+    original = colocation.by_tensorflow
     original_devices = find_colocation_devices(original, devices)[original.group]
     groups = grouped.grouping.expand_to_operations(colocation)
     placed = groups >= 0

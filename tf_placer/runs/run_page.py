@@ -245,8 +245,8 @@ def _simulate_steps(
         views.append(view_step(ORIGINAL, problem, np.array(given, np.int32)))
     elif result is not None:
         notes.append(
-            "The step of the original is not shown: its groups are spread over devices, or the "
-            "run is of an earlier version."
+            "The step of the original is not shown: its groups are spread over devices, it breaks "
+            "a pin, or the run is of an earlier version."
         )
     if found is not None and found.assignment is not None:
         label = labels.get(found.index, f"{found.placer} (trial {found.index})")
