@@ -154,7 +154,7 @@ class TensorFlowTest(tf.test.TestCase, parameterized.TestCase):
         case=(
             ("v1_ref_variables", {"layer_0/*": "/CPU:1"}, [["layer_1/*", "logits/*"]]),
             ("resource_variables", {"gradients/*": "/CPU:2", "logits/*": "/CPU:2"}, []),
-            ("residual_convnet", {"re:.*kernel.*": "/CPU:0"}, []),
+            ("residual_convnet", {"re:.*/weights": "/CPU:1", "logits/bias": "/CPU:0"}, ["block_0/*"]),
             ("while_loop_v1", {"weights": "/CPU:1"}, [["logits/MatMul", "logits/*"]]),
             ("lstm", {"*embedding*": "/CPU:2"}, []),
         ),
