@@ -17,12 +17,14 @@ __all__ = [
     "add_clear_devices",
     "add_placer",
     "add_placer_options",
+    "add_restrictions",
     "add_signature",
     "add_step",
     "add_workers",
     "build_search_config",
     "placers_help",
     "read_placer_options",
+    "read_restrictions",
 ]
 
 GRAPH_HELP = (
@@ -87,6 +89,43 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
         action="store_true",
         help="clear the devices in the graph; by default operations that have a device keep it",
     )
+
+
+def add_restrictions(parser: argparse.ArgumentParser) -> None:
+    """Adds --pin and --keep_together."""
+    parser.add_argument(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="PATTERN=DEVICE",
+        help="device of all operations of the step whose name matches, such as "
+        "'embedding/*=/CPU:0': placements put them nowhere else. * stands for any characters, / "
+        "included; behind 're:' the pattern is a regular expression. May be repeated",
+    )
+    parser.add_argument(
+        "--keep_together",
+        action="append",
+        default=[],
+        metavar="PATTERN,PATTERN",
+        help="patterns of names, separated by commas, whose operations share one device in all "
+        "placements. May be repeated",
+    )
+
+
+def read_restrictions(args: argparse.Namespace) -> dict[str, Any]:
+    """Reads --pin and --keep_together as arguments of `SearchConfig`.
+
+    Raises:
+        ValueError: a pin is not PATTERN=DEVICE, or a pattern has two devices.
+    """
+    pin: dict[str, str] = {}
+    for item in args.pin:
+        pattern, equals, device = item.rpartition("=")
+        if not equals or not pattern or not device:
+            raise ValueError(f"--pin {item!r} is not PATTERN=DEVICE, such as 'embedding/*=/CPU:0'")
+        if pin.setdefault(pattern, device) != device:
+            raise ValueError(f"--pin {pattern!r} is given for {pin[pattern]} and for {device}")
+    return {"pin": pin, "keep_together": [_comma_separated(each) for each in args.keep_together]}
 
 
 def add_workers(parser: argparse.ArgumentParser, *, controlled: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tf_placer.cli.arguments import add_answers
+from tf_placer.cli.arguments import add_answers, add_restrictions, read_restrictions
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "'.tf_placer', in the current directory. Delete it to search again",
     )
     add_answers(parser, otherwise="for the training step")
+    add_restrictions(parser)
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -73,4 +74,5 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         search_secs=args.search_secs,
         answers=args.answers,
         require_answer=args.require_answer,
+        **read_restrictions(args),
     )

@@ -292,7 +292,9 @@ def _confirm(
             _TimedValues(context, fresh, is_timed=not asked_before),
             confirmation,
             candidates,
-            tensors=list_comparable_tensors(context.grouped.op_graph, context.grouped.colocation),
+            tensors=list_comparable_tensors(
+                context.grouped.op_graph, context.grouped.colocation.by_tensorflow
+            ),
             mixed_devices=len({d.type for d in context.config.found_machine.devices}) > 1,
             computes_values=context.config.found_machine.computes_values,
             asynchronous=asynchronous_values(

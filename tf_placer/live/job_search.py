@@ -17,8 +17,10 @@ from tf_placer.costs.original_devices import (
     find_original_assignment,
     find_requested_devices,
 )
+from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
+from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import estimate_bound, profile_costs
 from tf_placer.live.equal_devices import find_distinct, find_equal_devices
@@ -50,6 +52,8 @@ from tf_placer.text.units import format_duration
 __all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
 
 _EARLIER_ANSWER = "earlier_answer"
+# The share of operations on devices of the graph that matters where the original needs memory.
+_PINNED_SHARE_TO_REPORT = 0.5
 #: The stages before the placer; the first tries the placement of a similar step, if one was kept.
 FIRST_STAGES = (_EARLIER_ANSWER, *BASELINES)
 
@@ -400,6 +404,7 @@ class _Reporter:
         self._context.others.look()
         self._context.stages.enter("measuring placements")
         if len(self._context.log.trials) == 1:
+            self._say_if_pinned_out_of_memory(trial)
             self._say_what_is_needed()
         if len(self._context.log.trials) == 2:
             self._warn_of_too_little_time()
@@ -434,6 +439,15 @@ class _Reporter:
         except OSError as error:
             # The log has the trial.
             self._say(f"the best placement so far is not written: {describe_error(error)}")
+
+    def _say_if_pinned_out_of_memory(self, original: Trial) -> None:
+        """Says which operations cannot move although the original runs out of memory."""
+        failure = original.measurement.failure
+        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
+            return
+        graph = self._context.grouped.op_graph
+        if note := describe_immovable_step(graph, _PINNED_SHARE_TO_REPORT):
+            self._say(f"the original runs out of memory, and {note}")
 
     def _say_what_is_needed(self) -> None:
         """Says how long all takes, as soon as that is known, if it is longer than it may take."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from graph_passes.colocation import find_colocation_groups
 from graph_passes.errors import GraphError
 from graph_passes.placement import read_placement
+from graph_passes.restricted_colocation import describe_restrictions, restrict_colocation
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
@@ -25,7 +27,7 @@ from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
+__all__ = ["describe_pins", "explain_no_choice", "note_on_gpus", "prepare"]
 
 
 def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
@@ -36,13 +38,13 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
         config: the settings of the search.
 
     Returns:
-        The settings with the machine that was found, the configuration of its sessions, and the
-        start of a learned placer.
+        The settings with the machine that was found, the configuration of its sessions, the full
+        names of the devices of pins, and the start of a learned placer.
 
     Raises:
-        GraphError: the graph, or the placement that the placer is to start from, is on devices that
-            the machine lacks; the graph runs in this process only; there is no such placement; or a
-            data set uses a variable of the step.
+        GraphError: the graph, a pin, or the placement that the placer is to start from, is on
+            devices that the machine lacks; the graph runs in this process only; there is no such
+            placement; or a data set uses a variable of the step.
         MachineError: there is no such machine, it is only described, or a data set assigns to a
             variable, which would be lost with it.
         SearchError: workers cannot measure the step there.
@@ -66,9 +68,30 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
         check_given_devices(workload.op_graph, found, workload.step.initializers, soft=soft)
     options = starting_options(config.placer, config.placer_options, is_simulated=False)
     _check_start(config.placer, options, found)
-    return dataclasses.replace(
+    prepared = dataclasses.replace(
         config, machine=found, placer_options=options, session_config=session_config
     )
+    restrictions = prepared.restrictions
+    if restrictions is None:
+        return prepared
+    return dataclasses.replace(prepared, pin=restrictions.pin)
+
+
+def describe_pins(given: OptimizationTarget, config: SearchConfig) -> list[str]:
+    """Describes the pins of a search, and what it keeps together, in lines for users.
+
+    Args:
+        given: the step to place.
+        config: the settings of the search, as `prepare` returns them.
+
+    Raises:
+        GraphError: a pattern matches nothing, or TensorFlow cannot honor a restriction.
+    """
+    graph, restrictions = given.workload.op_graph, config.restrictions
+    if restrictions is None:
+        return []
+    colocation = restrict_colocation(graph, find_colocation_groups(graph), restrictions)
+    return describe_restrictions(graph, colocation, restrictions)
 
 
 def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:

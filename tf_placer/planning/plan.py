@@ -145,13 +145,19 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
     """Completes the settings of a plan.
 
     Raises:
-        ValueError: the placer does not gain by workers.
+        ValueError: the placer does not gain by workers, or there are pins, which a problem has
+            already.
     """
     if config is not None:
         config = dataclasses.replace(config, **given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
         config = SearchConfig(**{"max_trials": sys.maxsize, **given})
+    if config.pin or config.keep_together:
+        raise ValueError(
+            "pin and keep_together are settings of profile: the groups of a problem have the "
+            "devices that it allows"
+        )
     workers = config.wanted_workers
     if workers is not None and workers.controllers == 1 and config.placer != AUTO:
         raise ValueError(

@@ -33,6 +33,7 @@ from graph_passes.devices import device_type_of
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.placement import Placement, assignment_of, operation_groups
+from graph_passes.restricted_colocation import restrict_colocation
 from graph_passes.util.atomic_write import remove_unfinished_files
 from graph_passes.util.json_records import check_format, read_record
 from tf_placer.confirmation.outcome import Outcome
@@ -272,7 +273,8 @@ class AnswerStore:
 
     @functools.cached_property
     def _colocation(self) -> ColocationGroups:
-        return find_colocation_groups(self._graph)
+        colocation = find_colocation_groups(self._graph)
+        return restrict_colocation(self._graph, colocation, self._config.restrictions)
 
     @functools.cached_property
     def _form(self) -> CanonicalForm:
@@ -330,7 +332,7 @@ class AnswerStore:
         grouping = single_groups(graph, colocation)
         row = np.zeros(grouping.num_groups, np.int32)
         for group, device in device_of.items():
-            is_here = device in self._devices
+            is_here = device == colocation.required.get(group, device) and device in self._devices
             if not is_here or not colocation.legal[device_type_of(device)][group]:
                 return None
             row[grouping.group[group]] = self._devices.index(device)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from graph_passes.restrictions import (
+    Restrictions,
+    check_keep_together,
+    check_pins,
+    resolve_restrictions,
+)
 from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
@@ -81,6 +87,11 @@ class SearchConfig:
             searched again, even if its operations have other names; a new answer is kept.
         require_answer: whether a SearchError is raised, instead of a search begun, if the store has
             no answer; it uses the default store unless `answers` names another one.
+        pin: devices by pattern of names, such as {"embedding/*": "/CPU:0"}: no placement puts the
+            operations of the step that match it anywhere else. A pattern is a glob for a whole
+            name, whose star stands for slashes, too; or "re:" and a regular expression.
+        keep_together: patterns, or lists of patterns; the operations that match an item share one
+            device in all placements.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -107,6 +118,8 @@ class SearchConfig:
     stop_at_gap: float | None = None
     answers: str | os.PathLike[str] | None = None
     require_answer: bool = False
+    pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keep_together: Sequence[str | Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
@@ -138,6 +151,8 @@ class SearchConfig:
             "seed": seed,
             "num_workers": None if workers is None else workers.count,
             "controllers": None if workers is None else workers.controllers,
+            "pin": check_pins(self.pin),
+            "keep_together": check_keep_together(self.keep_together),
         }
         if self.require_answer and self.answers is None:
             checked["answers"] = DEFAULT_ANSWERS
@@ -163,6 +178,16 @@ class SearchConfig:
             return None
         return Workers(self.workers, self.num_workers, self.controllers or 1)
 
+    @property
+    def restrictions(self) -> Restrictions | None:
+        """The pins and what is kept together, of a config whose machine was looked up.
+
+        Raises:
+            GraphError: the machine lacks a device, or has several of a name.
+        """
+        names = [device.name for device in self.found_machine.devices]
+        return resolve_restrictions(self.pin, check_keep_together(self.keep_together), names)
+
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the settings that a resumed search must share.
 
@@ -170,6 +195,12 @@ class SearchConfig:
         answers are left out, because they may change between calls.
         """
         machine, workers = self.machine, self.wanted_workers
+        # Add these only where present, so that requests of earlier versions still match.
+        restrictions: dict[str, Any] = {}
+        if self.pin:
+            restrictions["pin"] = dict(self.pin)
+        if self.keep_together:
+            restrictions["keep_together"] = [list(each) for each in self.keep_together]
         return {
             "machine": machine.to_json() if isinstance(machine, Machine) else machine,
             "placer": self.placer,
@@ -179,6 +210,7 @@ class SearchConfig:
             "stop_at_gap": self.stop_at_gap,
             "seed": self.seed,
             "workers": None if workers is None else workers.to_json(),
+            **restrictions,
         }
 
     @classmethod
@@ -229,6 +261,8 @@ def read_settings(value: Any) -> dict[str, Any]:
         "workers": None if workers is None else workers.address,
         "num_workers": None if workers is None else workers.count,
         "controllers": None if workers is None else workers.controllers,
+        "pin": read(Mapping[str, str] | None, "pin") or {},
+        "keep_together": read(tuple[tuple[str, ...], ...] | None, "keep_together") or (),
     }
 
 

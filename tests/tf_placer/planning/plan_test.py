@@ -124,6 +124,10 @@ class PlanTest(absltest.TestCase):
     def test_refuses_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "no placer 'best'"):
             tf_placer.plan(small_problem(), placer="best")
+        for pins in ({"pin": {"a": "/CPU:0"}}, {"keep_together": ["a"]}):
+            config = tf_placer.SearchConfig(**pins)
+            with self.assertRaisesRegex(ValueError, "pin and keep_together are settings of prof"):
+                tf_placer.plan(small_problem(), config=config)
         with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):
             tf_placer.plan(small_problem(), max_trials=0)
         with self.assertRaisesRegex(ValueError, "missing.json"):

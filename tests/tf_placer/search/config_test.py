@@ -65,15 +65,36 @@ class SearchConfigTest(parameterized.TestCase):
                 SearchConfig(),
                 SearchConfig("local:2", max_secs=math.inf),
                 SearchConfig(stop_at_gap=0.05),
+                SearchConfig(pin={"a/*": "/CPU:0"}, keep_together=["a/*", ["b", "re:c.*"]]),
                 SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
                 SearchConfig(placer="post", workers="auto", num_workers=2, controllers=3),
             ):
                 value = json.loads(json.dumps(config.to_json(), allow_nan=False))
                 self.assertEqual(SearchConfig.from_json(value), config)
             value = SearchConfig().to_json()
-            for wrong in ({"max_trials": "5"}, {"machine": 3}, {"workers": "ray"}, {"seed": None}):
+            self.assertNotIn("pin", value)
+            for wrong in (
+                {"max_trials": "5"},
+                {"machine": 3},
+                {"workers": "ray"},
+                {"seed": None},
+                {"pin": {"a/*": 3}},
+                {"keep_together": ["a/*"]},
+            ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
+
+    def test_pins_are_checked_and_mean_devices_of_the_machine(self):
+        config = SearchConfig(_MACHINE, pin={"a/*": "CPU:0"}, keep_together=["b/*"])
+        self.assertEqual(config.keep_together, (("b/*",),))
+        self.assertEqual(config.restrictions.pin, {"a/*": "/cpu:0"})
+        self.assertIsNone(SearchConfig(_MACHINE).restrictions)
+        for wrong, message in (
+            ({"pin": ["a/*"]}, "pin maps patterns of names to devices"),
+            ({"keep_together": "a/*"}, "keep_together is a list"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                SearchConfig(**wrong)
 
     def test_a_class_is_replaced_by_its_name(self):
         config = SearchConfig(placer=LastDevice)
