@@ -66,7 +66,7 @@ def _pinned_device_table(machine: Machine) -> str:
     rows = [
         [
             device.name,
-            format_cores(device.cores) or "all",
+            format_cores(device.cores) or "-",
             "-" if device.memory_bytes is None else format_bytes(device.memory_bytes),
         ]
         for device in machine.devices
@@ -104,7 +104,7 @@ def _link_table(machine: Machine) -> str:
     """
     models = {device.model for device in machine.devices if device.type == "GPU"}
     types = {
-        device.name: str(device.model) if len(models) > 1 else device.type
+        device.name: str(device.model) if device.type == "GPU" and len(models) > 1 else device.type
         for device in machine.devices
     }
     equal: dict[tuple[str, str, float, float], list[str | None]] = {}
