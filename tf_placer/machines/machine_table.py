@@ -29,7 +29,7 @@ def format_machine(spec: str) -> str:
     """
     machine = find_machine(spec)
     if not machine.backend.is_described:
-        return _pinned_device_table(machine)
+        return _process_table(machine)
     sources = {machine.spec: find_machine_source(spec)}
     sources |= {each.name: each.source for each in machine.classes}
     lines = [
@@ -61,7 +61,7 @@ def build_machine_values(spec: str) -> dict[str, Any]:
     }
 
 
-def _pinned_device_table(machine: Machine) -> str:
+def _process_table(machine: Machine) -> str:
     """Formats a row for each device of a machine that is there."""
     rows = [
         [

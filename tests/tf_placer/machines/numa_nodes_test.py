@@ -27,9 +27,7 @@ class ReadNumaNodesTest(parameterized.TestCase):
     @parameterized.parameters(1, 2, 4)
     def test_reads_cores_and_memory_of_each_node(self, count):
         nodes = self.read({k: (f"{8 * k}-{8 * k + 7}", (k + 1) * _GIB) for k in range(count)})
-        expected = [
-            NumaNode(tuple(range(8 * k, 8 * k + 8)), (k + 1) * _GIB) for k in range(count)
-        ]
+        expected = [NumaNode(tuple(range(8 * k, 8 * k + 8)), (k + 1) * _GIB) for k in range(count)]
         self.assertEqual(nodes, expected)
 
     def test_hyperthreads_have_the_numbers_behind_all_cores(self):

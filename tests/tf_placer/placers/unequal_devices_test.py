@@ -1,0 +1,105 @@
+"""Tests of placers on GPUs of unequal speed and memory, beside all placements there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from benchmarks.problems.small import all_step_secs, is_optimal
+from tests.tf_placer.simulation.mixed_problems import make_mixed_problem
+from tf_placer.placers.auto import auto_search as auto_search_module
+from tf_placer.placers.auto.auto_search import auto_search
+from tf_placer.placers.making import make_placer
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.simulator import Simulator
+
+# The placers of the registry that propose a few placements of their own.
+_PLACERS = (
+    *("single_device", "expert", "branches", "stretches", "greedy_fill", "topological", "metis"),
+    *("scotch", "mincut", "m_topo", "m_etf", "m_sct", "heft"),
+)
+_MIXES = ("1xA100+1xT4", "1xV100+1xK80+1xT4", "2xK80+1xL4")
+_CASES = tuple(itertools.product(_MIXES, (0.0, 0.8)))
+
+
+@functools.cache
+def build_problem(mix: str, filled_share: float) -> PlacementProblem:
+    rng = np.random.default_rng(len(mix))
+    return make_mixed_problem(rng, mix, 6, filled_share=filled_share)
+
+
+@functools.cache
+def find_fastest_secs(mix: str, filled_share: float) -> float:
+    return float(all_step_secs(build_problem(mix, filled_share))[0])
+
+
+class UnequalDevicesTest(parameterized.TestCase):
+    @parameterized.parameters(*_CASES)
+    def test_auto_finds_the_optimum_without_trying_every_placement(self, mix, filled_share):
+        problem = build_problem(mix, filled_share)
+        limits = dataclasses.replace(auto_search_module._LIMITS, max_exhaustive_placements=0)
+        with mock.patch.object(auto_search_module, "_LIMITS", limits):
+            found = auto_search(
+                problem, group_graph(problem), max_secs=600.0, max_simulated=1500, threads=1
+            ).best
+        self.assertEqual(found.excess_bytes, 0)
+        self.assertTrue(is_optimal(found.step_secs, find_fastest_secs(mix, filled_share)))
+
+    @parameterized.parameters(*_CASES)
+    def test_the_optimum_uses_what_the_devices_are(self, mix, filled_share):
+        # Exchanging the speeds and memories of two GPUs makes another problem.
+        problem = build_problem(mix, filled_share)
+        order = [0, 2, 1, *range(3, problem.num_devices)]
+        exchanged = dataclasses.replace(problem, compute_secs=problem.compute_secs[:, order])
+        self.assertNotEqual(
+            all_step_secs(exchanged)[0], find_fastest_secs(mix, filled_share), (mix, filled_share)
+        )
+
+    @parameterized.parameters(*_CASES)
+    def test_no_placer_and_no_bound_contradicts_the_optimum(self, mix, filled_share):
+        problem = build_problem(mix, filled_share)
+        fastest_secs = find_fastest_secs(mix, filled_share)
+        self.assertLessEqual(lower_bounds(problem).step_secs, fastest_secs * (1 + 1e-9))
+        groups, legal = group_graph(problem), legal_devices(problem)
+        for name in _PLACERS:
+            proposed = make_placer(name, groups, legal, seed=0, problem=problem).propose(64)
+            self.assertNotEmpty(proposed, name)
+            batch = Simulator(problem, threads=1).simulate(proposed.astype(np.int32))
+            secs = np.where(batch.feasible, batch.step_secs, np.inf)
+            self.assertGreaterEqual(secs.min(), fastest_secs * (1 - 1e-9), name)
+
+    @parameterized.parameters("greedy_fill", "m_topo", "m_etf", "m_sct", "heft")
+    def test_placers_that_know_memory_fit_unequal_memories(self, name):
+        for seed, mix in itertools.product(range(5), _MIXES):
+            rng = np.random.default_rng(seed)
+            problem = make_mixed_problem(rng, mix, 24, filled_share=0.6)
+            placer = make_placer(
+                name, group_graph(problem), legal_devices(problem), seed=0, problem=problem
+            )
+            proposed = placer.propose(64).astype(np.int32)
+            batch = Simulator(problem, threads=1).simulate(proposed)
+            self.assertTrue(batch.feasible.any(), (name, mix, seed))
+
+    @parameterized.parameters("metis", "mincut", "branches", "stretches")
+    def test_a_faster_gpu_gets_more_work(self, name):
+        # One operation on each GPU takes 1 and 10 s: ten times as many should go to the faster.
+        for mix in ("1xA100+1xT4", "1xT4+1xA100"):
+            problem = make_mixed_problem(np.random.default_rng(0), mix, 400)
+            placer = make_placer(
+                name, group_graph(problem), legal_devices(problem), seed=0, problem=problem
+            )
+            secs = device_secs(problem)
+            for row in placer.propose(3):
+                busy = [secs[row == device, device].sum() for device in (1, 2)]
+                self.assertLess(max(busy), 1.6 * min(busy), (name, mix, busy))
+
+
+if __name__ == "__main__":
+    absltest.main()
