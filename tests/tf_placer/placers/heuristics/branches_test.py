@@ -34,7 +34,7 @@ class BranchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
         self.assertIn([1, 1, 1, 2, 2, 2], propose(problem).tolist())
 
     def test_a_faster_device_gets_more_branches(self):
-        # Twelve equal branches of two operations; one device takes three times as long as the other.
+        # Twelve equal branches of two operations; one device takes three times as long.
         edges = [(2 * k, 2 * k + 1, 0) for k in range(12)]
         for secs, numbers in (((9, 1, 3), [0, 18, 6]), ((9, 3, 1), [0, 6, 18])):
             problem = problems.build_task_problem([secs] * 24, edges)
