@@ -19,8 +19,8 @@ An entry describes the topology of the GPUs:
 
 A mix such as "1xA100+2xT4" is the computer of its first part, with the GPUs of the others in its
 slots. The GPUs of a part are connected as in their own machine. Copies between parts pass the
-processor. No PCIe path of another part, and none between parts, is faster than those of the first
-part; between parts, the slower of both counts.
+processor, at the slower `other_switch` of both parts. No path of a GPU to the processor (`host`) or
+through it (`other_switch`) is faster than those of the first part.
 
 Latencies are an assumption: the time of TensorFlow's send, receive and the copy between them,
 without the bytes. Bandwidths are the ones that copies reach, not the specified ones of the bus.
@@ -318,7 +318,7 @@ def _read_entries() -> dict[tuple[str, str], dict[str, Any]]:
 def _find_entry(spec: str) -> tuple[int, dict[str, Any]] | None:
     """Finds the number of GPUs in a name, and the entry of the name."""
     for (prefix, suffix), entry in _read_entries().items():
-        match = re.fullmatch(f"{re.escape(prefix)}([0-9]+){re.escape(suffix)}", spec)
+        match = re.fullmatch(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}", spec)
         if match:
             return int(match[1]), entry
     return None
