@@ -37,9 +37,10 @@ OUTPUT_HELP = (
 PROBLEM_HELP = "problem file (.json) that `profile` has written"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
-    "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
-    "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
-    f"{list_catalog_names()}"
+    "on its cores; 'local:N,memory_mb=M' limits each), 'numa' (one per NUMA node), "
+    "'cores:0-7/8-15' (one per group of cores), 'grpc://HOST:PORT' (a running cluster), or "
+    "a machine that is not there: a machine file (.json) or a name with a number of GPUs or "
+    f"sockets for N, of {list_catalog_names()}, or a mix such as 1xA100+2xT4"
 )
 
 

@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         help="machine to place on: 'attached' (the CPU and GPUs of this computer; the default), "
-        "'local:N' (N worker processes on its cores) or 'grpc://HOST:PORT,HOST:PORT,...' (a "
+        "'local:N' (N worker processes on its cores), 'numa' (one per NUMA node), "
+        "'cores:0-7/8-15' (one per group of cores) or 'grpc://HOST:PORT,HOST:PORT,...' (a "
         "running cluster; sessions need its first address only); the script's sessions and "
         "functions run there",
     )

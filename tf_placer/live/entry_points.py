@@ -110,8 +110,8 @@ def optimize(
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
         machine: the machine: "attached", the default, for the CPU and GPUs of this computer,
-            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
-            TensorFlow cluster.
+            "local:N" for N worker processes on its cores, "numa" for one per NUMA node,
+            "grpc://HOST:PORT" for a running TensorFlow cluster.
         placer: the placer that searches after the baselines, by default "auto": one of
             `tf_placer.placers.PLACERS`, a name that a package registers, "module:name", or a
             subclass of `tf_placer.placers.Placer`, which the process of the search must be able to

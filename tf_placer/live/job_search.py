@@ -255,7 +255,8 @@ class _Stages:
         ]
         rows = propose_checked(baseline, _MAX_BASELINE_PROPOSALS)
         expanded = rows if clusters is None else rows[:, clusters]
-        equal = find_equal_devices(self._config.found_machine.devices, self._context.legal)
+        machine = self._config.found_machine
+        equal = find_equal_devices(machine.devices, self._context.legal, machine.links)
         listed = CandidateList(
             baseline.groups,
             baseline.legal,

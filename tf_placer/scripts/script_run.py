@@ -73,8 +73,9 @@ def prepare_script(
     Args:
         script: a Python file.
         args: the arguments of the script.
-        machine: the machine: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME"; None
-            for the machine of the search in `log_dir`, or else the attached one.
+        machine: the machine: "attached", "local:N", "numa", "grpc://HOST:PORT,..." or
+            "emulated:NAME"; None for the machine of the search in `log_dir`, or else the attached
+            one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
         search_secs: the time limit of the search; None for the limit of an earlier call, or else

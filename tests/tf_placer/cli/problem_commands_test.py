@@ -31,6 +31,7 @@ from tests.tf_placer.small_problem import (
 )
 from tf_placer.cli import main as cli
 from tf_placer.files import write_json
+from tf_placer.machines import numa_machine
 from tf_placer.planning import deadline, plan_files
 from tf_placer.planning import plan as planning
 from tf_placer.problem.problem_file import write_problem
@@ -683,6 +684,19 @@ class MachinesCommandTest(ProblemCommandsTestCase):
         self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +60 x 0.5 ")
         self.assertIn("sparsity", printed)
         self.assert_refused(r"'8xL5' \(did you mean '8xL4'", "machines", "8xL5")
+
+    def test_shows_a_mix_and_groups_of_cores(self):
+        self.assertRegex(self.call("machines", "1xA100+2xT4"), r"\nA100 to T4 +2 +1 +9 ")
+        with mock.patch.object(os, "sched_getaffinity", lambda pid: {0, 1, 2}):
+            self.assertRegex(self.call("machines", "cores:0,2/1"), r"task:0/device:CPU:0 +0,2 +-\n")
+            self.assert_refused("core 3 of group 1 does not exist", "machines", "cores:3")
+        self.assert_refused("unknown part '2xT5'", "machines", "1xA100+2xT5")
+
+    def test_tells_where_all_cores_are_on_one_node(self):
+        with mock.patch.object(numa_machine, "read_numa_nodes", lambda: []):
+            self.assert_refused(
+                "on one NUMA node of this computer: .*'local:2'", "machines", "numa"
+            )
 
 
 class ProcessTest(ProblemCommandsTestCase):
