@@ -265,7 +265,7 @@ def _explain_unplaced(directory: RunDirectory) -> str:
         return f"the search in {path!r} has not ended; run without --placement to resume it"
     if result.outcome is Outcome.INTERRUPTED:
         return f"the search in {path!r} was interrupted; the next run resumes it"
-    if not directory.trials.exists():
+    if not (result.is_complete or directory.trials.exists()):
         return (
             "an earlier search on such a machine found nothing faster; run without --answers to "
             "search again"
