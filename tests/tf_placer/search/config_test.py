@@ -78,7 +78,7 @@ class SearchConfigTest(parameterized.TestCase):
                 {"machine": 3},
                 {"workers": "ray"},
                 {"seed": None},
-                {"pin": {"a/*": 3}},
+                {"pin": ["a/*"]},
                 {"keep_together": ["a/*"]},
             ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
