@@ -79,7 +79,7 @@ class SearchConfigTest(parameterized.TestCase):
                 {"workers": "ray"},
                 {"seed": None},
                 {"pin": ["a/*"]},
-                {"keep_together": ["a/*"]},
+                {"keep_together": "a/*"},
             ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
