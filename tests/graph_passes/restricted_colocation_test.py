@@ -154,7 +154,11 @@ class TensorFlowTest(tf.test.TestCase, parameterized.TestCase):
         case=(
             ("v1_ref_variables", {"layer_0/*": "/CPU:1"}, [["layer_1/*", "logits/*"]]),
             ("resource_variables", {"gradients/*": "/CPU:2", "logits/*": "/CPU:2"}, []),
-            ("residual_convnet", {"re:.*/weights": "/CPU:1", "logits/bias": "/CPU:0"}, ["block_0/*"]),
+            (
+                "residual_convnet",
+                {"re:.*/weights": "/CPU:1", "logits/bias": "/CPU:0"},
+                ["block_0/*"],
+            ),
             ("while_loop_v1", {"weights": "/CPU:1"}, [["logits/MatMul", "logits/*"]]),
             ("lstm", {"*embedding*": "/CPU:2"}, []),
         ),
@@ -178,7 +182,7 @@ class TensorFlowTest(tf.test.TestCase, parameterized.TestCase):
                 ran = match_names(pattern, assignment.keys() & run.devices.keys())
                 self.assertNotEmpty(ran)
                 self.assertEqual({run.devices[each] for each in ran}, {CPUS[int(short[-1])]})
-            for patterns in together:
+            for patterns in check_keep_together(together):
                 ran = {
                     each
                     for pattern in patterns
@@ -220,9 +224,9 @@ class RefusalTest(tf.test.TestCase, parameterized.TestCase):
             "disagree: 'b/sin' and 'b/cos' must share a device; change one of them",
         ),
         (
-            {"fed": "/GPU:0"},
+            {"*/summary": "/GPU:0"},
             (),
-            "pin 'fed' to .*: no placement moves 'fed', because it is a Placeholder or must share",
+            "to .*: no placement moves 'b/summary', because it is a ScalarSummary or must share",
         ),
         ({}, ["*/summary"], "keep_together '.*': no placement moves 'b/summary'"),
         (

@@ -325,7 +325,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         pins = {"pin": {"chain_0/*": "task:1"}, "keep_together": [["chain_1/*", "result"]]}
         result = self.optimize(given.graph, given.fetches, [heard], placer="hill_climbing", **pins)
         self.assertTrue(result.changed)
-        self.assertGreater(len(self.script.placed), 2)
+        self.assertNotEmpty(self.script.placed)
         for on in self.script.placed:
             first = {on[name] for name in on if name.startswith("chain_0/")}
             second = {on[name] for name in on if name.startswith("chain_1/") or name == "result"}

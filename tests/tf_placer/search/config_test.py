@@ -78,8 +78,8 @@ class SearchConfigTest(parameterized.TestCase):
                 {"machine": 3},
                 {"workers": "ray"},
                 {"seed": None},
-                {"pin": {"a/*": 3}},
-                {"keep_together": ["a/*"]},
+                {"pin": ["a/*"]},
+                {"keep_together": "a/*"},
             ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
