@@ -51,8 +51,8 @@ def _can_exchange(one: str, other: str, links: Sequence[Link]) -> bool:
     # Channels may exchange their names as well, but links that share a channel still have to.
     channels: dict[str, str] = {}
     for link in links:
-        source, destination = (renamed.get(e, e) for e in (link.source, link.destination))
-        image = by_ends[source, destination]
+        source, destination = link.source, link.destination
+        image = by_ends[renamed.get(source, source), renamed.get(destination, destination)]
         if (image.latency_secs, image.bandwidth_bytes_per_sec) != (
             link.latency_secs,
             link.bandwidth_bytes_per_sec,
