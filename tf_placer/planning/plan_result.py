@@ -31,6 +31,8 @@ class PlanResult:
         changes: the gains on other machines; empty if there was no time to compute them, and for
             another placer.
         log_dir: the directory of the search; None if nothing was kept.
+        least_memory_bytes: the memory of each device with which a placement was found that fits;
+            None if one fits as it is, or there was no time to find out.
     """
 
     problem: PlacementProblem
@@ -39,6 +41,7 @@ class PlanResult:
     limits: Limits | None = None
     changes: tuple[WhatIf, ...] = ()
     log_dir: str | os.PathLike[str] | None = None
+    least_memory_bytes: int | None = None
 
     @property
     def assignment(self) -> np.ndarray:
@@ -57,7 +60,7 @@ class PlanResult:
 
     def table(self) -> str:
         """Formats the placement, its step and its limits, without a final newline."""
-        lines = [search_table(self.problem, self.outcome)]
+        lines = [search_table(self.problem, self.outcome, self.least_memory_bytes)]
         if self.auto is None:
             if self.limits is not None:
                 lines += ["", limits_table(self.limits, "found")]
@@ -75,7 +78,14 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
-        return search_values(self.problem, self.outcome, self.auto, self.limits, self.changes)
+        return search_values(
+            self.problem,
+            self.outcome,
+            self.auto,
+            self.limits,
+            self.changes,
+            self.least_memory_bytes,
+        )
 
     def __repr__(self) -> str:
         counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()
