@@ -193,7 +193,7 @@ def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> 
     had_its_turn = config.placer in context.begun or any(
         trial.placer == config.placer for trial in trials
     )
-    if had_its_turn or context.notes or len(trials) >= config.max_trials or config.is_fit:
+    if had_its_turn or context.notes or len(trials) >= config.max_trials or context.has_found_fit():
         return None
     return (
         f"{config.max_secs:g} s were over after {len(trials)} trials, before placer "

@@ -32,6 +32,7 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import Limits, find_limits
+from tf_placer.report.memory_curve import MemoryPoint, search_memory_curve
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
@@ -52,6 +53,8 @@ DEFAULT_SECS = 60.0
 # Time of `auto` for the gains on other machines. Where the search ends early, the analysis may take
 # as long as the search.
 _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
+# Share of that for placements with less memory.
+_MEMORY_SHARE = 0.3
 
 
 def plan(
@@ -135,7 +138,7 @@ def plan(
         )
     try:
         try:
-            log.write(result.auto, result.changes)
+            log.write(result.auto, result.changes, result.memory_curve)
         finally:
             file.finish(result.outcome)
     except OSError as error:
@@ -222,15 +225,30 @@ def _plan_by_auto(
         max(explain_secs, min(result.elapsed_secs, _MAX_EXPLANATION_SECS)),
         deadline.compute_secs_left(deadline.preparing_secs / 2),
     )
-    explain: dict[str, Any] = {"search_secs": left_secs, "seed": config.seed}
+    curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     least_bytes: int | None = None
     best = result.best.placement
     if outcome.feasible and not result.interrupted:
-        changes = search_changed_machines(problem, groups, best, **explain)
+        curve = search_memory_curve(
+            problem,
+            groups,
+            best,
+            search_secs=_MEMORY_SHARE * left_secs,
+            seed=config.seed,
+        )
+        changes = search_changed_machines(
+            problem,
+            groups,
+            best,
+            search_secs=(1.0 - _MEMORY_SHARE) * left_secs,
+            seed=config.seed,
+        )
     elif not result.interrupted:
-        least_bytes = find_least_memory(problem, groups, best, **explain)
-    return PlanResult(problem, outcome, result, limits, changes, config.log_dir, least_bytes)
+        least_bytes = find_least_memory(
+            problem, groups, best, search_secs=left_secs, seed=config.seed
+        )
+    return PlanResult(problem, outcome, result, limits, changes, config.log_dir, least_bytes, curve)
 
 
 def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:

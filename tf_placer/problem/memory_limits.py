@@ -16,7 +16,7 @@ from tf_placer.problem.problem_device import ProblemDevice
 __all__ = ["check_headroom", "limit_devices", "limit_problem", "parse_size", "read_max_memory"]
 
 _Device = TypeVar("_Device", Device, ProblemDevice)
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-zA-Z]*)")
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([a-zA-Z]*)")
 _UNITS = {
     "": 1,
     "b": 1,

@@ -14,6 +14,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory
 from tf_placer.report.limits import Limits
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.text.table import table
@@ -66,6 +67,7 @@ def search_values(
     limits: Limits | None = None,
     changes: Sequence[WhatIf] = (),
     least_bytes: int | None = None,
+    curve: Sequence[MemoryPoint] = (),
 ) -> dict[str, Any]:
     """Makes the JSON form of a search.
 
@@ -76,6 +78,7 @@ def search_values(
         limits: the limits of the placement; None if they were not computed.
         changes: the steps on other machines.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
+        curve: the steps within less memory.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
     return {
@@ -94,6 +97,7 @@ def search_values(
         "limits": None if limits is None else dataclasses.asdict(limits),
         "changes": [dataclasses.asdict(change) for change in changes],
         "least_memory_bytes": least_bytes,
+        "memory_curve": [dataclasses.asdict(point) for point in curve],
     }
 
 
