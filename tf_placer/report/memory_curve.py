@@ -153,5 +153,5 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
     return (
         f"{format_bytes(near.peak_bytes)} on the fullest device is enough for a step at most "
         f"{_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
-        f"{longer:.0%} longer; this one takes {format_bytes(points[0].peak_bytes)}"
+        f"{longer:.0%} longer; the shortest takes {format_bytes(points[0].peak_bytes)}"
     )
