@@ -53,8 +53,8 @@ DEFAULT_SECS = 60.0
 # Time of `auto` for the gains on other machines. Where the search ends early, the analysis may take
 # as long as the search.
 _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
-# Share of that for placements with less memory.
-_MEMORY_SHARE = 0.3
+# Share of that for placements with less memory, which get no more time than the search needed.
+_MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 0.3
 
 
 def plan(
@@ -230,19 +230,13 @@ def _plan_by_auto(
     least_bytes: int | None = None
     best = result.best.placement
     if outcome.feasible and not result.interrupted:
+        memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
+        memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
         curve = search_memory_curve(
-            problem,
-            groups,
-            best,
-            search_secs=_MEMORY_SHARE * left_secs,
-            seed=config.seed,
+            problem, groups, best, search_secs=memory_secs, seed=config.seed
         )
         changes = search_changed_machines(
-            problem,
-            groups,
-            best,
-            search_secs=(1.0 - _MEMORY_SHARE) * left_secs,
-            seed=config.seed,
+            problem, groups, best, search_secs=left_secs - memory_secs, seed=config.seed
         )
     elif not result.interrupted:
         least_bytes = find_least_memory(
