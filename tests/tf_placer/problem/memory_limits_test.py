@@ -27,7 +27,7 @@ _WORKERS = tuple(
 
 
 class MemoryLimitsTest(parameterized.TestCase):
-    def limited(self, max_memory=None, headroom=0.0, devices=_ATTACHED):
+    def limit(self, max_memory=None, headroom=0.0, devices=_ATTACHED):
         limited = limit_devices(devices, max_memory or {}, headroom)
         return [device.memory_bytes for device in limited]
 
@@ -82,27 +82,27 @@ class MemoryLimitsTest(parameterized.TestCase):
 
     def test_a_device_is_called_by_its_name_or_a_part_of_it(self):
         for name in (f"{_LOCAL}GPU:1", "GPU:1", "gpu:1", "/gpu:1", "/device:GPU:1", "task:0/GPU:1"):
-            self.assertEqual(self.limited({name: 7}), [1000, 100, 7], name)
-        self.assertEqual(self.limited({"GPU": 7}), [1000, 7, 7])
-        self.assertEqual(self.limited({"CPU": 7}), [7, 100, 100])
-        self.assertEqual(self.limited({"task:1": 7}, devices=_WORKERS), [None, 7])
-        self.assertEqual(self.limited({"CPU:0": 7}, devices=_WORKERS), [7, 7])
+            self.assertEqual(self.limit({name: 7}), [1000, 100, 7], name)
+        self.assertEqual(self.limit({"GPU": 7}), [1000, 7, 7])
+        self.assertEqual(self.limit({"CPU": 7}), [7, 100, 100])
+        self.assertEqual(self.limit({"task:1": 7}, devices=_WORKERS), [None, 7])
+        self.assertEqual(self.limit({"CPU:0": 7}, devices=_WORKERS), [7, 7])
 
     def test_the_smallest_of_several_limits_counts(self):
-        self.assertEqual(self.limited({"GPU": 50, "GPU:0": 60, "GPU:1": 40}), [1000, 50, 40])
-        self.assertEqual(self.limited({"GPU": 10**6}), [1000, 100, 100])
+        self.assertEqual(self.limit({"GPU": 50, "GPU:0": 60, "GPU:1": 40}), [1000, 50, 40])
+        self.assertEqual(self.limit({"GPU": 10**6}), [1000, 100, 100])
 
     def test_headroom_is_left_of_the_own_memory_of_a_device(self):
-        self.assertEqual(self.limited(headroom=0.1), [900, 90, 90])
-        self.assertEqual(self.limited({"GPU:0": 95, "GPU:1": 85}, 0.1), [900, 90, 85])
-        self.assertEqual(self.limited(headroom=0.1, devices=_WORKERS), [None, None])
+        self.assertEqual(self.limit(headroom=0.1), [900, 90, 90])
+        self.assertEqual(self.limit({"GPU:0": 95, "GPU:1": 85}, 0.1), [900, 90, 85])
+        self.assertEqual(self.limit(headroom=0.1, devices=_WORKERS), [None, None])
         huge = (Device("/cpu:0", "CPU", 2**62 + 1),)
-        self.assertEqual(self.limited(devices=huge), [2**62 + 1])
+        self.assertEqual(self.limit(devices=huge), [2**62 + 1])
 
     @parameterized.parameters("GPU:2", "GP", "task:1", "GPU:0/GPU:1", "TPU")
     def test_a_device_that_is_not_there_is_an_error_that_lists_those_that_are(self, name):
         with self.assertRaisesRegex(ValueError, f'max_memory is for "{name}", .*GPU:0, .*GPU:1'):
-            self.limited({name: 7})
+            self.limit({name: 7})
 
     def test_problems_are_limited_by_the_names_of_their_devices(self):
         limited = limit_problem(small_problem(100, 50), {"gpu": 40}, 0.5)
