@@ -60,7 +60,7 @@ def _read_bytes(name: str, size: object) -> int:
             f"max_memory of {format_value(name)} is a number of bytes from 1 on, or a size such as "
             f"'4GB', not {format_value(size)}"
         )
-    return int(size)  # type: ignore[call-overload, no-any-return]
+    return int(size)  # type: ignore[call-overload]
 
 
 def parse_size(text: str, subject: str) -> int:
