@@ -100,9 +100,15 @@ def _limit_memory(
         # The memory of the devices already follows the fraction, which excludes other limits.
         options.per_process_gpu_memory_fraction = 0.0
         del options.experimental.virtual_devices[:]
-        for gpu in gpus:
-            known = [] if gpu.memory_bytes is None else [max(1, gpu.memory_bytes >> 20)]
-            options.experimental.virtual_devices.add(memory_limit_mb=known)
+        if machine.backend.is_described:
+            # Sessions divide no emulated GPUs, so all get the largest share.
+            options.per_process_gpu_memory_fraction = max(
+                (gpu.memory_bytes or 0) / machine.find_class(gpu).memory_bytes for gpu in gpus
+            )
+        else:
+            for gpu in gpus:
+                known = [] if gpu.memory_bytes is None else [max(1, gpu.memory_bytes >> 20)]
+                options.experimental.virtual_devices.add(memory_limit_mb=known)
         if options.visible_device_list:
             visible = options.visible_device_list.split(",")[: len(gpus)]
             options.visible_device_list = ",".join(visible)

@@ -102,6 +102,15 @@ class PreparationTest(tf.test.TestCase):
         self.assertEqual(options.visible_device_list, "1")
         self.assertAlmostEqual(fraction.gpu_options.per_process_gpu_memory_fraction, 0.3)
 
+    def test_limits_emulated_gpus_by_a_fraction_of_their_memory(self):
+        self.find_machine.side_effect = find_machine
+        config = SearchConfig("emulated:2xK80", "expert", max_memory={"GPU:0": "3GiB", "GPU:1": 9})
+        options = prepare(self.step, config).session_config.gpu_options
+        # A K80 has 12 GB or so, as its class says.
+        [k80] = {each.memory_bytes for each in find_machine("2xK80").devices[1:]}
+        self.assertEqual(int(options.per_process_gpu_memory_fraction * k80), 3 * 2**30)
+        self.assertEmpty(options.experimental.virtual_devices)
+
     def test_limits_worker_processes_by_their_devices(self):
         self.find_machine.side_effect = find_machine
         limited = prepare(
