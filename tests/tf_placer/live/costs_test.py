@@ -190,8 +190,8 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertTrue(self.has_line("a placement runs, and objective 'fit' asks for no more"))
         self.assertRegex(
             self.directory.read_result().note,
-            r"^by simulation it takes .* of 1\.000 GiB on task:0, .* of 1\.000 GiB on task:1, and "
-            r"the original \S+ \S*B on task:0",
+            r"^by simulation it takes .* of 1\.000 GiB on task:0/CPU:0, .* of 1\.000 GiB on "
+            r"task:1/CPU:0, and the original \S+ \S*B on task:0/CPU:0",
         )
 
     def test_a_search_for_what_fits_tries_the_baselines_if_the_placer_finds_nothing(self):
@@ -232,7 +232,7 @@ class LiveCostsTest(tf.test.TestCase):
             self.assertEqual(self.run_search(), Outcome.NOTHING_RUNS)
         self.assertRegex(
             self.directory.read_result().note,
-            r"it is too large; by simulation \S+ \S*B on each of task:0, task:1 would do",
+            r"it is too large; by simulation \S+ \S*B on each of task:0/CPU:0, task:1/CPU:0 would do",
         )
 
     def test_writes_costs_with_their_origin(self):
