@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.placers import PLACERS, check_options
-from tf_placer.search.config import SearchConfig
+from tf_placer.search.config import OBJECTIVES, SearchConfig
 
 __all__ = [
     "GRAPH_HELP",
@@ -15,6 +15,7 @@ __all__ = [
     "OUTPUT_HELP",
     "PROBLEM_HELP",
     "add_clear_devices",
+    "add_memory_goal",
     "add_placer",
     "add_placer_options",
     "add_restrictions",
@@ -202,6 +203,51 @@ def add_stop_at_gap(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_memory_goal(parser: argparse.ArgumentParser, *, fit: str) -> None:
+    """Adds --objective, --max_memory and --headroom.
+
+    Args:
+        parser: the parser of the command.
+        fit: the end of a search for a step that fits, for the help text.
+    """
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default="time",
+        help=f"'time': the shortest step (default); 'fit': a step that fits the memory: {fit}",
+    )
+    parser.add_argument(
+        "--max_memory",
+        action="append",
+        default=[],
+        metavar="DEVICE=SIZE",
+        help="limit of the memory that operations may take on a device, such as GPU:0=4GB; GPU=4GB "
+        "limits all GPUs; may be repeated",
+    )
+    parser.add_argument(
+        "--headroom",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the memory of each device that stays free, such as 0.1 (default 0)",
+    )
+
+
+def _read_max_memory(items: list[str]) -> dict[str, str] | None:
+    """Reads --max_memory as sizes by device; a later limit of a device replaces an earlier one.
+
+    Raises:
+        ValueError: an argument is not DEVICE=SIZE.
+    """
+    limits = {}
+    for item in items:
+        device, equals, size = item.partition("=")
+        if not (device and equals and size):
+            raise ValueError(f"--max_memory {item!r} is not DEVICE=SIZE, such as GPU:0=4GB")
+        limits[device] = size
+    return limits or None
+
+
 def placers_help() -> str:
     """Describes the placers for the end of a help text; `placers` lists those of other packages."""
     placers = "; ".join(
@@ -270,14 +316,15 @@ def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig
     """Builds the settings of a search from the arguments of a command.
 
     Args:
-        args: arguments with those of `add_placer`, `add_workers` and `add_stop_at_gap`, and with
-            --max_trials, --max_secs, --seed and --log_dir.
+        args: arguments with those of `add_placer`, `add_workers`, `add_stop_at_gap` and
+            `add_memory_goal`, and with --max_trials, --max_secs, --seed and --log_dir.
         others: further fields, which take precedence.
 
     Raises:
         ImportError, MachineError, ValueError: see `SearchConfig`.
     """
     names = "placer", "max_trials", "max_secs", "stop_at_gap", "seed", "log_dir"
-    worker_names = "workers", "num_workers", "controllers"
-    fields = {name: getattr(args, name) for name in (*names, *worker_names)}
+    more_names = "workers", "num_workers", "controllers", "objective", "headroom"
+    fields = {name: getattr(args, name) for name in (*names, *more_names)}
+    fields["max_memory"] = _read_max_memory(args.max_memory)
     return SearchConfig(**{**fields, "placer_options": read_placer_options(args), **others})

@@ -12,6 +12,7 @@ from tf_placer.cli.arguments import (
     OUTPUT_HELP,
     add_answers,
     add_clear_devices,
+    add_memory_goal,
     add_placer,
     add_restrictions,
     add_step,
@@ -56,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time limit in seconds, from the start to the end of the confirmation (default 600)",
     )
     add_stop_at_gap(parser)
+    add_memory_goal(
+        parser,
+        fit="the search ends with the first placement that runs, or at once if the original does",
+    )
     parser.add_argument(
         "--log_dir",
         help="directory for the log and the placement; give it again to resume a search; a "

@@ -99,9 +99,13 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             propose=stages.ask,
             report=reporter.on_trial,
             observed=recorder.record,
-            should_stop=lambda: context.is_over() or reporter.is_near_bound(),
+            should_stop=lambda: (
+                context.is_over() or reporter.is_near_bound() or context.has_found_fit()
+            ),
         )
         recorder.finish()
+        if context.has_found_fit() and len(log.trials) > 1:
+            context.stages.say("a placement runs, and objective 'fit' asks for no more")
         if reporter.is_near_bound():
             context.stages.say(
                 "the best step is as near to the lower bound as stop_at_gap asks for"
@@ -137,8 +141,14 @@ class _Stages:
         self._start_secs = 0.0
 
     def all(self) -> list[SearchStage]:
-        """Lists the baselines and the placer."""
+        """Lists the baselines and the placer.
+
+        For a placement that fits, a placer that knows the memory of a step comes before the
+        baselines: running out of memory takes long.
+        """
         names = dict.fromkeys([*FIRST_STAGES, self._config.placer])
+        if self._config.is_fit and needs_problem(self._config.placer):
+            names = dict.fromkeys([_EARLIER_ANSWER, self._config.placer, *BASELINES])
         return [
             SearchStage(name, functools.partial(self._make_stage_placer, name)) for name in names
         ]

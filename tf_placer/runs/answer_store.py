@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import hashlib
 import json
 import math
 import os
@@ -287,7 +288,12 @@ class AnswerStore:
     @functools.cached_property
     def _machine(self) -> str:
         config = self._config
-        return compute_machine_identity(config.found_machine, config.found_session_config)[:16]
+        machine = compute_machine_identity(config.found_machine, config.found_session_config)
+        if config.goal:
+            # An answer within other limits, or that merely fits, answers another question.
+            goal = json.dumps([machine, config.goal], sort_keys=True)
+            machine = hashlib.sha256(goal.encode()).hexdigest()
+        return machine[:16]
 
     @property
     def _file(self) -> pathlib.Path:

@@ -35,6 +35,8 @@ _COST_FIELDS = (
     "restored",
     "machine",
     "session_config",
+    "max_memory",
+    "headroom",
     "granularity",
     "grouping_fingerprint",
 )
@@ -59,6 +61,7 @@ def _build_request_header(
         more["pin"] = dict(config.pin)
     if config.keep_together:
         more["keep_together"] = [list(patterns) for patterns in config.keep_together]
+    more |= config.goal
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),

@@ -21,6 +21,7 @@ from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import AUTO, check_options, find_start, is_learned, name_placer
+from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_ANSWERS",
+    "OBJECTIVES",
     "SearchConfig",
     "check_machine",
     "check_seed",
@@ -40,6 +42,9 @@ __all__ = [
 
 #: The store of answers in the user's cache, as a value of `SearchConfig.answers`.
 DEFAULT_ANSWERS = "default"
+
+#: The values of `SearchConfig.objective`.
+OBJECTIVES = ("time", "fit")
 
 # The random generators of NumPy, of TensorFlow and of the native core take seeds below this.
 _SEED_LIMIT = 2**63
@@ -82,6 +87,13 @@ class SearchConfig:
         stop_at_gap: the search ends once the best step is at most this share above the lower
             bound, such as 0.05; None to use the whole budget. The bound of a live search is
             simulated, and known only if the costs of operations are.
+        objective: "time" for the shortest step; "fit" for any step that fits the memory: the search
+            ends with the first placement that runs, or with an original that does.
+        max_memory: limits on the memory that operations may take, by device: a number of bytes or
+            a size such as "4GB". A device is given by its name or a part of it: "GPU:0", "task:1",
+            or "GPU" for all GPUs. Workers on this computer and GPUs of sessions get no more in
+            trials; other devices are limited in simulation only.
+        headroom: the share of the memory of each device that stays free, such as 0.1.
         answers: the store of finished answers: "default" for the one in the user's cache, or a
             directory; None for none. A step that was answered before on the same machine is not
             searched again, even if its operations have other names; a new answer is kept.
@@ -116,6 +128,9 @@ class SearchConfig:
     num_workers: int | None = None
     controllers: int | None = None
     stop_at_gap: float | None = None
+    objective: str = "time"
+    max_memory: Mapping[str, int | str] | None = None
+    headroom: float = 0.0
     answers: str | os.PathLike[str] | None = None
     require_answer: bool = False
     pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -130,6 +145,8 @@ class SearchConfig:
         max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)
         seed = check_seed(self.seed)
         gap = _convert_gap(self.stop_at_gap)
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is 'time' or 'fit', not {_describe(self.objective)}")
         kind = getattr(getattr(self.session_config, "DESCRIPTOR", None), "full_name", None)
         if self.session_config is not None and kind != _CONFIG_PROTO:
             kind = type(self.session_config).__name__
@@ -148,6 +165,8 @@ class SearchConfig:
             "max_trials": max_trials,
             "max_secs": max_secs,
             "stop_at_gap": gap,
+            "max_memory": read_max_memory(self.max_memory) or None,
+            "headroom": check_headroom(self.headroom),
             "seed": seed,
             "num_workers": None if workers is None else workers.count,
             "controllers": None if workers is None else workers.controllers,
@@ -170,6 +189,27 @@ class SearchConfig:
         """The configuration of sessions of a config in which it is set."""
         assert self.session_config is not None
         return self.session_config
+
+    @property
+    def is_fit(self) -> bool:
+        """True if the search ends with the first step that fits."""
+        return self.objective == "fit"
+
+    @property
+    def memory_limits(self) -> tuple[dict[str, int], float]:
+        """The limits of devices in bytes, and the headroom: arguments of `limit_devices`."""
+        return read_max_memory(self.max_memory), self.headroom
+
+    @property
+    def goal(self) -> dict[str, Any]:
+        """The objective and the limits of memory that differ from the defaults, as JSON values."""
+        values = {
+            "objective": self.objective,
+            "max_memory": self.max_memory,
+            "headroom": self.headroom,
+        }
+        defaults = {"objective": "time", "max_memory": None, "headroom": 0.0}
+        return {name: value for name, value in values.items() if value != defaults[name]}
 
     @property
     def wanted_workers(self) -> Workers | None:
@@ -208,6 +248,7 @@ class SearchConfig:
             "max_trials": self.max_trials,
             "max_secs": self.max_secs if math.isfinite(self.max_secs) else None,
             "stop_at_gap": self.stop_at_gap,
+            **self.goal,
             "seed": self.seed,
             "workers": None if workers is None else workers.to_json(),
             **restrictions,
@@ -257,6 +298,9 @@ def read_settings(value: Any) -> dict[str, Any]:
         "max_trials": read(int, "max_trials"),
         "max_secs": math.inf if max_secs is None else max_secs,
         "stop_at_gap": read(float | None, "stop_at_gap"),
+        "objective": read(str | None, "objective") or "time",
+        "max_memory": read(Mapping[str, int] | None, "max_memory"),
+        "headroom": read(float | None, "headroom") or 0.0,
         "seed": read(int, "seed"),
         "workers": None if workers is None else workers.address,
         "num_workers": None if workers is None else workers.count,

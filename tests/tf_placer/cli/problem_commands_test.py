@@ -328,6 +328,24 @@ class SearchCommandTest(ProblemCommandsTestCase):
         printed = self.search("--placer=auto", "--max_secs=2", f"--output={self.path('auto.json')}")
         self.assertIn("nothing that was tried fits: allow more trials or time, or", printed)
 
+    def test_limits_of_memory_are_arguments(self):
+        # By hand: with 25 bytes on the CPU and 50 on the GPU, [0, 0, 1] and [0, 1, 1] fit.
+        limited = self.write("limits", "--max_memory=cpu=25\n--max_memory\ngpu=50\n")
+        output = f"--output={self.path('r.json')}"
+        self.search("--placer=auto", f"--flagfile={limited}", "--max_secs=1", output)
+        self.assertEqual(self.read("r.json")["peak_bytes"], [20, 30])
+        printed = self.search("--headroom=0.75", "--objective=fit", "--max_trials=100")
+        self.assertIn("nothing that was tried fits", printed)
+        search = ("search", f"--problem={self.problem}", output)
+        for argument, message in (
+            ("--max_memory=cpu", "--max_memory 'cpu' is not DEVICE=SIZE, such as GPU:0=4GB"),
+            ("--max_memory=cpu=much", 'max_memory of "cpu" is "much", which is no size'),
+            ("--max_memory=tpu=25", 'max_memory is for "tpu", .* name one of cpu, gpu'),
+            ("--headroom=1", "headroom is the share of memory to leave free"),
+        ):
+            self.assert_refused(message, *search, argument)
+        self.assert_refused("invalid choice: 'speed'", *search, "--objective=speed", code=2)
+
     def test_the_result_can_be_simulated(self):
         self.search("--max_trials=10")
         output = f"--output={self.path('report.json')}"

@@ -42,6 +42,20 @@ class SearchConfigTest(parameterized.TestCase):
             with self.assertRaisesRegex(ValueError, "stop_at_gap is a share of the lower bound"):
                 SearchConfig(stop_at_gap=wrong)
 
+    def test_the_goal_has_what_differs_from_the_defaults(self):
+        self.assertEqual(SearchConfig(max_memory={}, headroom=0).goal, {})
+        config = SearchConfig(objective="fit", max_memory={"GPU": "4GB"}, headroom=np.float32(0.5))
+        goal = {"objective": "fit", "max_memory": {"GPU": 4 * 10**9}, "headroom": 0.5}
+        self.assertEqual(config.goal, goal)
+        self.assertEqual(config.memory_limits, ({"GPU": 4 * 10**9}, 0.5))
+        for wrong, message in (
+            ({"objective": "speed"}, "objective is 'time' or 'fit', not 'speed'"),
+            ({"max_memory": {"GPU": "much"}}, 'max_memory of "GPU" is "much"'),
+            ({"headroom": 1.0}, "headroom is the share of memory"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                SearchConfig(**wrong)
+
     def test_wanted_workers_follow_from_the_settings(self):
         self.assertIsNone(SearchConfig().wanted_workers)
         with mock.patch.object(workers, "require_ray"):
@@ -66,6 +80,7 @@ class SearchConfigTest(parameterized.TestCase):
                 SearchConfig("local:2", max_secs=math.inf),
                 SearchConfig(stop_at_gap=0.05),
                 SearchConfig(pin={"a/*": "/CPU:0"}, keep_together=["a/*", ["b", "re:c.*"]]),
+                SearchConfig(objective="fit", max_memory={"GPU:0": "4GB"}, headroom=0.1),
                 SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
                 SearchConfig(placer="post", workers="auto", num_workers=2, controllers=3),
             ):
