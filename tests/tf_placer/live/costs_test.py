@@ -87,7 +87,9 @@ class Profiler:
         report,
         known_secs,
         max_secs,
+        restrictions,
     ) -> CostedGraph:
+        assert restrictions is None
         assert 0 < max_secs < math.inf
         self.settings.append(
             {"steps": steps, "granularity": granularity, "session_config": session_config}
