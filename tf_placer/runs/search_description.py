@@ -34,7 +34,9 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
     learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
     values: dict[str, Any] = {"header": None, "trials": [], "updates": updates, "verdict": None}
-    kept = None if os.path.exists(trials) else RunDirectory(log_dir).read_result()
+    directory = RunDirectory(log_dir)
+    is_kept = directory.has_request and not os.path.exists(trials)
+    kept = directory.read_result() if is_kept else None
     if kept is not None:
         state = SearchState({}, (), is_running=False, result=kept)
         parts = [f"the answer of an earlier search, without its trials\n{verdict_line(state)}"]
