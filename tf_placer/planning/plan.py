@@ -54,7 +54,7 @@ DEFAULT_SECS = 60.0
 # as long as the search.
 _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
-_MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 0.3
+_MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 
 
 def plan(
@@ -239,7 +239,12 @@ def _plan_by_auto(
         memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
         memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
         curve = search_memory_curve(
-            problem, groups, best, search_secs=memory_secs, seed=config.seed
+            problem,
+            groups,
+            best,
+            known=[*result.finalists, *(found for _, found in result.starts)],
+            search_secs=memory_secs,
+            seed=config.seed,
         )
         changes = search_changed_machines(
             problem, groups, best, search_secs=left_secs - memory_secs, seed=config.seed

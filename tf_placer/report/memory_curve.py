@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.auto.candidate import simulate_candidates
+from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -49,6 +49,7 @@ def search_memory_curve(
     groups: GroupGraph,
     placement: np.ndarray,
     *,
+    known: Sequence[Candidate] = (),
     search_secs: float,
     seed: int = 0,
 ) -> tuple[MemoryPoint, ...]:
@@ -62,6 +63,7 @@ def search_memory_curve(
         problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
+        known: other placements to start from; those that do not fit are left out.
         search_secs: time limit of all searches together.
         seed: the seed of the searches.
 
@@ -83,17 +85,18 @@ def search_memory_curve(
         return _limit_memory(problem, limited, size)
 
     [now] = simulate_candidates(problem, Simulator(problem), placement[None])
+    fitting = [now, *(each for each in known if not each.excess_bytes)]
     least = bisect_memory(
         limit,
         find_peak,
         groups,
-        now,
+        min(fitting, key=lambda each: find_peak(each.peak_bytes)),
         0,
         search_secs=_LEAST_SHARE_OF_TIME * search_secs,
         seed=seed,
     )
     low_bytes, high_bytes = find_peak(least.peak_bytes), find_peak(now.peak_bytes)
-    found = [now, least]
+    found = [*fitting, least]
     for number in range(_NUM_BETWEEN if low_bytes < high_bytes else -1, -1, -1):
         left_secs = end_secs - time.monotonic()
         if left_secs <= 0:

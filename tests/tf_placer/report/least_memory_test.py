@@ -46,13 +46,13 @@ class LeastMemoryTest(absltest.TestCase):
             problem = set_memory(build_layered_problem(7, 2, seed), 2000, 5000)
             least, found = find_by_trying_all(problem), self.find(problem)
             self.assertGreater(least, 5000)
-            self.assertBetween(found, least, 1.011 * least, f"seed {seed}")
+            self.assertBetween(found, least, 1.03 * least, f"seed {seed}")
         problem = set_memory(build_layered_problem(5, 3), 10**9, 100, 1000)
         fits = dataclasses.replace(
             problem, compute_secs=np.where([False, True, True], problem.compute_secs, np.inf)
         )
         least, found = find_by_trying_all(fits), self.find(fits)
-        self.assertBetween(found, least, 1.011 * least)
+        self.assertBetween(found, least, 1.03 * least)
 
     def test_what_fits_needs_no_more(self):
         self.assertIsNone(self.find(small_problem()))
