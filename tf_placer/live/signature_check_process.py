@@ -26,7 +26,6 @@ def main() -> None:
     import tensorflow as tf
 
     from graph_passes.errors import GraphError
-    from tf_placer.environments.failures import classify_error
     from tf_placer.machines.local_cluster import LocalClusterError
     from tf_placer.machines.machine import MachineError
 
@@ -35,11 +34,21 @@ def main() -> None:
     except (GraphError, LocalClusterError, MachineError) as error:
         parent.send({"kind": type(error).__name__, "error": str(error)})
     except (tf.errors.OpError, MemoryError, OSError, RuntimeError, ValueError) as error:
-        reason = classify_error(type(error).__name__, str(error), "loading", 0).message
+        reason = _describe_error(error, "loading")
         text = f"the SavedModel {parent.settings['directory']!r} cannot be loaded: {reason}"
         parent.send({"kind": "SearchError", "error": text})
     # The parent process ends this one.
     parent.receive()
+
+
+def _describe_error(error: Exception, stage: str) -> str:
+    """Describes an error of TensorFlow in one sentence."""
+    from tf_placer.environments.environment import FailureKind
+    from tf_placer.environments.failures import classify_error
+
+    failure = classify_error(type(error).__name__, str(error), stage, 0)
+    is_memory = failure.kind is FailureKind.OUT_OF_MEMORY
+    return f"{'out of memory ' if is_memory else ''}{failure.message}"
 
 
 def _check(parent: Parent) -> None:
@@ -116,6 +125,7 @@ def _build_inputs(
     Raises:
         GraphError: a value does not fit its argument, or none can be made up.
     """
+    import numpy as np
     import tensorflow as tf
 
     from graph_passes.errors import GraphError
@@ -128,7 +138,7 @@ def _build_inputs(
             raise GraphError(f"{where} is no tensor, so no value can be passed: name another one")
         if name in feeds:
             try:
-                value = convert_value(feeds[name], spec.dtype.as_numpy_dtype)
+                value = convert_value(feeds[name], np.dtype(spec.dtype.as_numpy_dtype))
                 spec.shape.assert_is_compatible_with(value.shape)
             except (NotImplementedError, TypeError, ValueError) as error:
                 raise GraphError(f"the feed of {where} does not fit: {error}") from None
@@ -160,13 +170,12 @@ class _Call:
         """
         import tensorflow as tf
 
-        from tf_placer.environments.failures import classify_error
         from tf_placer.environments.tensor_file import write_tensors
 
         try:
             write_tensors(path, self._run())
         except (tf.errors.OpError, MemoryError, TypeError, ValueError) as error:
-            return classify_error(type(error).__name__, str(error), "the first call", 0).message
+            return _describe_error(error, "the first call")
         return None
 
     def _run(self) -> dict[str, Any]:
@@ -190,7 +199,6 @@ class _Call:
         """
         import tensorflow as tf
 
-        from tf_placer.environments.failures import classify_error
         from tf_placer.functions.connection import full_name
 
         peak_bytes: dict[str, int | None] = {}
@@ -209,8 +217,7 @@ class _Call:
             for name in gpus:
                 peak_bytes[full_name(name)] = tf.config.experimental.get_memory_info(name)["peak"]
         except (tf.errors.OpError, MemoryError, ValueError) as error:
-            failure = classify_error(type(error).__name__, str(error), "a call", 1 + len(secs))
-            return {"error": failure.message}
+            return {"error": _describe_error(error, "a further call")}
         return {"step_secs": statistics.median(secs), "peak_bytes": peak_bytes}
 
 

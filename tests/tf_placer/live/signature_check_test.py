@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import tempfile
 import unittest
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -29,42 +31,51 @@ tf1 = tf.compat.v1
 HOST = "/job:localhost/replica:0/task:0/device"
 CPU, GPUS = f"{HOST}:CPU:0", (f"{HOST}:GPU:0", f"{HOST}:GPU:1")
 ATTACHED = Machine("attached", "attached", (Device(CPU, "CPU"),))
-SIZE = 2450
-# Bytes of each of two matrices.
-MATRIX_BYTES = 4 * SIZE**2
+# Each of two blocks has three matrices of 8 MB.
+SIZE, NUM_LAYERS = 1440, 3
+BLOCK_BYTES = NUM_LAYERS * 4 * SIZE**2
 # TensorFlow keeps 255 MiB of such a GPU for itself.
 GPU_BYTES = (255 + 44) * 2**20
 
 
 class Layers(tf.Module):
-    """Two layers whose operations have their name; together they take 48 MB."""
+    """Two blocks of layers whose operations have their name; together they take 50 MB."""
 
     def __init__(self, factor: float = 1.0) -> None:
         super().__init__()
         random = np.random.default_rng(0)
-        values = [factor * random.normal(0, 0.02, [SIZE, SIZE]) for _ in range(2)]
-        self.first = tf.Variable(values[0], name="first", dtype=tf.float32)
-        self.second = tf.Variable(values[1], name="second", dtype=tf.float32)
+        self.first, self.second = (
+            [
+                tf.Variable(
+                    factor * random.normal(0, 0.03, [SIZE, SIZE]), name=name, dtype="float32"
+                )
+                for _ in range(NUM_LAYERS)
+            ]
+            for name in ("first", "second")
+        )
 
     @tf.function(input_signature=[tf.TensorSpec([None, SIZE], name="x")])
     def __call__(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": apply_layers(x, self.first, self.second)}
 
     @tf.function(input_signature=[tf.TensorSpec([None, SIZE], name="x")])
-    def halve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"half": tf.reshape(x @ self.second, [2, -1])}
+    def seventh(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"seventh": tf.reshape(x @ self.second[0], [7, -1])}
 
 
-def apply_layers(x: tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    with tf.name_scope("first"):
-        x = tf.tanh(tf.matmul(x, first))
-    with tf.name_scope("second"):
-        return tf.tanh(tf.matmul(x, second))
+def apply_layers(
+    x: tf.Tensor, first: Sequence[tf.Tensor], second: Sequence[tf.Tensor]
+) -> tf.Tensor:
+    for name, layers in (("first", first), ("second", second)):
+        for weights in layers:
+            with tf.name_scope(name):
+                x = tf.tanh(tf.matmul(x, weights))
+    return x
 
 
 def save_layers(path: str, factor: float = 1.0) -> str:
     model = Layers(factor)
-    tf.saved_model.save(model, path, {"serving_default": model.__call__, "halve": model.halve})
+    tf.saved_model.save(model, path, {"serving_default": model.__call__, "seventh": model.seventh})
     return path
 
 
@@ -73,9 +84,15 @@ def save_layers_as_graph(path: str) -> str:
     with tf.Graph().as_default(), tf1.Session() as session:
         x = tf1.placeholder(tf.float32, [None, SIZE], name="x")
         variables = [
-            tf1.get_variable(
-                name, [SIZE, SIZE], initializer=tf1.ones_initializer(), use_resource=True
-            )
+            [
+                tf1.get_variable(
+                    f"{name}/{layer}",
+                    [SIZE, SIZE],
+                    initializer=tf1.ones_initializer(),
+                    use_resource=True,
+                )
+                for layer in range(NUM_LAYERS)
+            ]
             for name in ("first", "second")
         ]
         y = apply_layers(x, *variables)
@@ -85,13 +102,13 @@ def save_layers_as_graph(path: str) -> str:
 
 
 def split(path: str, new: str, machine: Machine, devices: tuple[str, str]) -> str:
-    """Saves a SavedModel with each layer on a device of its own."""
+    """Saves a SavedModel with each block on a device of its own."""
     signature = read_graph(path, "serving_default").signature
     assignment = {
-        node.name: devices[name == "second"]
+        node.name: device
         for node in signature.inlined.graph_def.node
-        for name in ("first", "second")
-        if name in node.name.split("/") and node.op != "Placeholder"
+        for name, device in zip(("first", "second"), devices, strict=True)
+        if re.search(rf"\b{name}(_\d+)?\b", node.name)
     }
     names = tuple(device.name for device in machine.devices)
     PlacedSignature(signature, machine, Placement("", names, assignment)).save(new)
@@ -111,7 +128,7 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
         self.new = os.path.join(self.create_tempdir().full_path, "new")
 
     def find_small_gpus(self) -> Machine:
-        """Finds a machine with two emulated GPUs, each of which holds one layer."""
+        """Finds a machine with two emulated GPUs, each of which holds one block."""
         names = (CPU, *GPUS)
         value = {
             "format": 1,
@@ -143,7 +160,9 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
 
     def test_variables_that_fit_no_gpu_are_served_by_two(self):
         machine = self.find_small_gpus()
-        with self.assertRaisesRegex(SearchError, "layers' cannot be loaded: .*OOM"):
+        with self.assertRaisesRegex(
+            SearchError, "layers' cannot be loaded: out of memory in loading: "
+        ):
             check_saved_model(self.layers, machine, signature_key="serving_default")
         placed = split(self.layers, self.new, machine, GPUS)
         check = check_saved_model(
@@ -153,9 +172,9 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
         [signature] = check.signatures
         self.assertTrue(signature.is_compared)
         self.assertGreater(signature.step_secs, 0)
-        self.assertEqual(check.variable_bytes, dict.fromkeys(GPUS, MATRIX_BYTES))
+        self.assertEqual(check.variable_bytes, dict.fromkeys(GPUS, BLOCK_BYTES))
         for gpu in GPUS:
-            self.assertBetween(signature.peak_bytes[gpu], MATRIX_BYTES, 44 * 2**20)
+            self.assertBetween(signature.peak_bytes[gpu], BLOCK_BYTES, 44 * 2**20)
         self.assertIn("equal", check.table())
 
     def test_so_are_those_of_tensorflow_1_under_other_names(self):
@@ -168,32 +187,32 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
             check_saved_model(placed, machine)
         check = check_saved_model(placed, machine, device_map={"GPU:2": "GPU:1", "GPU:3": "GPU:0"})
         self.assertIsNone(check.failure)
-        self.assertEqual(check.variable_bytes, dict.fromkeys(GPUS, MATRIX_BYTES))
+        self.assertEqual(check.variable_bytes, dict.fromkeys(GPUS, BLOCK_BYTES))
 
     def test_worker_processes_serve_all_signatures(self):
         machine = find_machine("local:2")
         tasks = tuple(device.name for device in machine.devices)
         placed = split(self.layers, self.new, machine, tasks)
         feeds = self.create_tempfile("feeds.npz").full_path
-        np.savez(feeds, x=np.ones([4, SIZE]))
+        np.savez(feeds, x=np.ones([7, SIZE]))
         check = check_saved_model(placed, machine, original=self.layers, feeds=feeds)
         self.assertIsNone(check.failure)
-        self.assertEqual([each.name for each in check.signatures], ["halve", "serving_default"])
+        self.assertEqual([each.name for each in check.signatures], ["serving_default", "seventh"])
         self.assertTrue(all(each.is_compared for each in check.signatures))
-        self.assertEqual(check.variable_bytes, dict.fromkeys(tasks, MATRIX_BYTES))
+        self.assertEqual(check.variable_bytes, dict.fromkeys(tasks, BLOCK_BYTES))
 
     def test_failures_and_other_values_are_told(self):
         other = save_layers(self.new, factor=2.0)
         check = check_saved_model(self.layers, ATTACHED, original=other)
-        halve, served = check.signatures
-        # One row is made up, which this signature cannot halve.
-        self.assertRegex(halve.error, "reshape|Reshape")
-        self.assertRegex(check.failure, "^the signature 'halve' of '.*' does not run: ")
+        served, seventh = check.signatures
+        # One row is made up, which this signature cannot divide by 7.
+        self.assertRegex(seventh.error, "reshape|Reshape")
+        self.assertRegex(check.failure, "^the signature 'seventh' of '.*' does not run: ")
         self.assertRegex(served.difference, "'y' differs by up to ")
         self.assertIsNone(served.error)
         value = json.loads(json.dumps(check.to_json()))
-        self.assertEqual(value["signatures"][1]["difference"], served.difference)
-        self.assertRegex(check.table(), r"halve +no +\n")
+        self.assertEqual(value["signatures"][0]["difference"], served.difference)
+        self.assertRegex(check.table(), r"seventh +no +\n")
         self.assertRegex(check.table(), r"serving_default  yes  .* different")
 
     @parameterized.parameters(
