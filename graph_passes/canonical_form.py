@@ -56,11 +56,11 @@ def find_canonical_form(
     """Finds the canonical form of a step, in time linear in the size of the graph.
 
     The form covers types, attributes, inputs in their order, control inputs as a set, given
-    devices, colocation groups with their kernels, what is fetched, and types and shapes of the
-    feeds. It leaves out names, the order of operations and of the roots, random seeds, and
-    the values of constants that are neither integers nor booleans: these are data, such as a
-    learning rate, and no shapes. Operations outside of the step do not count, except that they may
-    pin a colocation group.
+    devices, colocation groups with their kernels and required devices, what is fetched, and types
+    and shapes of the feeds. It leaves out names, the order of operations and of the roots, random
+    seeds, and the values of constants that are neither integers nor booleans: these are data, such
+    as a learning rate, and no shapes. Operations outside of the step do not count, except that they
+    may pin a colocation group.
 
     Operations are numbered on a walk from the roots along their inputs. Roots and control inputs,
     which have no order, are sorted by hashes of what is before and after them; where these are
@@ -101,7 +101,7 @@ def find_canonical_form(
             else (number[producer], tensor - int(graph.output_start[producer]))
             for tensor, producer in walk.inputs(i)
         ]
-        record = (
+        record: tuple[object, ...] = (
             signatures[i],
             inputs,
             sorted(number[control] for control in walk.controls[i]),
@@ -109,6 +109,9 @@ def find_canonical_form(
             bool(colocation.pinned[group]),
             [bool(runs[group]) for runs in legal],
         )
+        # Added only where present, so that answers of earlier versions are still found.
+        if group in colocation.required:
+            record += (colocation.required[group],)
         digest.update(repr(record).encode())
     shapes = [(fed[tensor].dtype.name, fed[tensor].shape) for tensor in feed_number]
     fetched = sorted((number[i], port) for i, port in ends)

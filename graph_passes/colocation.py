@@ -8,6 +8,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class ColocationGroups:
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
         races: the reads of variables that are not ordered with the writes.
+        required: by group, the full name of the device that a user pins it to.
+        unrestricted: the groups without the restrictions of the user; None if there are none.
     """
 
     group: np.ndarray
@@ -49,11 +52,18 @@ class ColocationGroups:
     devices: tuple[str, ...]
     legal: dict[str, np.ndarray]
     races: tuple[Race, ...] = ()
+    required: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    unrestricted: ColocationGroups | None = None
 
     @property
     def num_groups(self) -> int:
         """The number of groups."""
         return len(self.pinned)
+
+    @property
+    def by_tensorflow(self) -> ColocationGroups:
+        """The groups that TensorFlow itself requires, without the restrictions of the user."""
+        return self.unrestricted or self
 
 
 def find_colocation_groups(graph: OpGraph) -> ColocationGroups:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = [
     "device_type_of",
+    "find_devices",
     "has_device",
     "home_device",
     "is_device_name",
@@ -96,6 +97,21 @@ def has_device(requested: str, device_names: Sequence[str], *, soft: bool = Fals
     )
 
 
+def find_devices(requested: str, device_names: Sequence[str]) -> list[str]:
+    """Finds all devices that agree with every part of a name.
+
+    Args:
+        requested: a full or partial name such as "/gpu:0" or "/job:worker/task:1".
+        device_names: the full names of all devices.
+
+    Example:
+        >>> find_devices("/job:a", ["/job:a/task:0/device:CPU:0", "/job:b/task:0/device:CPU:0"])
+        ['/job:a/task:0/device:CPU:0']
+    """
+    wanted = _parse(requested)
+    return [name for name in device_names if _agrees(wanted, name)]
+
+
 def home_device(requested: str, device_names: Sequence[str]) -> int:
     """Finds the device for a request.
 
@@ -153,8 +169,9 @@ def _parse_job_and_task(requested: str) -> dict[str, str]:
 
 def _find_first(wanted: dict[str, str], device_names: Sequence[str]) -> int:
     """Finds the first device that agrees with all parts of a name; -1 if none does."""
-    for i, name in enumerate(device_names):
-        parts = _parse(name)
-        if all(parts.get(key) == value for key, value in wanted.items()):
-            return i
-    return -1
+    return next((i for i, name in enumerate(device_names) if _agrees(wanted, name)), -1)
+
+
+def _agrees(wanted: dict[str, str], name: str) -> bool:
+    parts = _parse(name)
+    return all(parts.get(key) == value for key, value in wanted.items())

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import op_def_registry
 
+from graph_passes.clearing_advice import advise_clearing
 from graph_passes.devices import is_device_request
 from graph_passes.errors import GraphError
 from graph_passes.tensors import Tensors
@@ -80,8 +81,8 @@ def check_devices(graph_def: tf.compat.v1.GraphDef) -> None:
         if not _can_read_device(*key):
             raise GraphError(
                 f"operation {quote(node.name)}{where} is on {quote(node.device)}, which is no "
-                "device, as '/job:worker/task:1/device:GPU:0' is: clear the graph's devices "
-                "(--clear_devices), or correct it"
+                "device, as '/job:worker/task:1/device:GPU:0' is: "
+                f"{advise_clearing()}, or correct it"
             )
         known.add(key)
 

@@ -17,6 +17,8 @@ from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
+from graph_passes.restricted_colocation import restrict_colocation
+from graph_passes.restrictions import Restrictions
 from graph_passes.util.garbage_collection import pause_garbage_collection
 from graph_passes.util.messages import quote
 
@@ -69,18 +71,22 @@ class GroupedGraph:
 
 
 @pause_garbage_collection()
-def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGraph:
+def group_operations(
+    op_graph: OpGraph, granularity: str = _COARSE, restrictions: Restrictions | None = None
+) -> GroupedGraph:
     """Finds the colocation groups of a graph and groups them.
 
     Args:
         op_graph: the graph, with the operations of the step marked as needed.
         granularity: "coarse": groups by the three rules of the papers; "fine": each needed
             colocation group is a group, and `coarse` has the groups by the rules.
+        restrictions: the restrictions of the user; None for none.
 
     Returns:
         The graph with its groups.
 
     Raises:
+        GraphError: a restriction cannot be honored; see `restrict_colocation`.
         ValueError: the granularity is unknown.
 
     References:
@@ -89,7 +95,7 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     if granularity not in GRANULARITIES:
         known = ", ".join(GRANULARITIES)
         raise ValueError(f"unknown granularity {quote(granularity)}: it is one of {known}")
-    colocation = find_colocation_groups(op_graph)
+    colocation = restrict_colocation(op_graph, find_colocation_groups(op_graph), restrictions)
     coarse = _build_grouped_graph(op_graph, colocation, _find_coarse_groups(op_graph, colocation))
     if granularity == _COARSE:
         return coarse

@@ -34,8 +34,8 @@ def default_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     for colocated in np.flatnonzero((grouping.group >= 0) & colocation.pinned).tolist():
         group = int(grouping.group[colocated])
         sets.union(first_on.setdefault(colocation.devices[colocated], group), group)
-    legal_types = grouping.legal_types(colocation)
-    _join_gradients(graph, colocation, grouping.group, legal_types, sets)
+    legal_classes = grouping.legal_classes(colocation)
+    _join_gradients(graph, colocation, grouping.group, legal_classes, sets)
     return merge_groups(graph, colocation, grouping, sets)
 
 
@@ -43,7 +43,7 @@ def _join_gradients(
     graph: OpGraph,
     colocation: ColocationGroups,
     group: np.ndarray,
-    legal_types: np.ndarray,
+    legal_classes: np.ndarray,
     sets: UnionFind,
 ) -> None:
     """Joins each operation with the operations of its gradient that have the same legal devices.
@@ -64,9 +64,9 @@ def _join_gradients(
     # The step may need gradients of operations that it does not need.
     first: dict[tuple[int, int], int] = {}
     for own, (_, forward) in heaviest.items():
-        types = int(legal_types[own])
+        legal_class = int(legal_classes[own])
         of_forward = int(group[colocation.group[forward]])
-        if free[forward] and legal_types[of_forward] == types:
-            sets.union(first.setdefault((forward, types), of_forward), own)
+        if free[forward] and legal_classes[of_forward] == legal_class:
+            sets.union(first.setdefault((forward, legal_class), of_forward), own)
         else:
-            sets.union(first.setdefault((forward, types), own), own)
+            sets.union(first.setdefault((forward, legal_class), own), own)

@@ -56,8 +56,7 @@ class Grouping:
 
         Returns:
             int64 [num_groups], bit t set if all operations of the group have a kernel for the t-th
-            device type of `sorted(colocation.legal)`. Only groups with equal bits should be joined:
-            a light operation without a GPU kernel must not bar others from the GPU.
+            device type of `sorted(colocation.legal)`.
         """
         masks = np.zeros(self.num_groups, np.int64)
         placed = self.group >= 0
@@ -66,6 +65,24 @@ class Grouping:
             np.logical_and.at(runs, self.group[placed], colocation.legal[device_type][placed])
             masks |= runs.astype(np.int64) << bit
         return masks
+
+    def legal_classes(self, colocation: ColocationGroups) -> np.ndarray:
+        """Finds the groups with the same legal devices.
+
+        Args:
+            colocation: the colocation groups.
+
+        Returns:
+            int64 [num_groups], equal for groups that may go to the same devices. Only these should
+            be joined: a light operation without a GPU kernel must not bar others from the GPU, nor
+            one that a user pins.
+        """
+        devices = sorted(set(colocation.required.values()))
+        required = np.zeros(self.num_groups, np.int64)
+        for colocated, device in colocation.required.items():
+            if self.group[colocated] >= 0:
+                required[self.group[colocated]] = 1 + devices.index(device)
+        return self.legal_types(colocation) + (required << len(colocation.legal))
 
     def legal_devices(
         self, colocation: ColocationGroups, device_names: Sequence[str]
@@ -95,6 +112,8 @@ class Grouping:
             if self.kinds[group] == PINNED:
                 legal[group] = False
                 legal[group, home_device(colocation.devices[colocated], device_names)] = True
+            elif colocated in colocation.required:
+                legal[group] &= np.array(device_names) == colocation.required[colocated]
         for group in np.flatnonzero(~legal.any(axis=1)).tolist():
             colocated = int(np.flatnonzero(self.group == group)[0])
             raise GraphError(

@@ -75,16 +75,16 @@ def _seal_groups(
             int(group_of_operation[i]), region_sets.find(int(regions.region[i]))
         )
     sets = UnionFind(grouping.num_groups)
-    types = grouping.legal_types(colocation).tolist()
+    classes = grouping.legal_classes(colocation).tolist()
     first: dict[tuple[int, int], int] = {}
     sealed: dict[int, str] = {}
     for group, region_set in set_of_group.items():
         if group >= 0 and grouping.kinds[group] == OPERATIONS:
-            sets.union(first.setdefault((region_set, types[group]), group), group)
+            sets.union(first.setdefault((region_set, classes[group]), group), group)
             sealed[group] = region_sets.kind(region_set)
     joinable = [
-        kind_types if kind == OPERATIONS else None
-        for kind_types, kind in zip(types, grouping.kinds, strict=True)
+        legal_class if kind == OPERATIONS else None
+        for legal_class, kind in zip(classes, grouping.kinds, strict=True)
     ]
     join_parameters(graph, regions, joinable, group_of_operation, sets, sealed)
     return merge_groups(graph, colocation, grouping, sets, sealed)

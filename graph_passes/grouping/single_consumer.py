@@ -61,7 +61,7 @@ def merge_single_consumers(
     spare = [limit] * count
     sealed = grouping.sealed.tolist()
     pinned = [kind == PINNED for kind in grouping.kinds]
-    types = grouping.legal_types(colocation).tolist()
+    classes = grouping.legal_classes(colocation).tolist()
     merged = True
     while merged:
         merged = False
@@ -70,7 +70,7 @@ def merge_single_consumers(
             if sets.find(i) != i or sealed[i]:
                 continue
             target = _find_only_reader(i, members[i], readers, sets)
-            if target is None or pinned[target] or types[i] != types[target]:
+            if target is None or pinned[target] or classes[i] != classes[target]:
                 continue
             # A light group may exceed the limit to join its consumer; `spare` bounds their sum.
             light = 0.0

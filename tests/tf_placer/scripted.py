@@ -210,8 +210,10 @@ class _ScriptedEnvironment:
     def close_session(self, label: str) -> None:
         self._open.pop(label, None)
 
-    def fetch_values(self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()) -> Any:
-        return self._script.values(assignment)
+    def fetch_values(
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = (), alone: bool = False
+    ) -> Any:
+        return self._script.values({} if alone else assignment)
 
     def restart(self) -> None:
         self._open.clear()

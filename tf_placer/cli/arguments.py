@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.placers import PLACERS, check_options
-from tf_placer.search.config import SearchConfig
+from tf_placer.search.config import OBJECTIVES, SearchConfig
 
 __all__ = [
     "GRAPH_HELP",
@@ -16,8 +16,10 @@ __all__ = [
     "PROBLEM_HELP",
     "add_clear_devices",
     "add_device_map",
+    "add_memory_goal",
     "add_placer",
     "add_placer_options",
+    "add_restrictions",
     "add_signature",
     "add_step",
     "add_workers",
@@ -25,6 +27,7 @@ __all__ = [
     "placers_help",
     "read_device_pairs",
     "read_placer_options",
+    "read_restrictions",
 ]
 
 GRAPH_HELP = (
@@ -37,9 +40,10 @@ OUTPUT_HELP = (
 PROBLEM_HELP = "problem file (.json) that `profile` has written"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
-    "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
-    "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
-    f"{list_catalog_names()}"
+    "on its cores; 'local:N,memory_mb=M' limits each), 'numa' (one per NUMA node), "
+    "'cores:0-7/8-15' (one per group of cores), 'grpc://HOST:PORT' (a running cluster), or "
+    "a machine that is not there: a machine file (.json) or a name with a number of GPUs or "
+    f"sockets for N, of {list_catalog_names()}, or a mix such as 1xA100+2xT4"
 )
 
 
@@ -120,6 +124,43 @@ def read_device_pairs(args: argparse.Namespace) -> dict[str, str]:
     return result
 
 
+def add_restrictions(parser: argparse.ArgumentParser) -> None:
+    """Adds --pin and --keep_together."""
+    parser.add_argument(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="PATTERN=DEVICE",
+        help="device of all operations of the step whose name matches, such as "
+        "'embedding/*=/CPU:0': placements put them nowhere else. * stands for any characters, / "
+        "included; behind 're:' the pattern is a regular expression. May be repeated",
+    )
+    parser.add_argument(
+        "--keep_together",
+        action="append",
+        default=[],
+        metavar="PATTERN,PATTERN",
+        help="patterns of names, separated by commas, whose operations share one device in all "
+        "placements. May be repeated",
+    )
+
+
+def read_restrictions(args: argparse.Namespace) -> dict[str, Any]:
+    """Reads --pin and --keep_together as arguments of `SearchConfig`.
+
+    Raises:
+        ValueError: a pin is not PATTERN=DEVICE, or a pattern has two devices.
+    """
+    pin: dict[str, str] = {}
+    for item in args.pin:
+        pattern, equals, device = item.rpartition("=")
+        if not equals or not pattern or not device:
+            raise ValueError(f"--pin {item!r} is not PATTERN=DEVICE, such as 'embedding/*=/CPU:0'")
+        if pin.setdefault(pattern, device) != device:
+            raise ValueError(f"--pin {pattern!r} is given for {pin[pattern]} and for {device}")
+    return {"pin": pin, "keep_together": [_comma_separated(each) for each in args.keep_together]}
+
+
 def add_workers(parser: argparse.ArgumentParser, *, controlled: str) -> None:
     """Adds the arguments of a parallel search: --workers, --num_workers, --controllers.
 
@@ -193,6 +234,51 @@ def add_stop_at_gap(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_memory_goal(parser: argparse.ArgumentParser, *, fit: str) -> None:
+    """Adds --objective, --max_memory and --headroom.
+
+    Args:
+        parser: the parser of the command.
+        fit: the end of a search for a step that fits, for the help text.
+    """
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default="time",
+        help=f"'time': the shortest step (default); 'fit': a step that fits the memory: {fit}",
+    )
+    parser.add_argument(
+        "--max_memory",
+        action="append",
+        default=[],
+        metavar="DEVICE=SIZE",
+        help="limit of the memory that operations may take on a device, such as GPU:0=4GB; GPU=4GB "
+        "limits all GPUs; may be repeated",
+    )
+    parser.add_argument(
+        "--headroom",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the memory of each device that stays free, such as 0.1 (default 0)",
+    )
+
+
+def _read_max_memory(items: list[str]) -> dict[str, str] | None:
+    """Reads --max_memory as sizes by device; a later limit of a device replaces an earlier one.
+
+    Raises:
+        ValueError: an argument is not DEVICE=SIZE.
+    """
+    limits = {}
+    for item in items:
+        device, equals, size = item.partition("=")
+        if not (device and equals and size):
+            raise ValueError(f"--max_memory {item!r} is not DEVICE=SIZE, such as GPU:0=4GB")
+        limits[device] = size
+    return limits or None
+
+
 def placers_help() -> str:
     """Describes the placers for the end of a help text; `placers` lists those of other packages."""
     placers = "; ".join(
@@ -261,14 +347,15 @@ def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig
     """Builds the settings of a search from the arguments of a command.
 
     Args:
-        args: arguments with those of `add_placer`, `add_workers` and `add_stop_at_gap`, and with
-            --max_trials, --max_secs, --seed and --log_dir.
+        args: arguments with those of `add_placer`, `add_workers`, `add_stop_at_gap` and
+            `add_memory_goal`, and with --max_trials, --max_secs, --seed and --log_dir.
         others: further fields, which take precedence.
 
     Raises:
         ImportError, MachineError, ValueError: see `SearchConfig`.
     """
     names = "placer", "max_trials", "max_secs", "stop_at_gap", "seed", "log_dir"
-    worker_names = "workers", "num_workers", "controllers"
-    fields = {name: getattr(args, name) for name in (*names, *worker_names)}
+    more_names = "workers", "num_workers", "controllers", "objective", "headroom"
+    fields = {name: getattr(args, name) for name in (*names, *more_names)}
+    fields["max_memory"] = _read_max_memory(args.max_memory)
     return SearchConfig(**{**fields, "placer_options": read_placer_options(args), **others})

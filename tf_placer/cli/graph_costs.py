@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from graph_passes.restrictions import check_keep_together, check_pins, resolve_restrictions
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.catalog import make_described_machine
@@ -16,7 +17,7 @@ from tf_placer.text.stages import Stages
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import tensorflow as tf
@@ -44,6 +45,8 @@ def cost_graph_file(
     granularity: str = "coarse",
     measure_links: bool = False,
     clear_devices: bool = False,
+    pin: Mapping[str, str] | None = None,
+    keep_together: Sequence[Sequence[str]] = (),
 ) -> CostedGraph:
     """Determines the costs of a graph, and reports each stage on standard error.
 
@@ -61,12 +64,15 @@ def cost_graph_file(
         granularity: "coarse" or "fine" groups.
         measure_links: whether to measure links that were measured before.
         clear_devices: whether to clear the devices in the graph.
+        pin: devices by pattern; see `SearchConfig`.
+        keep_together: sets of patterns; see `SearchConfig`.
 
     Raises:
         GraphError, MachineError, SearchError, WorkerStartError, ValueError, OSError: an argument is
             wrong, or the graph cannot be run.
     """
     require_tensorflow()
+    pins, together = check_pins(pin or {}), check_keep_together(keep_together)
     with contextlib.ExitStack() as stack:
         stages = stack.enter_context(Stages(write_note))
         # Report missing files before any process starts.
@@ -75,6 +81,7 @@ def cost_graph_file(
                 os.stat(path)
         stages.begin(f"looking at {machine_spec}")
         machine = find_machine(machine_spec)
+        restrictions = resolve_restrictions(pins, together, [each.name for each in machine.devices])
         processes = None
         if machine.backend.is_timed:
             directory = stack.enter_context(temporary_directory())
@@ -105,6 +112,7 @@ def cost_graph_file(
             granularity=granularity,
             processes=processes,
             measure_links=measure_links,
+            restrictions=restrictions,
             report=stages.begin,
         )
 

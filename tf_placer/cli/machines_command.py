@@ -12,7 +12,8 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Prints the catalog of machines: their devices, memory and links, and the sources of the "
-    "numbers; or all of this for one machine."
+    "numbers; or one machine: all of this, or the devices of a machine that is there, such as the "
+    "NUMA nodes of this computer."
 )
 
 
@@ -21,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        help="the machine to show: a name with a number of GPUs, such as 4xA100, or a machine file "
-        "(.json); by default the catalog",
+        help="the machine to show: a name with a number of GPUs, such as 4xA100, a mix of such "
+        "names, such as 1xA100+2xT4, a machine file (.json), or a machine that is there, such as "
+        "numa (a device for each NUMA node) or local:2; by default the catalog",
     )
     add_json(parser)
 

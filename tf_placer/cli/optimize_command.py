@@ -12,12 +12,15 @@ from tf_placer.cli.arguments import (
     OUTPUT_HELP,
     add_answers,
     add_clear_devices,
+    add_memory_goal,
     add_placer,
+    add_restrictions,
     add_step,
     add_stop_at_gap,
     add_workers,
     build_search_config,
     placers_help,
+    read_restrictions,
 )
 from tf_placer.cli.optimize_output import answer_result, check_output_graph, write_output_graph
 from tf_placer.errors import require_tensorflow
@@ -54,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time limit in seconds, from the start to the end of the confirmation (default 600)",
     )
     add_stop_at_gap(parser)
+    add_memory_goal(
+        parser,
+        fit="the search ends with the first placement that runs, or at once if the original does",
+    )
     parser.add_argument(
         "--log_dir",
         help="directory for the log and the placement; give it again to resume a search; a "
@@ -71,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
     add_answers(parser, otherwise="for the graph")
     add_clear_devices(parser)
+    add_restrictions(parser)
     parser.add_argument(
         "--dry_run",
         action="store_true",
@@ -108,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
         "initializers": args.initializers,
     }
     names = ("machine", "report", "tensorboard", "answers", "require_answer")
-    settings = {name: getattr(args, name) for name in names}
+    settings = {name: getattr(args, name) for name in names} | read_restrictions(args)
     config = build_search_config(args, checkpoint=args.restore_from, **settings)
     if args.dry_run:
         given = read_target(graph, **step, checkpoint=args.restore_from, seed=args.seed)

@@ -6,7 +6,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tf_placer.cli.answer import add_json, answer, check_standard_output
-from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, add_clear_devices, add_step
+from tf_placer.cli.arguments import (
+    GRAPH_HELP,
+    MACHINE_HELP,
+    add_clear_devices,
+    add_restrictions,
+    add_step,
+    read_restrictions,
+)
 from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.files import check_output
 from tf_placer.problem.problem_file import write_problem
@@ -34,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_step(parser)
     add_clear_devices(parser)
+    add_restrictions(parser)
     parser.add_argument(
         "--steps", type=int, default=10, help="steps to trace on each device (default 10)"
     )
@@ -78,6 +86,7 @@ def run(args: argparse.Namespace) -> None:
         granularity=args.granularity,
         measure_links=args.measure_links,
         clear_devices=args.clear_devices,
+        **read_restrictions(args),
     )
     problem = costed.problem()
     write_problem(problem, args.output)

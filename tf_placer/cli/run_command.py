@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tf_placer.cli.arguments import add_answers
+from tf_placer.cli.arguments import add_answers, add_restrictions, read_restrictions
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         help="machine to place on: 'attached' (the CPU and GPUs of this computer; the default), "
-        "'local:N' (N worker processes on its cores) or 'grpc://HOST:PORT,HOST:PORT,...' (a "
+        "'local:N' (N worker processes on its cores), 'numa' (one per NUMA node), "
+        "'cores:0-7/8-15' (one per group of cores) or 'grpc://HOST:PORT,HOST:PORT,...' (a "
         "running cluster; sessions need its first address only); the script's sessions and "
         "functions run there",
     )
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "'.tf_placer', in the current directory. Delete it to search again",
     )
     add_answers(parser, otherwise="for the training step")
+    add_restrictions(parser)
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -73,4 +75,5 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         search_secs=args.search_secs,
         answers=args.answers,
         require_answer=args.require_answer,
+        **read_restrictions(args),
     )

@@ -12,6 +12,7 @@ import sys
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     PROBLEM_HELP,
+    add_memory_goal,
     add_placer,
     add_stop_at_gap,
     add_workers,
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"time limit in seconds (default: none with --max_trials, {DEFAULT_SECS:g} without)",
     )
     add_stop_at_gap(parser)
+    add_memory_goal(parser, fit="the search ends with the first placement that fits")
     parser.add_argument(
         "--log_dir",
         help="directory for the files that `report` needs: the problem, the result and the record "

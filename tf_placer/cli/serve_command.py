@@ -19,7 +19,8 @@ __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 #: The words after "--" are a command with its own arguments, in `args.served`.
 TAKES_COMMAND = True
 DESCRIPTION = (
-    "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
+    "Starts the TensorFlow servers of a machine of worker processes ('local:N', 'numa' or "
+    "'cores:0-7/8-15') and runs a command with them, such as "
     "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
     f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a private network, "
     "so that nobody else reaches the servers; the command has no other network either. "
@@ -32,7 +33,11 @@ _OPEN_GIVEN = "--open asks for that"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.usage = "%(prog)s [-h] [--port PORT] [--open] MACHINE [-- COMMAND ARGS...]"
-    parser.add_argument("machine", metavar="MACHINE", help="'local:N' or 'local:N,memory_mb=M'")
+    parser.add_argument(
+        "machine",
+        metavar="MACHINE",
+        help="'local:N', 'local:N,memory_mb=M', 'numa' or groups of cores such as 'cores:0-7/8-15'",
+    )
     parser.add_argument(
         "--port", type=_port, help="port of the first server; a free one by default"
     )
@@ -55,7 +60,9 @@ def run(args: argparse.Namespace) -> None:
     require_tensorflow()
     machine = find_machine(args.machine)
     if not machine.backend.starts_servers:
-        raise MachineError(f"'serve' needs a machine 'local:N', not {args.machine!r}")
+        raise MachineError(
+            f"'serve' needs a machine of worker processes, such as 'local:N', not {args.machine!r}"
+        )
     if not args.served and not args.open:
         raise ValueError(
             f"name a command to run with the servers: 'serve {args.machine} -- python train.py'; "

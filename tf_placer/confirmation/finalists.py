@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = [
     "explain_no_finalists",
 ]
 
+# Fetches the values of a few steps; takes the names of more tensors as `tensors`.
+_FetchValues = Callable[..., dict[str, np.ndarray] | Failure]
 _NUM_OTHERS = 2
 # A slower trial can hardly be the fastest placement, even with the error of a single trial.
 _MAX_RATIO_TO_FASTEST, _MAX_RATIO_TO_ORIGINAL = 1.15, 1.0
@@ -32,12 +35,12 @@ class ValuesEnvironment(Protocol):
     """The part of a live environment that comparing values needs."""
 
     def fetch_values(
-        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = (), alone: bool = False
     ) -> dict[str, np.ndarray] | Failure:
         """Runs a few steps and returns fetched tensors, variables and the given tensors by name.
 
         The devices are given by operation name. The names of fetched and given tensors end in the
-        number of the step: "x:0@1".
+        number of the step: "x:0@1". If `alone`, the steps run on the CPU of this computer.
         """
         ...
 
@@ -172,15 +175,19 @@ def choose_winner(
         return Outcome.NOT_CONFIRMED, None, f"{why}: allow more time"
     if not compared.faster:
         return Outcome.NOT_FASTER, None, None
-    if compared.speedup is None:
-        # Running the original again, only to see it fail, may take long.
-        return Outcome.FASTER, label, "what the graphs compute could not be compared"
     if not computes_values:
         return Outcome.FASTER, label, "values were not compared: the machine computes shapes only"
-    difference, note = _compare_values(environment, candidates[label], mixed_devices)
+    placed = candidates[label]
+    fetch_original = functools.partial(environment.fetch_values, {})
+    if compared.speedup is None:
+        # The original does not run on the machine, but it may on the CPU of this computer.
+        anywhere = dict.fromkeys(placed, "")
+        fetch_original = functools.partial(environment.fetch_values, anywhere, alone=True)
+    fetch_placed = functools.partial(environment.fetch_values, placed)
+    difference, note = _compare_values(fetch_original, fetch_placed, mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note
-    first = _find_first_difference(environment, candidates[label], tensors)
+    first = _find_first_difference(fetch_original, fetch_placed, tensors)
     if first is not None:
         name, step = first
         difference = f"{difference}; the first to differ is {name!r} in step {step}"
@@ -191,7 +198,7 @@ def choose_winner(
 
 
 def _compare_values(
-    environment: ValuesEnvironment, assignment: Mapping[str, str], mixed_devices: bool
+    fetch_original: _FetchValues, fetch_placed: _FetchValues, mixed_devices: bool
 ) -> tuple[str | None, str | None]:
     """Compares the values of the original and the placed graph.
 
@@ -200,8 +207,8 @@ def _compare_values(
         values could not be compared.
     """
     values: list[dict[str, np.ndarray]] = []
-    for devices in ({}, assignment, {}):
-        computed = environment.fetch_values(devices)
+    for fetch in (fetch_original, fetch_placed, fetch_original):
+        computed = fetch()
         if isinstance(computed, Failure):
             return None, f"what the graphs compute could not be compared: {computed.message}"
         values.append(computed)
@@ -217,12 +224,12 @@ def _compare_values(
 
 
 def _find_first_difference(
-    environment: ValuesEnvironment, assignment: Mapping[str, str], tensors: Sequence[str]
+    fetch_original: _FetchValues, fetch_placed: _FetchValues, tensors: Sequence[str]
 ) -> tuple[str, str] | None:
     """Finds the first tensor whose value differs in the placed graph, and the step."""
     if not tensors:
         return None
-    original, placed = (environment.fetch_values(d, tensors=tensors) for d in ({}, assignment))
+    original, placed = (fetch(tensors=tensors) for fetch in (fetch_original, fetch_placed))
     if isinstance(original, Failure) or isinstance(placed, Failure):
         return None
     wanted = {name: order for order, name in enumerate(tensors)}

@@ -17,4 +17,5 @@ class Outcome(enum.Enum):
     DIFFERENT_VALUES = "different_values"
     NOT_CONFIRMED = "not_confirmed"
     INTERRUPTED = "interrupted"
+    FITS = "fits"
     FASTER = "faster"

@@ -16,6 +16,8 @@ from absl import logging
 
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
+from graph_passes.restricted_colocation import describe_restrictions
+from graph_passes.restrictions import Restrictions
 from tf_placer.costs.analytic import compute_analytic_costs
 from tf_placer.costs.graph_memory import compute_variables_bytes
 from tf_placer.costs.graph_problem import build_graph_problem
@@ -136,6 +138,7 @@ def cost_graph(
     environment: SessionEnvironment | None = None,
     processes: LiveProcesses | None = None,
     measure_links: bool = False,
+    restrictions: Restrictions | None = None,
     report: Callable[[str], None] = logging.info,
 ) -> CostedGraph:
     """Determines the costs of a graph on a machine.
@@ -162,17 +165,22 @@ def cost_graph(
         processes: the processes of the machine for a new environment; new ones when None.
         measure_links: whether to measure links even if they are in the cache; then it is an error
             if they cannot be measured.
+        restrictions: the restrictions of the user on placements; None for none.
         report: called with a line for people at each stage.
 
     Raises:
-        GraphError: the graph is on devices that the machine lacks.
+        GraphError: the graph is on devices that the machine lacks, or a restriction cannot be
+            honored.
         ValueError: the granularity is unknown, or `measure_links` is set for a machine whose links
             cannot be measured.
         SearchError, WorkerStartError: the graph could not be run.
     """
     end_secs = time.monotonic() + max_secs
     report("grouping the operations")
-    grouped = group_operations(workload.op_graph, granularity)
+    grouped = group_operations(workload.op_graph, granularity, restrictions)
+    if restrictions is not None:
+        for line in describe_restrictions(workload.op_graph, grouped.colocation, restrictions):
+            report(line)
     soft = session_config is not None and session_config.allow_soft_placement
     check_given_devices(workload.op_graph, machine, workload.step.initializers, soft=soft)
     if machine.backend.is_described and not machine.computes_values:

@@ -103,6 +103,9 @@ def find_nearest_assignment(
         int32 [num_groups], indices into `devices`.
     """
     chosen = find_colocation_devices(colocation, devices, requested)
+    names = [device.name for device in devices]
+    for colocated, required in colocation.required.items():
+        chosen[colocated] = names.index(required)
     placed = grouping.group >= 0
     return coarse_assignment(
         chosen[placed], grouping.group[placed], grouping.num_groups, len(devices)
@@ -113,13 +116,20 @@ def find_original_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -
     """Finds the device of each group in the original graph.
 
     Returns:
-        A device index per group; None if the graph has a group on several devices.
+        A device index per group; None if the graph has a group on several devices, or on another
+        device than the user requires.
     """
-    original_devices = find_colocation_devices(grouped.colocation, devices)
-    groups = grouped.grouping.group
+    colocation = grouped.colocation
+    original = colocation.by_tensorflow
+    original_devices = find_colocation_devices(original, devices)[original.group]
+    groups = grouped.grouping.expand_to_operations(colocation)
     placed = groups >= 0
     assignment = np.zeros(grouped.grouping.num_groups, np.int64)
     assignment[groups[placed]] = original_devices[placed]
     if (assignment[groups[placed]] != original_devices[placed]).any():
         return None
+    for colocated, device in colocation.required.items():
+        group = grouped.grouping.group[colocated]
+        if group >= 0 and devices[assignment[group]].name != device:
+            return None
     return [int(device) for device in assignment]

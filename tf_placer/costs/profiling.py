@@ -54,16 +54,25 @@ def profile_graph(
         WorkerStartError: the processes do not start.
     """
     profiler = _Profiler(environment, grouped, machine, steps)
-    kinds: dict[tuple[str, int], tuple[StepProfile, float | None]] = {}
+    kinds: dict[object, tuple[StepProfile, float | None]] = {}
     for d, device in enumerate(machine.devices):
-        kind = (device.type, len(device.cores))
+        kind = _find_kind(device)
         if kind not in kinds:
             logging.info("profiling the graph on %s", device.name)
             kinds[kind] = profiler.profile_device(d, known_secs or {})
-    found = [kinds[device.type, len(device.cores)] for device in machine.devices]
+    found = [kinds[_find_kind(device)] for device in machine.devices]
     return compute_profiled_costs(
         grouped.op_graph, [profile for profile, _ in found], [secs for _, secs in found]
     )
+
+
+def _find_kind(device: Device) -> tuple[str, int, str | None, int]:
+    """Finds a key that devices of the same speed share.
+
+    TensorFlow does not tell the models of attached GPUs, but most models differ in their GiB.
+    """
+    gibibytes = round((device.memory_bytes or 0) / 2**30) if device.type == "GPU" else 0
+    return device.type, len(device.cores), device.model, gibibytes
 
 
 class _Profiler:
@@ -119,10 +128,12 @@ class _Profiler:
     def _trace(self, d: int, known_secs: Mapping[tuple[int, ...], float]) -> StepProfile:
         """Traces a step on one device or, where it does not fit, on all devices of that kind.
 
+        Where it does not fit on these either, it is traced on all devices of the same type.
         Running out of memory takes long, so placements that have run before are tried first.
         """
-        device = self._machine.devices[d]
-        alike = np.array([other.type == device.type for other in self._machine.devices])
+        device, devices = self._machine.devices[d], self._machine.devices
+        alike = np.array([_find_kind(other) == _find_kind(device) for other in devices])
+        same_type = np.array([other.type == device.type for other in devices])
         fits = (self._legal & alike).any(axis=1)
         on_one = tuple(self._place_all_on(d).tolist())
         if on_one not in known_secs:
@@ -131,8 +142,11 @@ class _Profiler:
                 if not isinstance(answer, Failure):
                     return answer
         answer = self._trace_placement(np.array(on_one, np.int32))
-        if isinstance(answer, Failure) and answer.kind is FailureKind.OUT_OF_MEMORY:
-            legal = np.where(fits[:, None], self._legal & alike, self._legal)
+        for used in [alike] if (alike == same_type).all() else [alike, same_type]:
+            if not isinstance(answer, Failure) or answer.kind is not FailureKind.OUT_OF_MEMORY:
+                break
+            fits = (self._legal & used).any(axis=1)
+            legal = np.where(fits[:, None], self._legal & used, self._legal)
             spread = make_placer("expert", self._grouped.group_graph, legal)
             for placement in spread.propose(1 << 10):
                 answer = self._trace_placement(placement)

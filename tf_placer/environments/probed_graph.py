@@ -62,6 +62,8 @@ class ProbedGraph(LoadedGraph):
         timeout_secs: float,
         report_stage: Callable[[str], None],
         tensors: Sequence[str] = (),
+        *,
+        alone: bool = False,
     ) -> None:
         """Runs steps under a placement and writes their values.
 
@@ -73,12 +75,14 @@ class ProbedGraph(LoadedGraph):
             timeout_secs: limit of every single run.
             report_stage: called with the name of each stage when it begins.
             tensors: names of additional tensors to fetch in each step.
+            alone: whether the steps run in this process, without GPUs.
 
         Raises:
             SessionFailed: TensorFlow raised an exception.
         """
         values: dict[str, np.ndarray] = {}
-        with self.open(assignment, timeout_secs, report_stage) as opened:
+        alone_on = sorted(os.sched_getaffinity(0)) if alone else None
+        with self.open(assignment, timeout_secs, report_stage, alone_on) as opened:
             opened.enter("the steps")
             for number in range(1, steps + 1):
                 if tensors:

@@ -289,7 +289,12 @@ class SessionEnvironment:
             self._request({"command": "close_session", "label": label})
 
     def fetch_values(
-        self, assignment: Mapping[str, str], steps: int = 2, tensors: Sequence[str] = ()
+        self,
+        assignment: Mapping[str, str],
+        steps: int = 2,
+        tensors: Sequence[str] = (),
+        *,
+        alone: bool = False,
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches the values of a few steps, to compare them between placements.
 
@@ -301,6 +306,8 @@ class SessionEnvironment:
             assignment: full device names by operation name; empty for the original.
             steps: number of steps to run.
             tensors: names of additional tensors to fetch in each step.
+            alone: whether the steps run in the worker itself, on the CPU of this computer, whose
+                memory no device limits. The assignment must name no device there.
 
         Returns:
             The fetched tensors of each step, "loss:0@1" for the first, and after the last step
@@ -316,6 +323,7 @@ class SessionEnvironment:
             "steps": steps,
             "path": str(self._values_path),
             "tensors": list(tensors),
+            "alone": alone,
         }
         answer = run_with_retry(lambda: self._request(command), self._report)
         if isinstance(answer, Failure):

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
+from graph_passes.clearing_advice import advise_clearing, find_clearing_setting
 from graph_passes.devices import has_device
 from graph_passes.errors import GraphError
 from graph_passes.functions import FunctionLibrary
@@ -16,12 +17,10 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.util.messages import quote
 from tf_placer.machines.machine import Machine
 
-__all__ = ["check_given_devices", "describe_given_devices"]
+__all__ = ["check_given_devices", "describe_given_devices", "describe_immovable_step"]
 
-_ADVICE = (
-    "clear the graph's devices (--clear_devices), or allow_soft_placement in session_config where "
-    "only the type of the device is another"
-)
+# The share of operations with a device from which on nearly nothing of a step can move.
+_IMMOVABLE_SHARE = 0.9
 
 
 def check_given_devices(
@@ -30,7 +29,7 @@ def check_given_devices(
     initializers: Sequence[str] = (),
     *,
     soft: bool = False,
-    advice: str = _ADVICE,
+    advice: str | None = None,
 ) -> None:
     """Checks, as TensorFlow does, that a machine has the devices that a graph requests.
 
@@ -39,7 +38,7 @@ def check_given_devices(
         machine: the machine.
         initializers: names of operations that run before the first step.
         soft: whether sessions have `allow_soft_placement`, so that only job and task must match.
-        advice: the remedy, for the error message.
+        advice: the remedy, for the error message; by default to clear the devices.
 
     Raises:
         GraphError: a needed operation, or a function that it runs, requests a device that the
@@ -57,6 +56,11 @@ def check_given_devices(
     if initializers:
         needed = needed | graph.restrict(initializers).needed
     nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
+    if advice is None:
+        advice = (
+            f"{advise_clearing()}, or allow_soft_placement in session_config where only the type "
+            "of the device is another"
+        )
     for node, where in _find_missing_devices(
         nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft
     ):
@@ -75,17 +79,48 @@ def describe_given_devices(graph: OpGraph) -> str | None:
     Returns:
         A sentence without a full stop; None if no operation of the step requests a device.
     """
-    nodes = (graph.graph_def.node[i] for i in np.flatnonzero(graph.needed).tolist())
-    devices = collections.Counter(node.device for node in nodes if node.device)
+    devices = _count_given_devices(graph)
     if not devices:
         return None
     count = devices.total()
+    setting = find_clearing_setting()
+    clear = "" if setting is None else f", or clear its devices ({setting})"
     keep = "1 operation of the step keeps" if count == 1 else f"{count} operations of the step keep"
     return (
         f"{keep} the device that the graph came with, such as "
         f"{quote(devices.most_common(1)[0][0])}: to have it chosen, build the graph without "
-        "tf.device, or clear its devices (--clear_devices)"
+        f"tf.device{clear}"
     )
+
+
+def describe_immovable_step(graph: OpGraph, min_share: float = _IMMOVABLE_SHARE) -> str | None:
+    """Describes a step of which nearly nothing can move because of the devices in the graph.
+
+    Args:
+        graph: the graph, with the operations of the step marked.
+        min_share: the share of operations that the graph must have on a device for a description.
+
+    Returns:
+        A sentence without a full stop; None if enough operations can move.
+    """
+    devices, num_needed = _count_given_devices(graph), int(graph.needed.sum())
+    count = devices.total()
+    if not count or count <= min_share * num_needed:
+        return None
+    device, most = devices.most_common(1)[0]
+    where = f"on {quote(device)}"
+    if most < count:
+        where = f"on their devices ({most} of them on {quote(device)})"
+    return (
+        f"{count} of {num_needed} operations of the step are {where} because the graph says so: "
+        f"{advise_clearing()} to let them move"
+    )
+
+
+def _count_given_devices(graph: OpGraph) -> collections.Counter[str]:
+    """Counts the operations of the step by the device that the graph requests for them."""
+    nodes = (graph.graph_def.node[i] for i in np.flatnonzero(graph.needed).tolist())
+    return collections.Counter(node.device for node in nodes if node.device)
 
 
 def _find_missing_devices(

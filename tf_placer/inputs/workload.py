@@ -126,14 +126,14 @@ def read_graph(graph: Any, signature_key: str | None = None) -> InputGraph:
 def remove_devices(given: InputGraph) -> InputGraph:
     """Removes all devices from a graph and from its MetaGraphDef or SavedModel.
 
-    A tf.Graph is not supported: the result would lose it.
+    A tf.Graph itself stays as it is.
     """
     if given.signature is not None:
         cleared = given.signature.copy_without_devices()
         return InputGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
     graph_def = ClearDevices().run(given.graph_def)
     if given.meta_graph is None:
-        return InputGraph(graph_def, path=given.path)
+        return InputGraph(graph_def, live=given.live, path=given.path)
     return InputGraph(graph_def, replace_meta_graph(graph_def, given.meta_graph), path=given.path)
 
 

@@ -27,6 +27,8 @@ from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live.context import SearchContext
 from tf_placer.live.time_plan import ConfirmationPlan
 from tf_placer.report.explanation import Explanation
+from tf_placer.report.least_memory import describe_least_memory, find_least_memory
+from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_result import build_placement, summarize_comparison
@@ -36,6 +38,8 @@ from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration
 
 __all__ = ["conclude"]
+
+_LEAST_MEMORY_SECS = 10.0
 
 
 def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
@@ -52,27 +56,34 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     """
     config, interrupts = context.config, context.interrupts
     was_interrupted = interrupts.count > 0
-    finalists = context.plan.finalists(trials)
+    fits = config.is_fit and bool(trials) and trials[0].measurement.failure is None
+    finalists = {} if fits else context.plan.finalists(trials)
+    original = find_original_assignment(context.grouped, config.found_machine.devices)
     confirmation, winner, note = None, None, None
-    if finalists:
+    if fits:
+        outcome = Outcome.FITS
+    elif finalists:
         confirmed = _confirm_finalists(context, trials, finalists)
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
             note = _join_notes(note, _explain_missing_placer(context, trials))
+        if winner is not None and _is_out_of_memory(trials[0]):
+            note = _join_notes(_describe_memory(context, finalists[winner], original), note)
         note = _join_notes(note, context.others.note)
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
     else:
         outcome, note = explain_no_finalists(trials, config.max_trials, config.max_secs)
         if outcome is Outcome.NOTHING_RUNS:
-            note = _join_notes(note, _explain_missing_placer(context, trials))
+            note = _join_notes(
+                note, _explain_missing_placer(context, trials), _find_enough_memory(context)
+            )
         if any(_is_out_of_memory(trial) for trial in trials):
             # Mention other searches: a process takes all free memory of a GPU.
             note = _join_notes(
                 note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
-    original = find_original_assignment(context.grouped, config.found_machine.devices)
     explanation = _explain(
         context, trials, finalists, confirmation, winner, original, was_interrupted=was_interrupted
     )
@@ -139,6 +150,34 @@ def _explain(
     return None
 
 
+def _describe_memory(
+    context: SearchContext, trial: Trial, original: Sequence[int] | None
+) -> str | None:
+    """Describes the memory of a placement beside that of the original, if costs are known."""
+    if context.costs is None or trial.assignment is None:
+        return None
+    return describe_memory_use(context.costs.problem, trial.assignment, original)
+
+
+def _find_enough_memory(context: SearchContext) -> str | None:
+    """Finds the memory with which a placement would run, if costs are known and there is time."""
+    if context.costs is None or context.interrupts.count:
+        return None
+    problem = context.costs.problem
+    search_secs = min(_LEAST_MEMORY_SECS, context.plan.compute_secs_left())
+    with contextlib.suppress(KeyboardInterrupt), context.interrupts.interruptible(1, search_secs):
+        least_bytes = find_least_memory(
+            problem,
+            context.grouped.group_graph,
+            context.legal.argmax(axis=1).astype(np.int32),
+            search_secs=search_secs,
+            seed=context.config.seed,
+        )
+        if least_bytes is not None:
+            return f"by simulation {describe_least_memory(problem, least_bytes)}"
+    return None
+
+
 def _is_out_of_memory(trial: Trial) -> bool:
     failure = trial.measurement.failure
     return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
@@ -154,7 +193,7 @@ def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> 
     had_its_turn = config.placer in context.begun or any(
         trial.placer == config.placer for trial in trials
     )
-    if had_its_turn or context.notes or len(trials) >= config.max_trials:
+    if had_its_turn or context.notes or len(trials) >= config.max_trials or context.has_found_fit():
         return None
     return (
         f"{config.max_secs:g} s were over after {len(trials)} trials, before placer "
@@ -292,7 +331,9 @@ def _confirm(
             _TimedValues(context, fresh, is_timed=not asked_before),
             confirmation,
             candidates,
-            tensors=list_comparable_tensors(context.grouped.op_graph, context.grouped.colocation),
+            tensors=list_comparable_tensors(
+                context.grouped.op_graph, context.grouped.colocation.by_tensorflow
+            ),
             mixed_devices=len({d.type for d in context.config.found_machine.devices}) > 1,
             computes_values=context.config.found_machine.computes_values,
             asynchronous=asynchronous_values(
@@ -331,14 +372,14 @@ class _TimedValues:
         self._context, self._sessions, self._is_timed = context, sessions, is_timed
 
     def fetch_values(
-        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = (), alone: bool = False
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches the values of a few steps; see `ValuesEnvironment.fetch_values`."""
         interrupts = self._context.interrupts
         max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
         try:
             with interrupts.interruptible(interrupts.count + 1, max_secs):
-                return self._sessions.fetch_values(assignment, tensors=tensors)
+                return self._sessions.fetch_values(assignment, tensors=tensors, alone=alone)
         except TimeLimitReached:
             self._sessions.stop()
             return Failure(

@@ -178,6 +178,12 @@ class SearchContext:
         """Returns whether the search should end."""
         return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
 
+    def has_found_fit(self) -> bool:
+        """Returns whether a step runs, where the objective is that one fits."""
+        return self.config.is_fit and any(
+            trial.measurement.median_secs is not None for trial in self.log.trials
+        )
+
     def interruptible(self) -> contextlib.AbstractContextManager[None]:
         """Makes its body cancelable by requests to end and by the end of the time to search."""
         return self.interrupts.interruptible(max_secs=self.compute_measuring_secs_left())

@@ -130,7 +130,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     machine, log_dir = config.found_machine, config.log_dir
     devices = tuple(device.name for device in machine.devices)
     granularity = find_granularity(config.placer, config.placer_options)
-    grouped = group_operations(workload.op_graph, granularity)
+    grouped = group_operations(workload.op_graph, granularity, config.restrictions)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     # Count the coarse groups, even for placers of finer groups: users know only these.
     coarse = grouped.coarse or grouped

@@ -11,11 +11,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from graph_passes.clearing_advice import clear_by, find_clearing_setting
 from graph_passes.errors import GraphError
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_call import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
+from tf_placer.inputs.workload import Workload
 from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
@@ -64,6 +66,7 @@ def optimize(
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    clear_devices: bool = False,
     config: SearchConfig | None = None,
     callbacks: Sequence[Callback] = (),
     verbose: bool = True,
@@ -107,8 +110,8 @@ def optimize(
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
         machine: the machine: "attached", the default, for the CPU and GPUs of this computer,
-            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
-            TensorFlow cluster.
+            "local:N" for N worker processes on its cores, "numa" for one per NUMA node,
+            "grpc://HOST:PORT" for a running TensorFlow cluster.
         placer: the placer that searches after the baselines, by default "auto": one of
             `tf_placer.placers.PLACERS`, a name that a package registers, "module:name", or a
             subclass of `tf_placer.placers.Placer`, which the process of the search must be able to
@@ -120,6 +123,9 @@ def optimize(
         log_dir: directory for the log. If it has the log of the same search, this search is
             resumed. By default a new temporary directory.
         seed: seed of all random choices, by default 0.
+        clear_devices: whether to search without the devices that the graph came with; by default
+            operations that have a device keep it. A tf.Graph keeps its devices if nothing faster is
+            found.
         config: all other settings, and defaults of the keywords above, which override it.
         callbacks: receive trials, stages and notes while the search runs, and may end it; see
             `Callback`.
@@ -131,7 +137,8 @@ def optimize(
         The graph, the verdict with its reason, and all measurements.
 
     Raises:
-        GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
+        GraphError: the graph cannot be read or used, is on devices that the machine lacks, or a pin
+            cannot be honored.
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
             another program that a search would replace.
@@ -159,6 +166,7 @@ def optimize(
     step = {today: former[name] for name, today in _STEP_KEYWORDS.items() if name in former}
     feed_dict = former.get(_FORMER_FEEDS, feed_dict)
     step |= {"fetches": fetches, "feed_dict": feed_dict, "initializers": initializers}
+    step["clear_devices"] = clear_devices
     return _optimize(graph, config, values, callbacks, verbose, **step)
 
 
@@ -303,6 +311,7 @@ def optimize_saved_model(
     max_secs: float | None = None,
     log_dir: str | os.PathLike[str] | None = None,
     seed: int | None = None,
+    clear_devices: bool = False,
     config: SearchConfig | None = None,
     callbacks: Sequence[Callback] = (),
     verbose: bool = True,
@@ -322,6 +331,7 @@ def optimize_saved_model(
         max_secs: seconds at most.
         log_dir: directory for the log.
         seed: of everything random.
+        clear_devices: whether to search without the devices of the SavedModel; see `optimize`.
         config: all else.
         callbacks: hear of the search.
         verbose: whether it prints lines to the standard error.
@@ -355,6 +365,7 @@ def optimize_saved_model(
         verbose,
         signature_key=signature_key,
         example_inputs=example_inputs,
+        clear_devices=clear_devices,
     )
     assert isinstance(result, SavedModelResult)
     return result
@@ -405,8 +416,10 @@ def _optimize(
     check_no_import_is_running()
     check_is_importable(asked.placer)
     check_outputs(asked, target)
-    read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
-    return place(read, asked, callback, start_secs)
+    takes_clearing = not (isinstance(target, Workload) or is_traceable(target))
+    with clear_by(find_clearing_setting() if takes_clearing else None):
+        read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
+        return place(read, asked, callback, start_secs)
 
 
 def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.machines.machine import Device
+from tf_placer.machines.machine import Device, Link
 
 __all__ = ["find_distinct", "find_equal_devices"]
 
 
-def find_equal_devices(devices: Sequence[Device], legal: np.ndarray) -> np.ndarray:
+def find_equal_devices(
+    devices: Sequence[Device], legal: np.ndarray, links: Sequence[Link] = ()
+) -> np.ndarray:
     """Finds devices that are known to be equal: worker processes with as many cores, or models.
 
     Attached devices are never known to be equal, because TensorFlow does not tell their models.
@@ -20,18 +22,47 @@ def find_equal_devices(devices: Sequence[Device], legal: np.ndarray) -> np.ndarr
         devices: the devices of the machine.
         legal: bool [num_groups, num_devices], the allowed devices of each group. Equal devices are
             allowed to the same groups.
+        links: the links of the machine, if they are known. The exchange of two equal devices
+            changes no link.
 
     Returns:
         int64 [num_devices], for each device the index of the first one that equals it.
     """
-    first: dict[object, int] = {}
+    candidates: dict[object, list[int]] = {}
     equal = np.arange(len(devices))
     for index, device in enumerate(devices):
         if not device.cores and device.model is None:
             continue
         kind = device.type, device.memory_bytes, len(device.cores), device.model
-        equal[index] = first.setdefault((*kind, legal[:, index].tobytes()), index)
+        firsts = candidates.setdefault((*kind, legal[:, index].tobytes()), [])
+        for first in firsts:
+            if _can_exchange(devices[first].name, device.name, links):
+                equal[index] = first
+                break
+        else:
+            firsts.append(index)
     return equal
+
+
+def _can_exchange(one: str, other: str, links: Sequence[Link]) -> bool:
+    """Tells whether the links stay the same when two devices exchange their names."""
+    renamed = {one: other, other: one}
+    by_ends = {(link.source, link.destination): link for link in links}
+    # Channels may exchange their names as well, but links that share a channel still have to.
+    channels: dict[str, str] = {}
+    for link in links:
+        source, destination = link.source, link.destination
+        image = by_ends[renamed.get(source, source), renamed.get(destination, destination)]
+        if (image.latency_secs, image.bandwidth_bytes_per_sec) != (
+            link.latency_secs,
+            link.bandwidth_bytes_per_sec,
+        ):
+            return False
+        channel = link.channel or f"{link.source} to {link.destination}"
+        image_channel = image.channel or f"{image.source} to {image.destination}"
+        if channels.setdefault(channel, image_channel) != image_channel:
+            return False
+    return len(set(channels.values())) == len(channels)
 
 
 def find_distinct(

@@ -17,8 +17,10 @@ from tf_placer.costs.original_devices import (
     find_original_assignment,
     find_requested_devices,
 )
+from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
+from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import estimate_bound, profile_costs
 from tf_placer.live.equal_devices import find_distinct, find_equal_devices
@@ -50,6 +52,8 @@ from tf_placer.text.units import format_duration
 __all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
 
 _EARLIER_ANSWER = "earlier_answer"
+# The share of operations on devices of the graph that matters where the original needs memory.
+_PINNED_SHARE_TO_REPORT = 0.5
 #: The stages before the placer; the first tries the placement of a similar step, if one was kept.
 FIRST_STAGES = (_EARLIER_ANSWER, *BASELINES)
 
@@ -95,9 +99,13 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
             propose=stages.ask,
             report=reporter.on_trial,
             observed=recorder.record,
-            should_stop=lambda: context.is_over() or reporter.is_near_bound(),
+            should_stop=lambda: (
+                context.is_over() or reporter.is_near_bound() or context.has_found_fit()
+            ),
         )
         recorder.finish()
+        if context.has_found_fit() and len(log.trials) > 1:
+            context.stages.say("a placement runs, and objective 'fit' asks for no more")
         if reporter.is_near_bound():
             context.stages.say(
                 "the best step is as near to the lower bound as stop_at_gap asks for"
@@ -133,8 +141,14 @@ class _Stages:
         self._start_secs = 0.0
 
     def all(self) -> list[SearchStage]:
-        """Lists the baselines and the placer."""
+        """Lists the baselines and the placer.
+
+        For a placement that fits, a placer that knows the memory of a step comes before the
+        baselines: running out of memory takes long.
+        """
         names = dict.fromkeys([*FIRST_STAGES, self._config.placer])
+        if self._config.is_fit and needs_problem(self._config.placer):
+            names = dict.fromkeys([_EARLIER_ANSWER, self._config.placer, *BASELINES])
         return [
             SearchStage(name, functools.partial(self._make_stage_placer, name)) for name in names
         ]
@@ -251,7 +265,8 @@ class _Stages:
         ]
         rows = propose_checked(baseline, _MAX_BASELINE_PROPOSALS)
         expanded = rows if clusters is None else rows[:, clusters]
-        equal = find_equal_devices(self._config.found_machine.devices, self._context.legal)
+        machine = self._config.found_machine
+        equal = find_equal_devices(machine.devices, self._context.legal, machine.links)
         listed = CandidateList(
             baseline.groups,
             baseline.legal,
@@ -400,6 +415,7 @@ class _Reporter:
         self._context.others.look()
         self._context.stages.enter("measuring placements")
         if len(self._context.log.trials) == 1:
+            self._say_if_pinned_out_of_memory(trial)
             self._say_what_is_needed()
         if len(self._context.log.trials) == 2:
             self._warn_of_too_little_time()
@@ -434,6 +450,15 @@ class _Reporter:
         except OSError as error:
             # The log has the trial.
             self._say(f"the best placement so far is not written: {describe_error(error)}")
+
+    def _say_if_pinned_out_of_memory(self, original: Trial) -> None:
+        """Says which operations cannot move although the original runs out of memory."""
+        failure = original.measurement.failure
+        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
+            return
+        graph = self._context.grouped.op_graph
+        if note := describe_immovable_step(graph, _PINNED_SHARE_TO_REPORT):
+            self._say(f"the original runs out of memory, and {note}")
 
     def _say_what_is_needed(self) -> None:
         """Says how long all takes, as soon as that is known, if it is longer than it may take."""

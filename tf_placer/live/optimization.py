@@ -19,11 +19,16 @@ from tf_placer.errors import NoAnswerError, SearchError
 from tf_placer.files import check_output, make_persistent_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.inputs.given_devices import describe_given_devices, describe_immovable_step
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.workload import Workload
 from tf_placer.live.optimization_target import OptimizationTarget
-from tf_placer.live.preparation import explain_no_choice, note_on_gpus, prepare
+from tf_placer.live.preparation import (
+    describe_pins,
+    explain_no_choice,
+    note_on_gpus,
+    prepare,
+)
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult, make_result
 from tf_placer.live.step_events import write_step_events
@@ -66,11 +71,15 @@ def place(
         say(line)
     config = prepare(given, config)
     machine = config.found_machine
+    for line in describe_pins(given, config):
+        say(line)
     step, caller = given.on(machine), check_python_functions_are_here(workload, machine)
     if note := note_on_gpus(given, machine, calls_python=caller is not None):
         say(note)
     if missing := explain_no_choice(machine, calls_python=caller is not None):
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
+    if note := describe_immovable_step(workload.op_graph):
+        say(note)
     # The graph does not tell what functions of Python do.
     store = None
     if config.answers is not None and caller is None:
@@ -375,7 +384,11 @@ def _show(
 
 
 def _annotate(workload: Workload, placement: Placement) -> tf.compat.v1.GraphDef:
+    annotated = Annotate(placement.assignment).run(workload.graph_def)
     if workload.live is not None:
-        for name, device in placement.assignment.items():
-            workload.live.get_operation_by_name(name)._set_device(device)
-    return Annotate(placement.assignment).run(workload.graph_def)
+        # Devices of other operations differ, too, if they were cleared.
+        for node in annotated.node:
+            operation = workload.live.get_operation_by_name(node.name)
+            if operation.device != node.device:
+                operation._set_device(node.device)
+    return annotated

@@ -9,7 +9,13 @@ from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_call import TracedCall, is_traceable, trace_call
 from tf_placer.inputs.saved_signature import SavedSignature
-from tf_placer.inputs.workload import InputGraph, Workload, read_graph, read_workload
+from tf_placer.inputs.workload import (
+    InputGraph,
+    Workload,
+    read_graph,
+    read_workload,
+    remove_devices,
+)
 from tf_placer.machines.machine import Machine
 
 __all__ = ["OptimizationTarget", "read_target"]
@@ -44,6 +50,7 @@ def read_target(
     signature_key: str | None = None,
     checkpoint: Any = None,
     seed: int = 0,
+    clear_devices: bool = False,
 ) -> OptimizationTarget:
     """Reads a step; see `optimize` for what the arguments may be.
 
@@ -52,6 +59,11 @@ def read_target(
             nothing to restore.
         ValueError: an argument does not fit this kind of graph.
     """
+    if clear_devices and (isinstance(graph, Workload) or is_traceable(graph)):
+        raise ValueError(
+            "clear_devices is for graphs and SavedModels: build a function or a model without "
+            "tf.device"
+        )
     if isinstance(graph, Workload):
         return OptimizationTarget(graph)
     if is_traceable(graph):
@@ -69,6 +81,8 @@ def read_target(
         traced = trace_call(graph, example_inputs)
         return OptimizationTarget(traced.workload, traced)
     given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature_key)
+    if clear_devices:
+        given = remove_devices(given)
     saved = given.signature
     if example_inputs is not None:
         if saved is None:

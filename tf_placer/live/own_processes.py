@@ -138,6 +138,7 @@ class _LocalMeasurer:
                 environment=self._environment,
                 max_secs=timeout_secs,
                 known_secs=known_secs,
+                restrictions=self._context.config.restrictions,
                 report=report,
             ).problem()
         except KeyboardInterrupt:

@@ -8,8 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from graph_passes.colocation import find_colocation_groups
 from graph_passes.errors import GraphError
 from graph_passes.placement import read_placement
+from graph_passes.restricted_colocation import describe_restrictions, restrict_colocation
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
@@ -21,11 +23,12 @@ from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, find_start_source
+from tf_placer.problem.memory_limits import limit_devices
 from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["explain_no_choice", "note_on_gpus", "prepare"]
+__all__ = ["describe_pins", "explain_no_choice", "note_on_gpus", "prepare"]
 
 
 def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
@@ -36,16 +39,17 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
         config: the settings of the search.
 
     Returns:
-        The settings with the machine that was found, the configuration of its sessions, and the
-        start of a learned placer.
+        The settings with the machine that was found, whose memory is limited, the configuration
+        of its sessions, the full names of the devices of pins, and the start of a learned placer.
 
     Raises:
-        GraphError: the graph, or the placement that the placer is to start from, is on devices that
-            the machine lacks; the graph runs in this process only; there is no such placement; or a
-            data set uses a variable of the step.
+        GraphError: the graph, a pin, or the placement that the placer is to start from, is on
+            devices that the machine lacks; the graph runs in this process only; there is no such
+            placement; or a data set uses a variable of the step.
         MachineError: there is no such machine, it is only described, or a data set assigns to a
             variable, which would be lost with it.
         SearchError: workers cannot measure the step there.
+        ValueError: a limit of memory is for a device that is not there, or for a part of a GPU.
     """
     workload, machine, workers = given.workload, config.machine, config.wanted_workers
     session_config = config.session_config or _default_config(machine)
@@ -64,11 +68,75 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
             step.check()
         soft = session_config.allow_soft_placement
         check_given_devices(workload.op_graph, found, workload.step.initializers, soft=soft)
+    found, session_config = _limit_memory(found, session_config, config)
     options = starting_options(config.placer, config.placer_options, is_simulated=False)
     _check_start(config.placer, options, found)
-    return dataclasses.replace(
+    prepared = dataclasses.replace(
         config, machine=found, placer_options=options, session_config=session_config
     )
+    restrictions = prepared.restrictions
+    if restrictions is None:
+        return prepared
+    return dataclasses.replace(prepared, pin=restrictions.pin)
+
+
+def describe_pins(given: OptimizationTarget, config: SearchConfig) -> list[str]:
+    """Describes the pins of a search, and what it keeps together, in lines for users.
+
+    Args:
+        given: the step to place.
+        config: the settings of the search, as `prepare` returns them.
+
+    Raises:
+        GraphError: a pattern matches nothing, or TensorFlow cannot honor a restriction.
+    """
+    graph, restrictions = given.workload.op_graph, config.restrictions
+    if restrictions is None:
+        return []
+    colocation = restrict_colocation(graph, find_colocation_groups(graph), restrictions)
+    return describe_restrictions(graph, colocation, restrictions)
+
+
+def _limit_memory(
+    machine: Machine, session_config: tf.compat.v1.ConfigProto, config: SearchConfig
+) -> tuple[Machine, tf.compat.v1.ConfigProto]:
+    """Limits the memory of a machine as the settings ask for, and that of GPUs in its sessions.
+
+    The servers of a "local" machine take their limits from the machine.
+
+    Raises:
+        ValueError: see `prepare`.
+    """
+    devices = limit_devices(machine.devices, *config.memory_limits)
+    if devices == machine.devices:
+        return machine, session_config
+    gpus = [device for device in devices if device.type == "GPU"]
+    if gpus and machine.backend.in_one_process:
+        limited = tf.compat.v1.ConfigProto()
+        limited.CopyFrom(session_config)
+        options = limited.gpu_options
+        if any(len(gpu.memory_limit_mb) > 1 for gpu in options.experimental.virtual_devices):
+            raise ValueError(
+                "max_memory and headroom are for whole GPUs, and the program or its session_config "
+                "divides a GPU: limit the parts there"
+            )
+        # The memory of the devices already follows the fraction, which excludes other limits.
+        options.per_process_gpu_memory_fraction = 0.0
+        del options.experimental.virtual_devices[:]
+        if machine.backend.is_described:
+            # Sessions divide no emulated GPUs, so all get the largest share.
+            options.per_process_gpu_memory_fraction = max(
+                (gpu.memory_bytes or 0) / machine.find_class(gpu).memory_bytes for gpu in gpus
+            )
+        else:
+            for gpu in gpus:
+                known = [] if gpu.memory_bytes is None else [max(1, gpu.memory_bytes >> 20)]
+                options.experimental.virtual_devices.add(memory_limit_mb=known)
+        if options.visible_device_list:
+            visible = options.visible_device_list.split(",")[: len(gpus)]
+            options.visible_device_list = ",".join(visible)
+        session_config = limited
+    return dataclasses.replace(machine, devices=devices), session_config
 
 
 def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:

@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graph_passes.clearing_advice import find_clearing_setting
 from graph_passes.errors import GraphError
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.in_process_worker import WorkerHost
@@ -82,6 +83,7 @@ def run_search(
             "start_secs": start_secs,
             "host": None if host is None else host.fileno(),
             "forks": forks,
+            "clear_by": find_clearing_setting(),
         },
         log_path=pathlib.Path(given, "search.log"),
         environ=environment_without_gpus(),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graph_passes.restrictions import check_keep_together, check_pins, resolve_restrictions
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
 from tf_placer.costs.costed_graph import cost_graph
@@ -42,6 +44,9 @@ def profile(
     machine: str | Machine | None = None,
     steps: int = 10,
     granularity: str = "fine",
+    clear_devices: bool = False,
+    pin: Mapping[str, str] | None = None,
+    keep_together: Sequence[str | Sequence[str]] = (),
     verbose: bool = True,
 ) -> PlacementProblem:
     """Turns a step and a machine into a placement problem, for `search` and `simulate`.
@@ -64,13 +69,17 @@ def profile(
         steps: steps to trace on each kind of device.
         granularity: "fine", groups of operations that TensorFlow must have on one device, or
             "coarse", the groups that `optimize` finds.
+        clear_devices: see `optimize`.
+        pin: see `SearchConfig`; the groups of the problem may go nowhere else.
+        keep_together: see `SearchConfig`; one group has what is kept together.
         verbose: whether to print the stages to the standard error.
 
     Returns:
         The problem.
 
     Raises:
-        GraphError: a part of the step cannot be found, built or run on the machine.
+        GraphError: a part of the step cannot be found, built or run on the machine, or a pin cannot
+            be honored.
         MachineError: there is no such machine.
         SearchError, WorkerStartError: the step does not run.
         ValueError: an argument does not fit this kind of graph, or is out of range.
@@ -79,9 +88,11 @@ def profile(
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on, not {format_value(steps)}")
     check_machine(machine)
+    pins, together = check_pins(pin or {}), check_keep_together(keep_together)
     check_path(output, "output", "file")
     check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
+    restrictions = resolve_restrictions(pins, together, [each.name for each in found.devices])
     with Stages(say if verbose else lambda line: None) as stages:
         given = read_target(
             graph,
@@ -91,13 +102,19 @@ def profile(
             example_inputs=example_inputs,
             signature_key=signature_key,
             checkpoint=checkpoint,
+            clear_devices=clear_devices,
         )
         for note in given.workload.notes:
             stages.say(note)
         if found.backend.is_timed:
             check_no_python_functions(given.workload.op_graph, given.workload.step)
         costed = cost_graph(
-            given.workload, found, steps=steps, granularity=granularity, report=stages.begin
+            given.workload,
+            found,
+            steps=steps,
+            granularity=granularity,
+            restrictions=restrictions,
+            report=stages.begin,
         )
     problem = costed.problem()
     write_problem(problem, output)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.clearing_advice import clear_by
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.util.atomic_write import remove_unfinished_files
@@ -91,7 +92,7 @@ def run(
         stages.enter("reading the graph")
         workload, config = given.read_request()
         granularity = find_granularity(config.placer, config.placer_options)
-        grouped = group_operations(workload.op_graph, granularity)
+        grouped = group_operations(workload.op_graph, granularity, config.restrictions)
         if grouped.num_decisions == 0:
             return Outcome.NOTHING_TO_PLACE
         legal, header, costs, note_on_costs = _describe_search(config, workload, grouped, directory)
@@ -235,14 +236,15 @@ def answer_request(parent: Parent, interrupts: Interrupts) -> None:
 
     threading.Thread(target=obey, daemon=True).start()
     try:
-        outcome = run(
-            RunDirectory(settings["request"]),
-            directory,
-            MessageSender(parent.send),
-            start_secs=settings["start_secs"],
-            interrupts=interrupts,
-            host=settings["host"],
-        )
+        with clear_by(settings["clear_by"]):
+            outcome = run(
+                RunDirectory(settings["request"]),
+                directory,
+                MessageSender(parent.send),
+                start_secs=settings["start_secs"],
+                interrupts=interrupts,
+                host=settings["host"],
+            )
     except (
         GraphDoesNotRunError,
         ImportError,

@@ -96,6 +96,7 @@ class WorkerGroup:
             context.workload.step,
             config.found_machine,
             config.found_session_config.SerializeToString(),
+            config.restrictions,
         )
         backend = self._stack.enter_context(self._make_backend(workers, setup))
         self._log = self._stack.enter_context(WorkerLog(self._directory, context.header))

@@ -11,7 +11,7 @@ from typing import Literal
 
 __all__ = ["BACKENDS", "Kind", "MachineBackend"]
 
-Kind = Literal["attached", "local", "cluster", "emulated", "described"]
+Kind = Literal["attached", "local", "numa", "cluster", "emulated", "described"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,7 @@ class MachineBackend:
         in_this_process: whether that process can be the caller's, with its Python functions.
         starts_servers: whether each device is a TensorFlow server process on this computer, which
             `LocalCluster` starts, pins to the cores of the device and stops.
+        limits_memory: whether these processes refuse tensors beyond the memory of their devices.
         is_remote: whether the devices belong to running TensorFlow servers, whose addresses are in
             the name of the machine.
         shares_variables: whether variables of the same name in different sessions are the same.
@@ -45,6 +46,7 @@ class MachineBackend:
     in_one_process: bool = False
     in_this_process: bool = False
     starts_servers: bool = False
+    limits_memory: bool = False
     is_remote: bool = False
     shares_variables: bool = False
     sends_on_cores: bool = False
@@ -68,9 +70,19 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
         "'local:N', 'local:N,memory_mb=M'",
         "tf_placer.machines.local_machine",
         starts_servers=True,
+        limits_memory=True,
         shares_variables=True,
         sends_on_cores=True,
         suits_workers=True,
+        default_link=(5e-4, 1e9),  # Through local sockets.
+    ),
+    # One server process per NUMA node or group of cores; a full node borrows memory of others.
+    "numa": MachineBackend(
+        "'numa', 'cores:0-7/8-15'",
+        "tf_placer.machines.numa_machine",
+        starts_servers=True,
+        shares_variables=True,
+        sends_on_cores=True,
         default_link=(5e-4, 1e9),  # Through local sockets.
     ),
     # Running servers, whose variables of the same names may be in use by others.
@@ -89,7 +101,7 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
     ),
     # A machine that need not exist.
     "described": MachineBackend(
-        "a machine file (.json) or a name with a number of GPUs for N, of",
+        "a machine file (.json) or a name with a number of GPUs for N, or a mix of such, of",
         "tf_placer.machines.catalog",
         is_timed=False,
         is_described=True,

@@ -3,7 +3,8 @@
 A name gives the number and the model of the GPUs: "4xK80" is the machine of the first paper on
 learned device placement with 4 GPUs, "post-8xK80" the machine of the second paper with 8.
 `data/machines.json` has one entry per kind of machine, with the sources of its numbers. Each number
-of GPUs up to the `max_gpus` of the entry makes a machine, whose first device is the CPU.
+of GPUs up to the `max_gpus` of the entry makes a machine, whose first device is the CPU. An entry
+with `max_sockets` has processors instead, each of them a worker process, and one link between them.
 
 An entry describes the topology of the GPUs:
 
@@ -15,6 +16,11 @@ An entry describes the topology of the GPUs:
 - `nvlink`: the number of links between each two GPUs, and the speed of one link. Pairs without
   links use PCIe.
 - `nvswitch`: every GPU sends to all others through one channel of its own.
+
+A mix such as "1xA100+2xT4" is the computer of its first part, with the GPUs of the others in its
+slots. The GPUs of a part are connected as in their own machine. Copies between parts pass the
+processor, at the slower `other_switch` of both parts. No path of a GPU to the processor (`host`) or
+through it (`other_switch`) is faster than those of the first part.
 
 Latencies are an assumption: the time of TensorFlow's send, receive and the copy between them,
 without the bytes. Bandwidths are the ones that copies reach, not the specified ones of the bus.
@@ -32,12 +38,12 @@ import itertools
 import json
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.device_classes import read_device_classes
-from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.machines.machine import Machine, MachineError, name_worker_cpu
 from tf_placer.machines.machine_file import parse_machine, read_machine_file
 from tf_placer.text.units import format_bytes, format_step
 
@@ -54,8 +60,37 @@ __all__ = [
 _FILE = "machines.json"
 _WIDTH = 78
 _MAX_SUGGESTIONS, _MAX_COMPARED = 3, 60
+_MAX_MIXED_GPUS = 16
+_MIX = (
+    "a mix: the computer of the first part with the GPUs of the others; copies between the parts "
+    "pass the processor, at the slower of their speeds."
+)
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _CPU = f"{_PREFIX}CPU:0"
+
+_Entry = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """GPUs of one kind in a computer.
+
+    Attributes:
+        entry: their entry in the catalog.
+        count: the number of them.
+        first_gpu: the number of the first of them in the computer.
+        first_switch: the number of their first PCIe switch in the computer.
+    """
+
+    entry: _Entry
+    count: int
+    first_gpu: int = 0
+    first_switch: int = 0
+
+    def find_switch(self, gpu: int) -> int:
+        """Finds the number of the PCIe switch of a GPU of the computer."""
+        per_switch: int = self.entry["pcie"]["gpus_per_switch"]
+        return self.first_switch + (gpu - self.first_gpu) // per_switch
 
 
 def list_catalog_names() -> str:
@@ -88,16 +123,23 @@ def suggest_machines(spec: str) -> str:
 
 
 def find_machine_source(spec: str) -> str:
-    """Finds the source of the numbers of a machine of the catalog; "" for a machine file."""
-    found = None if spec.endswith(".json") else _find_entry(spec)
-    return "" if found is None else str(found[1]["source"])
+    """Finds the source of the numbers of a machine of the catalog; "" for other machines."""
+    if spec.endswith(".json"):
+        return ""
+    sources = {
+        part: entry[1]["source"] for part in _split_mix(spec) if (entry := _find_entry(part))
+    }
+    if spec in sources:
+        return str(sources[spec])
+    listed = (f"{part}: {source}" for part, source in sources.items())
+    return " ".join([_MIX, *listed]) if sources else ""
 
 
 def format_catalog() -> str:
     """Formats every machine and every class of device, with the sources, as text."""
     lines = []
     for entry in _read_entries().values():
-        lines.append(f"{entry['name']}, N from 1 to {entry['max_gpus']}")
+        lines.append(f"{entry['name']}, N from 1 to {_find_limit(entry)[0]}")
         lines += [f"    {line}" for line in _summarize(_make_largest(entry))]
         lines += _wrap_text(entry["source"])
     for device_class in read_device_classes().values():
@@ -121,7 +163,7 @@ def build_catalog_values() -> dict[str, Any]:
         "machines": [
             {
                 "name": entry["name"],
-                "max_gpus": entry["max_gpus"],
+                "max_gpus": entry.get("max_gpus"),
                 "source": entry["source"],
                 "devices": [dataclasses.asdict(device) for device in _make_largest(entry).devices],
                 "links": [dataclasses.asdict(link) for link in _make_largest(entry).links],
@@ -134,8 +176,15 @@ def build_catalog_values() -> dict[str, Any]:
     }
 
 
-def _make_largest(entry: Mapping[str, Any]) -> Machine:
-    return make_described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
+def _make_largest(entry: _Entry) -> Machine:
+    return make_described_machine(entry["name"].replace("N", str(_find_limit(entry)[0]), 1))
+
+
+def _find_limit(entry: _Entry) -> tuple[int, str]:
+    """Finds the largest number in the name of a machine, and the noun for what it counts."""
+    if "max_sockets" in entry:
+        return entry["max_sockets"], "sockets"
+    return entry["max_gpus"], "GPUs"
 
 
 def _wrap_text(text: str) -> list[str]:
@@ -147,8 +196,14 @@ def _format_speed(bytes_per_sec: float) -> str:
 
 
 def _summarize(machine: Machine) -> list[str]:
-    """Describes the devices and links of a machine with GPUs in words."""
+    """Describes the devices and links of a machine with GPUs or of two sockets in words."""
     cpu, gpu = machine.devices[:2]
+    if gpu.type == "CPU":
+        [speed] = {link.bandwidth_bytes_per_sec for link in machine.links}
+        return [
+            f"each {cpu.model} with {format_bytes(cpu.memory_bytes or 0)}",
+            f"{_format_speed(speed)} between sockets",
+        ]
     speeds: dict[str, set[float]] = {"between CPU and GPU": set(), "between GPUs": set()}
     for link in machine.links:
         with_cpu = cpu.name in (link.source, link.destination)
@@ -167,7 +222,8 @@ def _summarize(machine: Machine) -> list[str]:
 
 def find(spec: str, session_config: Any = None) -> Machine | None:
     """Makes the machine of a file (".json") or of the catalog; see `find_machine`."""
-    is_described = spec.endswith(".json") or _find_entry(spec) is not None
+    # The error for a mix with an unknown part names that part.
+    is_described = spec.endswith(".json") or any(map(_find_entry, _split_mix(spec)))
     return make_described_machine(spec) if is_described else None
 
 
@@ -175,7 +231,8 @@ def make_described_machine(spec: str) -> Machine:
     """Makes the machine of a file or of the catalog.
 
     Args:
-        spec: the path of a machine file (".json"), or a name of the catalog.
+        spec: the path of a machine file (".json"), a name of the catalog, or a mix: several such
+            names, joined by "+".
 
     Returns:
         A machine of kind "described" with its links and classes.
@@ -186,22 +243,68 @@ def make_described_machine(spec: str) -> Machine:
     Example:
         >>> [device.model for device in make_described_machine("2xK80").devices]
         ['Haswell-18', 'K80', 'K80']
+        >>> [device.model for device in make_described_machine("1xK80+1xT4").devices]
+        ['Haswell-18', 'K80', 'T4']
     """
     if spec.endswith(".json"):
         return read_machine_file(spec)
-    found = _find_entry(spec)
+    found = [_find_part(spec, name) for name in _split_mix(spec)]
+    if "max_sockets" in found[0][1]:
+        description = _build_sockets(spec, *found[0])
+    else:
+        description = _build_computer(spec, _join_parts(spec, found))
+    return parse_machine(description, f"machine {spec}:")
+
+
+def _split_mix(spec: str) -> list[str]:
+    """Splits the name of a mix into its parts; too many parts stay together at the end."""
+    return spec.split("+", _MAX_MIXED_GPUS)
+
+
+def _find_part(spec: str, name: str) -> tuple[int, _Entry]:
+    """Finds the number of GPUs or sockets, and the entry, of a name or of a part of a mix.
+
+    Raises:
+        MachineError: there is no such entry, or not with that number or in a mix.
+    """
+    found = _find_entry(name)
+    where = f"machine {quote(spec)}:" if name == spec else f"machine {quote(spec)}: {quote(name)}:"
     if found is None:
+        unknown = f"machine {quote(spec)}: unknown part {quote(name)}"
+        expected = "expected a name"
+        if name == spec:
+            unknown = f"unknown machine {quote(name)}"
+            expected = "expected a machine file (.json), or a name"
         raise MachineError(
-            f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected a machine file "
-            f"(.json), or a name with a number of GPUs for N, of {list_catalog_names()}"
+            f"{unknown}{suggest_machines(name)}: {expected} with a number of GPUs for N, of "
+            f"{list_catalog_names()}"
         )
-    gpus, entry = found
-    if not 1 <= gpus <= entry["max_gpus"]:
+    count, entry = found
+    most, noun = _find_limit(entry)
+    if not 1 <= count <= most:
+        raise MachineError(f"{where} such a machine has from 1 to {most} {noun}, not {count}")
+    if name != spec and noun != "GPUs":
+        raise MachineError(f"{where} only GPUs can be mixed, not {noun}")
+    return count, entry
+
+
+def _join_parts(spec: str, found: Sequence[tuple[int, _Entry]]) -> list[_Part]:
+    """Numbers the GPUs and the switches of the parts of a computer.
+
+    Raises:
+        MachineError: there are too many GPUs.
+    """
+    parts: list[_Part] = []
+    gpus = switches = 0
+    for count, entry in found:
+        parts.append(_Part(entry, count, gpus, switches))
+        gpus += count
+        switches = parts[-1].find_switch(gpus - 1) + 1
+    if len(parts) > 1 and gpus > _MAX_MIXED_GPUS:
         raise MachineError(
-            f"machine {quote(spec)}: such a machine has from 1 to {entry['max_gpus']} GPUs, "
-            f"not {gpus}"
+            f"machine {quote(spec)}: a mix has at most {_MAX_MIXED_GPUS} GPUs, not {gpus}"
         )
-    return parse_machine(_build_description(spec, gpus, entry), f"machine {spec}:")
+    return parts
 
 
 @functools.cache
@@ -215,50 +318,88 @@ def _read_entries() -> dict[tuple[str, str], dict[str, Any]]:
 def _find_entry(spec: str) -> tuple[int, dict[str, Any]] | None:
     """Finds the number of GPUs in a name, and the entry of the name."""
     for (prefix, suffix), entry in _read_entries().items():
-        match = re.fullmatch(f"{re.escape(prefix)}([0-9]+){re.escape(suffix)}", spec)
+        match = re.fullmatch(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}", spec)
         if match:
             return int(match[1]), entry
     return None
 
 
-def _build_description(spec: str, gpus: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Builds the contents of a machine file for this machine."""
-    names = [f"{_PREFIX}GPU:{i}" for i in range(gpus)]
+def _build_sockets(spec: str, sockets: int, entry: _Entry) -> dict[str, Any]:
+    """Builds the contents of a machine file for processors with a worker process each."""
+    names = [name_worker_cpu(task) for task in range(sockets)]
+    return {
+        "format": 1,
+        "name": spec,
+        "devices": [{"name": name, **entry["socket"]} for name in names],
+        "links": [
+            _build_link(source, destination, entry["between_sockets"], None)
+            for source, destination in itertools.permutations(names, 2)
+        ],
+    }
+
+
+def _build_computer(spec: str, parts: Sequence[_Part]) -> dict[str, Any]:
+    """Builds the contents of a machine file for a computer with GPUs."""
+    computer = parts[0].entry
+    gpus = [
+        (gpu, part) for part in parts for gpu in range(part.first_gpu, part.first_gpu + part.count)
+    ]
+    names = [f"{_PREFIX}GPU:{gpu}" for gpu, _ in gpus]
     links = []
-    for i, name in enumerate(names):
-        switch = i // entry["pcie"]["gpus_per_switch"]
-        host = entry["pcie"]["host"]
+    for gpu, part in gpus:
+        switch = part.find_switch(gpu)
+        host = _choose_slower(part.entry["pcie"]["host"], computer["pcie"]["host"])
         links += [
-            _build_link(_CPU, name, host, channel=f"host to switch {switch}"),
-            _build_link(name, _CPU, host, channel=f"switch {switch} to host"),
+            _build_link(_CPU, names[gpu], host, channel=f"host to switch {switch}"),
+            _build_link(names[gpu], _CPU, host, channel=f"switch {switch} to host"),
         ]
-    for i, j in itertools.permutations(range(gpus), 2):
-        links.append(_build_link(names[i], names[j], **_find_peer_link(i, j, entry)))
+    for (i, part), (j, other) in itertools.permutations(gpus, 2):
+        if part is other:
+            link = _find_peer_link(i, j, part, computer)
+        else:
+            link = _find_processor_link(i, part, other, computer)
+        links.append(_build_link(names[i], names[j], **link))
     return {
         "format": 1,
         "name": spec,
         "devices": [
-            {"name": _CPU, **entry["cpu"]},
-            *({"name": name, **entry["gpu"]} for name in names),
+            {"name": _CPU, **computer["cpu"]},
+            *({"name": names[gpu], **part.entry["gpu"]} for gpu, part in gpus),
         ],
         "links": links,
     }
 
 
-def _find_peer_link(i: int, j: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Finds the speed and channel of the link from the i-th GPU to the j-th."""
+def _find_peer_link(i: int, j: int, part: _Part, computer: _Entry) -> dict[str, Any]:
+    """Finds the speed and channel of the link from GPU i to GPU j of the same part."""
+    entry = part.entry
     if "nvswitch" in entry:
         return {"speed": entry["nvswitch"], "channel": f"GPU {i} to the others"}
-    count = entry["nvlink"]["links"][i][j] if "nvlink" in entry else 0
+    first = part.first_gpu
+    count = entry["nvlink"]["links"][i - first][j - first] if "nvlink" in entry else 0
     if count:
         speed = dict(entry["nvlink"]["each"])
         speed["bandwidth_bytes_per_sec"] *= count
         return {"speed": speed, "channel": None}
-    pcie = entry["pcie"]
-    switches = [gpu // pcie["gpus_per_switch"] for gpu in (i, j)]
-    if switches[0] == switches[1]:
-        return {"speed": pcie["same_switch"], "channel": None}
-    return {"speed": pcie["other_switch"], "channel": f"switch {switches[0]} to host"}
+    if part.find_switch(i) == part.find_switch(j):
+        return {"speed": entry["pcie"]["same_switch"], "channel": None}
+    return _find_processor_link(i, part, part, computer)
+
+
+def _find_processor_link(i: int, part: _Part, other: _Part, computer: _Entry) -> dict[str, Any]:
+    """Finds the speed and channel of copies from GPU i that pass the processor of a computer."""
+    speed = _choose_slower(
+        *(each["pcie"]["other_switch"] for each in (part.entry, other.entry, computer))
+    )
+    return {"speed": speed, "channel": f"switch {part.find_switch(i)} to host"}
+
+
+def _choose_slower(*speeds: Mapping[str, float]) -> dict[str, float]:
+    """Combines the longest latency and the smallest bandwidth."""
+    return {
+        "latency_secs": max(speed["latency_secs"] for speed in speeds),
+        "bandwidth_bytes_per_sec": min(speed["bandwidth_bytes_per_sec"] for speed in speeds),
+    }
 
 
 def _build_link(

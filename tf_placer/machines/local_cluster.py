@@ -1,4 +1,4 @@
-"""The server processes of a `local:N` machine: each device is a process on its own cores."""
+"""The server processes of a machine such as `local:N`: each device is a process on its cores."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class LocalClusterError(RuntimeError):
 
 
 class LocalCluster:
-    """Starts and stops the TensorFlow servers of a `local:N` machine.
+    """Starts and stops the TensorFlow servers of a machine `local:N`, `numa` or `cores:0/1`.
 
     Every server is a process pinned to its share of the cores. It computes on as many threads as
-    cores, under the memory limit of its device, and without GPUs. Sessions connect to task 0
-    through `target`. The servers die with this process.
+    cores, under the memory limit of its device if the kind of machine has one, and without GPUs.
+    Sessions connect to task 0 through `target`. The servers die with this process.
 
     The measuring process opens its sessions from outside the servers, like a user's script: both
     use the same interface, a crash of the client differs from a crash of a device, and a session
@@ -74,7 +74,7 @@ class LocalCluster:
         """Starts the processes without waiting for them; see `wait_until_ready`.
 
         Args:
-            machine: of kind "local".
+            machine: a machine whose kind `starts_servers`.
             port: the port of task 0; None for a free port. Other tasks always use free ports.
             log_dir: an existing directory for the logs of the servers; a temporary one when None.
             network: a private network for the servers; None for the network of this process. If
@@ -102,7 +102,7 @@ class LocalCluster:
             for task, device in enumerate(machine.devices):
                 environ = environment_without_gpus()
                 environ["no_grpc_proxy"] = "localhost"
-                if device.memory_bytes is not None:
+                if machine.backend.limits_memory and device.memory_bytes is not None:
                     environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
                     environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(device.memory_bytes // 2**20)
                 server = ChildProcess(
@@ -196,7 +196,10 @@ def _check_arguments(machine: object, port: object) -> None:
             f"a local cluster needs a Machine, such as find_machine returns, not {what}"
         )
     if not machine.backend.starts_servers:
-        raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
+        raise ValueError(
+            "a local cluster needs a machine of worker processes, such as 'local:N', not "
+            f"{machine.spec!r}"
+        )
     if port is None:
         return
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:

@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from graph_passes.util.messages import quote
-from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.machines.machine import Device, Machine, MachineError, name_worker_cpu
 
 __all__ = ["find"]
 
@@ -37,7 +37,7 @@ def find(spec: str, session_config: Any = None) -> Machine | None:
     memory_bytes = _parse_memory_bytes(spec, options)
     shares = _divide_cores(spec, int(count_text))
     devices = (
-        Device(f"/job:worker/replica:0/task:{task}/device:CPU:0", "CPU", memory_bytes, share)
+        Device(name_worker_cpu(task), "CPU", memory_bytes, share)
         for task, share in enumerate(shares)
     )
     return Machine(spec, "local", tuple(devices))

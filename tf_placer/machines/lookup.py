@@ -23,11 +23,13 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
             None or "attached": the CPU and the GPUs of TensorFlow on this computer.
             "local:N": N processes on this computer, each on its share of the cores that this
             process may use; "local:N,memory_mb=M" limits the tensors of each to M MiB.
+            "numa": a process for each NUMA node of this computer, on those of its cores that this
+            process may use; "cores:0-7/8-15": a process for each of these groups of cores.
             "grpc://HOST:PORT": the TensorFlow cluster of the server at this address;
             "grpc://HOST:PORT,HOST:PORT,..." gives the addresses of all its tasks in their order,
             which functions need.
-            A name of the catalog ("4xK80") or the path of a machine file (".json"): a described
-            machine, which need not exist; see `tf_placer.machines.catalog`.
+            A name of the catalog ("4xK80"), a mix ("1xA100+2xT4") or the path of a machine file
+            (".json"): a described machine, which need not exist; see `tf_placer.machines.catalog`.
             "emulated:4xK80": a described machine with emulated GPUs, so that steps can be timed;
             see `tf_placer.machines.emulated_machine`.
         session_config: the ConfigProto of the sessions, which may hide devices and limit their

@@ -11,7 +11,16 @@ from tf_placer.machines.backends import BACKENDS, Kind, MachineBackend
 from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.processes import environment_with_gpus
 
-__all__ = ["Count", "Device", "DeviceClass", "Link", "Machine", "MachineError", "Name"]
+__all__ = [
+    "Count",
+    "Device",
+    "DeviceClass",
+    "Link",
+    "Machine",
+    "MachineError",
+    "Name",
+    "name_worker_cpu",
+]
 
 Name = Annotated[str, Rule(len, "a text that is not empty")]
 Count = Annotated[int, POSITIVE]
@@ -199,6 +208,11 @@ class Machine:
             measured = [link for link in value["links"] if not _lacks_numbers(link)]
             value = {**value, "links": measured}
         return read_record(cls, value, "a machine")
+
+
+def name_worker_cpu(task: int) -> str:
+    """Names the CPU of a worker process, by the number of its task."""
+    return f"/job:worker/replica:0/task:{task}/device:CPU:0"
 
 
 def _lacks_numbers(link: object) -> bool:

@@ -1,4 +1,4 @@
-"""One described machine in detail: its devices and links, and the sources of their numbers."""
+"""One machine in detail: its devices and links, and the sources of their numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 import textwrap
 from typing import Any
 
-from tf_placer.machines.catalog import find_machine_source, make_described_machine
+from tf_placer.machines.catalog import find_machine_source
+from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
+from tf_placer.machines.numa_nodes import format_cores
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -17,15 +19,17 @@ _WIDTH = 100
 
 
 def format_machine(spec: str) -> str:
-    """Formats the devices and links of a described machine, and the sources of their numbers.
+    """Formats the devices of a machine; if it is described, also its links and their sources.
 
     Args:
-        spec: the path of a machine file (".json"), or a name of the catalog.
+        spec: the name of the machine, as `find_machine` takes it.
 
     Raises:
         MachineError: there is no such machine.
     """
-    machine = make_described_machine(spec)
+    machine = find_machine(spec)
+    if not machine.backend.is_described:
+        return _process_table(machine)
     sources = {machine.spec: find_machine_source(spec)}
     sources |= {each.name: each.source for each in machine.classes}
     lines = [
@@ -37,12 +41,12 @@ def format_machine(spec: str) -> str:
 
 
 def build_machine_values(spec: str) -> dict[str, Any]:
-    """Builds the JSON form of a described machine, like that of the catalog.
+    """Builds the JSON form of a machine, like that of the catalog.
 
     Raises:
         MachineError: there is no such machine.
     """
-    machine = make_described_machine(spec)
+    machine = find_machine(spec)
     return {
         "machines": [
             {
@@ -55,6 +59,19 @@ def build_machine_values(spec: str) -> dict[str, Any]:
         ],
         "device_classes": [dataclasses.asdict(each) for each in machine.classes],
     }
+
+
+def _process_table(machine: Machine) -> str:
+    """Formats a row for each device of a machine that is there."""
+    rows = [
+        [
+            device.name,
+            format_cores(device.cores) or "-",
+            "-" if device.memory_bytes is None else format_bytes(device.memory_bytes),
+        ]
+        for device in machine.devices
+    ]
+    return table(["device", "cores", "memory"], rows, "llr")
 
 
 def _device_table(machine: Machine) -> str:
@@ -81,8 +98,15 @@ def _device_table(machine: Machine) -> str:
 
 
 def _link_table(machine: Machine) -> str:
-    """Formats a row for each group of equal links between devices of the same types."""
-    types = {device.name: device.type for device in machine.devices}
+    """Formats a row for each group of equal links between devices of the same types.
+
+    GPUs of several models count as different types.
+    """
+    models = {device.model for device in machine.devices if device.type == "GPU"}
+    types = {
+        device.name: str(device.model) if device.type == "GPU" and len(models) > 1 else device.type
+        for device in machine.devices
+    }
     equal: dict[tuple[str, str, float, float], list[str | None]] = {}
     for link in machine.links:
         ends = types[link.source], types[link.destination]

@@ -204,13 +204,13 @@ def _describe(
     idle = accelerators[is_idle]
     return ComparedMachine(
         name=name,
-        kind=problem.devices[accelerators[0]].kind,
+        kind="+".join(dict.fromkeys(problem.devices[index].kind for index in accelerators)),
         device_type="GPU" if is_gpu(problem.devices[accelerators[0]]) else "device",
         accelerators=len(accelerators),
         step_secs=step.step_secs if step.fits else None,
         one_device_secs=float(fitting.min()) if len(fitting) else None,
         lower_bound_secs=float(lower_bounds(problem).step_secs),
-        data_parallel_secs=compute_data_parallel_bound(problem, float(one_device.step_secs.min())),
+        data_parallel_secs=compute_data_parallel_bound(problem, one_device.step_secs),
         fullest_device=labels[fullest.name],
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,

@@ -25,11 +25,14 @@ from tf_placer.planning.plan_files import PlanLog, ResultFile
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.coarse_groups import coarse_assignment, coarse_problem
+from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
+from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import Limits, find_limits
+from tf_placer.report.memory_curve import MemoryPoint, search_memory_curve
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
@@ -50,6 +53,8 @@ DEFAULT_SECS = 60.0
 # Time of `auto` for the gains on other machines. Where the search ends early, the analysis may take
 # as long as the search.
 _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
+# Share of that for placements with less memory, which get no more time than the search needed.
+_MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 0.3
 
 
 def plan(
@@ -111,9 +116,11 @@ def plan(
     given |= {"log_dir": log_dir, "seed": seed, "stop_at_gap": stop_at_gap}
     config = _make_config(config, {name: v for name, v in given.items() if v is not None})
     deadline = Deadline(time.monotonic() if start_secs is None else start_secs, config.max_secs)
-    placed = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
+    given_problem = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
+    placed = limit_problem(given_problem, *config.memory_limits)
     deadline.end_reading()
-    log = PlanLog(problem, config)
+    # The directory keeps the problem that was searched.
+    log = PlanLog(problem if placed is given_problem else placed, config)
     file = ResultFile(output, log)
 
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
@@ -131,7 +138,7 @@ def plan(
         )
     try:
         try:
-            log.write(result.auto, result.changes)
+            log.write(result.auto, result.changes, result.memory_curve)
         finally:
             file.finish(result.outcome)
     except OSError as error:
@@ -145,13 +152,19 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
     """Completes the settings of a plan.
 
     Raises:
-        ValueError: the placer does not gain by workers.
+        ValueError: the placer does not gain by workers, or there are pins, which a problem has
+            already.
     """
     if config is not None:
         config = dataclasses.replace(config, **given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
         config = SearchConfig(**{"max_trials": sys.maxsize, **given})
+    if config.pin or config.keep_together:
+        raise ValueError(
+            "pin and keep_together are settings of profile: the groups of a problem have the "
+            "devices that it allows"
+        )
     workers = config.wanted_workers
     if workers is not None and workers.controllers == 1 and config.placer != AUTO:
         raise ValueError(
@@ -213,22 +226,35 @@ def _plan_by_auto(
     outcome = summarize(result, result.interrupted)
     report(outcome, None)
     limits = _find_limits(problem, outcome)
+    # Reserve time for writing, which takes about as long as preparing.
+    left_secs = min(
+        max(explain_secs, min(result.elapsed_secs, _MAX_EXPLANATION_SECS)),
+        deadline.compute_secs_left(deadline.preparing_secs / 2),
+    )
+    curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
+    least_bytes: int | None = None
+    best = result.best.placement
     if outcome.feasible and not result.interrupted:
-        # Reserve time for writing, which takes about as long as preparing.
-        left_secs = min(
-            max(explain_secs, min(result.elapsed_secs, _MAX_EXPLANATION_SECS)),
-            deadline.compute_secs_left(deadline.preparing_secs / 2),
+        memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
+        memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
+        curve = search_memory_curve(
+            problem, groups, best, search_secs=memory_secs, seed=config.seed
         )
-        best = result.best.placement
         changes = search_changed_machines(
+            problem, groups, best, search_secs=left_secs - memory_secs, seed=config.seed
+        )
+    elif not result.interrupted:
+        least_bytes = find_least_memory(
             problem, groups, best, search_secs=left_secs, seed=config.seed
         )
-    return PlanResult(problem, outcome, result, limits, changes, config.log_dir)
+    return PlanResult(problem, outcome, result, limits, changes, config.log_dir, least_bytes, curve)
 
 
 def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:
     """Finds the step time at which a search ends; 0 if it uses its whole budget."""
+    if config.is_fit:
+        return math.inf
     return 0.0 if config.stop_at_gap is None else (1.0 + config.stop_at_gap) * bound_secs
 
 

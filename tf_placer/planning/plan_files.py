@@ -20,6 +20,7 @@ from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.config import SearchConfig
@@ -86,7 +87,12 @@ class PlanLog:
         if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
 
-    def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:
+    def write(
+        self,
+        result: AutoResult | None = None,
+        changes: Sequence[WhatIf] = (),
+        memory_curve: Sequence[MemoryPoint] = (),
+    ) -> None:
         """Writes the record of the search."""
         if self.directory is None:
             return
@@ -107,6 +113,7 @@ class PlanLog:
                     for label, found in candidates
                 ),
                 changes=tuple(changes),
+                memory_curve=tuple(memory_curve),
             )
         )
 

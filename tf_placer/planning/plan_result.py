@@ -12,6 +12,7 @@ from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.auto_table import auto_table, limits_table
 from tf_placer.report.limits import Limits
+from tf_placer.report.memory_curve import MemoryPoint, describe_memory_curve
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
@@ -31,6 +32,10 @@ class PlanResult:
         changes: the gains on other machines; empty if there was no time to compute them, and for
             another placer.
         log_dir: the directory of the search; None if nothing was kept.
+        least_memory_bytes: the memory of each device with which a placement was found that fits;
+            None if one fits as it is, or there was no time to find out.
+        memory_curve: steps within less memory, beginning with the placement or a better one; empty
+            if there was no time, and for another placer than `auto`.
     """
 
     problem: PlacementProblem
@@ -39,6 +44,8 @@ class PlanResult:
     limits: Limits | None = None
     changes: tuple[WhatIf, ...] = ()
     log_dir: str | os.PathLike[str] | None = None
+    least_memory_bytes: int | None = None
+    memory_curve: tuple[MemoryPoint, ...] = ()
 
     @property
     def assignment(self) -> np.ndarray:
@@ -57,7 +64,7 @@ class PlanResult:
 
     def table(self) -> str:
         """Formats the placement, its step and its limits, without a final newline."""
-        lines = [search_table(self.problem, self.outcome)]
+        lines = [search_table(self.problem, self.outcome, self.least_memory_bytes)]
         if self.auto is None:
             if self.limits is not None:
                 lines += ["", limits_table(self.limits, "found")]
@@ -68,6 +75,8 @@ class PlanResult:
             lines.append(
                 "              no placement is better by more than 1 %: the search ended early"
             )
+        if len(self.memory_curve) > 1:
+            lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
@@ -75,7 +84,15 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
-        return search_values(self.problem, self.outcome, self.auto, self.limits, self.changes)
+        return search_values(
+            self.problem,
+            self.outcome,
+            self.auto,
+            self.limits,
+            self.changes,
+            self.least_memory_bytes,
+            self.memory_curve,
+        )
 
     def __repr__(self) -> str:
         counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()

@@ -25,11 +25,12 @@ class ComparedMachine:
 
     Attributes:
         name: the name that the machine was compared by.
-        kind: the kind of its accelerators, such as "A100".
+        kind: the kinds of its accelerators, such as "A100" or "A100+T4".
         device_type: "GPU", or "device" if the machine has no GPU.
         accelerators: the number of its GPUs; of its devices if it has no GPU.
         step_secs: the simulated step; None if no placement that was tried fits.
-        one_device_secs: the step with everything on one accelerator; None if that does not fit.
+        one_device_secs: the step with everything on its fastest accelerator that has room for it;
+            None if there is none.
         lower_bound_secs: no placement has a shorter step.
         data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
         fullest_device: the device with the largest share of its memory in use.

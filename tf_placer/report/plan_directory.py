@@ -16,6 +16,7 @@ from typing import Any
 
 from graph_passes.util.json_records import check_format, read_record
 from tf_placer.files import name_file_in_errors, read_json, write_json
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header
 from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
@@ -57,6 +58,7 @@ class PlanRecord:
         best: each improvement of the best step time.
         candidates: the compared placements.
         changes: the steps on other machines.
+        memory_curve: the steps within less memory.
     """
 
     header: Mapping[str, Any]
@@ -66,6 +68,7 @@ class PlanRecord:
     best: tuple[Sample, ...] = ()
     candidates: tuple[PlanCandidate, ...] = ()
     changes: tuple[WhatIf, ...] = ()
+    memory_curve: tuple[MemoryPoint, ...] = ()
 
 
 class PlanDirectory:
@@ -151,6 +154,7 @@ class PlanDirectory:
                 "best": [sample.to_json() for sample in record.best],
                 "candidates": [dataclasses.asdict(each) for each in record.candidates],
                 "changes": [dataclasses.asdict(each) for each in record.changes],
+                "memory_curve": [dataclasses.asdict(each) for each in record.memory_curve],
             },
         )
 

@@ -12,7 +12,9 @@ from tf_placer.placers import AUTO
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.least_memory import describe_least_memory
 from tf_placer.report.limits import Limits
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.text.table import table
@@ -21,8 +23,16 @@ from tf_placer.text.units import format_bytes, format_duration, format_step
 __all__ = ["format_outcome", "search_table", "search_values"]
 
 
-def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
-    """Formats the outcome of a search, without a final newline."""
+def search_table(
+    problem: PlacementProblem, outcome: SearchOutcome, least_bytes: int | None = None
+) -> str:
+    """Formats the outcome of a search, without a final newline.
+
+    Args:
+        problem: the problem.
+        outcome: the outcome.
+        least_bytes: the memory of devices that would be enough; None if it is unknown.
+    """
     labels = device_labels([device.name for device in problem.devices])
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
     rows = [
@@ -40,10 +50,13 @@ def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
     ]
     if not outcome.feasible:
         others = "" if outcome.placer == AUTO else f"let {AUTO!r} search (--placer {AUTO}), "
-        lines.append(
+        line = (
             f"nothing that was tried fits: {others}allow more trials or time, or take devices with "
             "more memory"
         )
+        if least_bytes is not None:
+            line += f": {describe_least_memory(problem, least_bytes)}"
+        lines.append(line)
     return "\n".join(lines)
 
 
@@ -53,6 +66,8 @@ def search_values(
     result: AutoResult | None = None,
     limits: Limits | None = None,
     changes: Sequence[WhatIf] = (),
+    least_bytes: int | None = None,
+    curve: Sequence[MemoryPoint] = (),
 ) -> dict[str, Any]:
     """Makes the JSON form of a search.
 
@@ -62,6 +77,8 @@ def search_values(
         result: the result of `auto`; None for other placers, which compare no candidates.
         limits: the limits of the placement; None if they were not computed.
         changes: the steps on other machines.
+        least_bytes: the memory of devices that would be enough; None if it is unknown.
+        curve: the steps within less memory.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
     return {
@@ -79,6 +96,8 @@ def search_values(
         ],
         "limits": None if limits is None else dataclasses.asdict(limits),
         "changes": [dataclasses.asdict(change) for change in changes],
+        "least_memory_bytes": least_bytes,
+        "memory_curve": [dataclasses.asdict(point) for point in curve],
     }
 
 

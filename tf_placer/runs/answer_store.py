@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import hashlib
 import json
 import math
 import os
@@ -33,6 +34,7 @@ from graph_passes.devices import device_type_of
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.placement import Placement, assignment_of, operation_groups
+from graph_passes.restricted_colocation import restrict_colocation
 from graph_passes.util.atomic_write import remove_unfinished_files
 from graph_passes.util.json_records import check_format, read_record
 from tf_placer.confirmation.outcome import Outcome
@@ -272,7 +274,8 @@ class AnswerStore:
 
     @functools.cached_property
     def _colocation(self) -> ColocationGroups:
-        return find_colocation_groups(self._graph)
+        colocation = find_colocation_groups(self._graph)
+        return restrict_colocation(self._graph, colocation, self._config.restrictions)
 
     @functools.cached_property
     def _form(self) -> CanonicalForm:
@@ -285,7 +288,12 @@ class AnswerStore:
     @functools.cached_property
     def _machine(self) -> str:
         config = self._config
-        return compute_machine_identity(config.found_machine, config.found_session_config)[:16]
+        machine = compute_machine_identity(config.found_machine, config.found_session_config)
+        if config.goal:
+            # An answer within other limits, or that merely fits, answers another question.
+            goal = json.dumps([machine, config.goal], sort_keys=True)
+            machine = hashlib.sha256(goal.encode()).hexdigest()
+        return machine[:16]
 
     @property
     def _file(self) -> pathlib.Path:
@@ -330,7 +338,7 @@ class AnswerStore:
         grouping = single_groups(graph, colocation)
         row = np.zeros(grouping.num_groups, np.int32)
         for group, device in device_of.items():
-            is_here = device in self._devices
+            is_here = device == colocation.required.get(group, device) and device in self._devices
             if not is_here or not colocation.legal[device_type_of(device)][group]:
                 return None
             row[grouping.group[group]] = self._devices.index(device)

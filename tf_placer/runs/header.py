@@ -35,6 +35,8 @@ _COST_FIELDS = (
     "restored",
     "machine",
     "session_config",
+    "max_memory",
+    "headroom",
     "granularity",
     "grouping_fingerprint",
 )
@@ -55,6 +57,11 @@ def _build_request_header(
         more["restored"] = sorted(step.restored)
     if workers is not None and workers.controllers > 1:
         more["controllers"] = workers.controllers
+    if config.pin:
+        more["pin"] = dict(config.pin)
+    if config.keep_together:
+        more["keep_together"] = [list(patterns) for patterns in config.keep_together]
+    more |= config.goal
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),

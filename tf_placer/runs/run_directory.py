@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graph_passes.restrictions import Restrictions, resolve_restrictions
 from graph_passes.util.json_records import check_entries, read_value
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
@@ -121,6 +122,17 @@ class RunDirectory:
         settings, _ = self._read_settings()
         machine: Machine = settings["machine"]
         return machine
+
+    def read_restrictions(self) -> Restrictions | None:
+        """Reads the restrictions of the placements of the request; None if there are none.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is no request; the message names it.
+        """
+        settings, _ = self._read_settings()
+        devices = [device.name for device in settings["machine"].devices]
+        return resolve_restrictions(settings["pin"], settings["keep_together"], devices)
 
     def read_command(self) -> str | None:
         """Reads the command line of the request; None if the request has none.

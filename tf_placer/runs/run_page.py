@@ -58,6 +58,8 @@ class _LiveFacts(HeaderFacts):
 
     machine: _MachineFacts
     fetches: tuple[str, ...] = ()
+    pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keep_together: tuple[tuple[str, ...], ...] = ()
     graph_fingerprint: str = ""
 
 
@@ -243,8 +245,8 @@ def _simulate_steps(
         views.append(view_step(ORIGINAL, problem, np.array(given, np.int32)))
     elif result is not None:
         notes.append(
-            "The step of the original is not shown: its groups are spread over devices, or the "
-            "run is of an earlier version."
+            "The step of the original is not shown: its groups are spread over devices, it breaks "
+            "a pin, or the run is of an earlier version."
         )
     if found is not None and found.assignment is not None:
         label = labels.get(found.index, f"{found.placer} (trial {found.index})")
@@ -319,6 +321,8 @@ def _facts(
         ("placer", header.placer),
         ("seed", None if header.seed is None else str(header.seed)),
         ("fetches", _list_names(header.fetches)),
+        ("pinned by you", _list_names([f"{name!r} on {on}" for name, on in header.pin.items()])),
+        ("kept together", "; ".join(", ".join(map(repr, each)) for each in header.keep_together)),
         (
             "trials",
             trials and f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching",

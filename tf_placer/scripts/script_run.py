@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graph_passes.errors import GraphError
+from graph_passes.restrictions import (
+    Restrictions,
+    check_keep_together,
+    check_pins,
+    resolve_restrictions,
+)
 from graph_passes.util.messages import shorten_text
 from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
@@ -59,20 +65,25 @@ def prepare_script(
     search_secs: float | None,
     answers: str | None = None,
     require_answer: bool = False,
+    pin: Mapping[str, str] | None = None,
+    keep_together: Sequence[Sequence[str]] = (),
 ) -> Callable[[], None]:
     """Prepares to run a script as `python SCRIPT ARGS...` would, with its training step placed.
 
     Args:
         script: a Python file.
         args: the arguments of the script.
-        machine: the machine: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME"; None
-            for the machine of the search in `log_dir`, or else the attached one.
+        machine: the machine: "attached", "local:N", "numa", "grpc://HOST:PORT,..." or
+            "emulated:NAME"; None for the machine of the search in `log_dir`, or else the attached
+            one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
         search_secs: the time limit of the search; None for the limit of an earlier call, or else
             ten minutes.
         answers: the store of answers; see `SearchConfig`.
         require_answer: whether an answer of the store has to take the place of a search.
+        pin: devices by pattern; see `SearchConfig`.
+        keep_together: sets of patterns; see `SearchConfig`.
 
     Returns:
         A function that runs the script and raises its errors.
@@ -87,6 +98,11 @@ def prepare_script(
         raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
+    pins, together = check_pins(pin or {}), check_keep_together(keep_together)
+    if placement is not None and (pins or together):
+        raise ValueError(
+            "--pin and --keep_together are for a search: leave out --placement, which never does"
+        )
     # Made here, because the script may change the working directory.
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_emulating(machine):
@@ -102,11 +118,19 @@ def prepare_script(
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
+        found = _find_machine(machine)
+        restrictions = resolve_restrictions(pins, together, [each.name for each in found.devices])
         watcher = _seek(
-            directory, _find_machine(machine), search_secs, start, may_search=not require_answer
+            directory,
+            found,
+            search_secs,
+            start,
+            may_search=not require_answer,
+            restrictions=restrictions,
         )
     else:
         _check_machine(directory, machine)
+        restrictions = _check_restrictions(directory, pins, together)
         is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
         if is_wanted and needs_script(directory):
             watcher = _seek(
@@ -115,6 +139,7 @@ def prepare_script(
                 search_secs,
                 start,
                 may_search=not require_answer,
+                restrictions=restrictions,
             )
         elif is_wanted:
             with hide_start_up_messages():
@@ -167,6 +192,7 @@ def _seek(
     start: ProcessRestart,
     *,
     may_search: bool,
+    restrictions: Restrictions | None,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
@@ -186,6 +212,7 @@ def _seek(
             say=say,
             restart=start.restart,
             may_search=may_search,
+            restrictions=restrictions,
         )
 
     return ScriptWatcher(make, say)
@@ -238,7 +265,7 @@ def _explain_unplaced(directory: RunDirectory) -> str:
         return f"the search in {path!r} has not ended; run without --placement to resume it"
     if result.outcome is Outcome.INTERRUPTED:
         return f"the search in {path!r} was interrupted; the next run resumes it"
-    if not directory.trials.exists():
+    if not (result.is_complete or directory.trials.exists()):
         return (
             "an earlier search on such a machine found nothing faster; run without --answers to "
             "search again"
@@ -267,3 +294,25 @@ def _check_machine(directory: RunDirectory, machine: str | None) -> None:
             f"{os.fspath(directory.path)!r} is a search for machine {spec!r}, not {machine!r}: "
             "another --log_dir has the script searched for again"
         )
+
+
+def _check_restrictions(
+    directory: RunDirectory,
+    pin: Mapping[str, str],
+    keep_together: tuple[tuple[str, ...], ...],
+) -> Restrictions | None:
+    """Checks that a search is for the given pins, if any, and returns its own.
+
+    Raises:
+        GraphError, ValueError: it is for others.
+    """
+    searched = directory.read_restrictions()
+    if not pin and not keep_together:
+        return searched
+    devices = [device.name for device in directory.read_machine().devices]
+    if searched != resolve_restrictions(pin, keep_together, devices):
+        raise ValueError(
+            f"{os.fspath(directory.path)!r} is a search with other pins: another --log_dir has the "
+            "script searched for again"
+        )
+    return searched

@@ -111,6 +111,8 @@ def search_for_step(
             session_config=config.session_config,
             answers=answers,
             require_answer=require_answer,
+            pin=config.pin,
+            keep_together=config.keep_together,
         )
         result = optimize(workload, config=asked)
     except NoAnswerError:

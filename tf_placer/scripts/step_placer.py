@@ -142,7 +142,7 @@ class StepPlacer:
         return True
 
     def _find_target(self) -> str:
-        """Returns the session target of the machine; starts the servers of "local:N".
+        """Returns the session target of the machine; starts its servers if it has its own.
 
         Raises:
             LocalClusterError, MachineError: a server does not answer.

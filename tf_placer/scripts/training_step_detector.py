@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
+from graph_passes.restrictions import Restrictions
 from tf_placer.functions.keras_models import check_training
 from tf_placer.functions.process_gpus import build_session_config
 from tf_placer.inputs.given_devices import check_given_devices
@@ -59,6 +60,7 @@ class TrainingStepDetector:
         say: Callable[[str], None],
         restart: Callable[[Stage], None],
         may_search: bool = True,
+        restrictions: Restrictions | None = None,
     ) -> None:
         """Prepares to detect the step.
 
@@ -70,8 +72,9 @@ class TrainingStepDetector:
             restart: restarts the script for a stage; does not return.
             may_search: whether a step that calls Python may be searched for in this process;
                 otherwise the script ends.
+            restrictions: the restrictions of placements; None for none.
         """
-        self._may_search = may_search
+        self._may_search, self._restrictions = may_search, restrictions
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, restart
         self.is_over = False
@@ -227,7 +230,13 @@ class TrainingStepDetector:
             self._report_refusal(error)
             go_on()
             return
-        asked = SearchConfig(self._machine, max_secs=self._search_secs, session_config=config)
+        asked = SearchConfig(
+            self._machine,
+            max_secs=self._search_secs,
+            session_config=config,
+            pin={} if self._restrictions is None else self._restrictions.pin,
+            keep_together=() if self._restrictions is None else self._restrictions.keep_together,
+        )
         if trained_by is None:
             trained_by = workload.step.fetches
         write_cached_step(self._directory, workload, asked, trained_by)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from graph_passes.restrictions import (
+    Restrictions,
+    check_keep_together,
+    check_pins,
+    resolve_restrictions,
+)
 from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
@@ -15,6 +21,7 @@ from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import AUTO, check_options, find_start, is_learned, name_placer
+from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_ANSWERS",
+    "OBJECTIVES",
     "SearchConfig",
     "check_machine",
     "check_seed",
@@ -34,6 +42,9 @@ __all__ = [
 
 #: The store of answers in the user's cache, as a value of `SearchConfig.answers`.
 DEFAULT_ANSWERS = "default"
+
+#: The values of `SearchConfig.objective`.
+OBJECTIVES = ("time", "fit")
 
 # The random generators of NumPy, of TensorFlow and of the native core take seeds below this.
 _SEED_LIMIT = 2**63
@@ -76,11 +87,23 @@ class SearchConfig:
         stop_at_gap: the search ends once the best step is at most this share above the lower
             bound, such as 0.05; None to use the whole budget. The bound of a live search is
             simulated, and known only if the costs of operations are.
+        objective: "time" for the shortest step; "fit" for any step that fits the memory: the search
+            ends with the first placement that runs, or with an original that does.
+        max_memory: limits on the memory that operations may take, by device: a number of bytes or
+            a size such as "4GB". A device is given by its name or a part of it: "GPU:0", "task:1",
+            or "GPU" for all GPUs. Workers on this computer and GPUs of sessions get no more in
+            trials; other devices are limited in simulation only.
+        headroom: the share of the memory of each device that stays free, such as 0.1.
         answers: the store of finished answers: "default" for the one in the user's cache, or a
             directory; None for none. A step that was answered before on the same machine is not
             searched again, even if its operations have other names; a new answer is kept.
         require_answer: whether a SearchError is raised, instead of a search begun, if the store has
             no answer; it uses the default store unless `answers` names another one.
+        pin: devices by pattern of names, such as {"embedding/*": "/CPU:0"}: no placement puts the
+            operations of the step that match it anywhere else. A pattern is a glob for a whole
+            name, whose star stands for slashes, too; or "re:" and a regular expression.
+        keep_together: patterns, or lists of patterns; the operations that match an item share one
+            device in all placements.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -105,8 +128,13 @@ class SearchConfig:
     num_workers: int | None = None
     controllers: int | None = None
     stop_at_gap: float | None = None
+    objective: str = "time"
+    max_memory: Mapping[str, int | str] | None = None
+    headroom: float = 0.0
     answers: str | os.PathLike[str] | None = None
     require_answer: bool = False
+    pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keep_together: Sequence[str | Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
@@ -117,6 +145,8 @@ class SearchConfig:
         max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)
         seed = check_seed(self.seed)
         gap = _convert_gap(self.stop_at_gap)
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is 'time' or 'fit', not {_describe(self.objective)}")
         kind = getattr(getattr(self.session_config, "DESCRIPTOR", None), "full_name", None)
         if self.session_config is not None and kind != _CONFIG_PROTO:
             kind = type(self.session_config).__name__
@@ -135,9 +165,13 @@ class SearchConfig:
             "max_trials": max_trials,
             "max_secs": max_secs,
             "stop_at_gap": gap,
+            "max_memory": read_max_memory(self.max_memory) or None,
+            "headroom": check_headroom(self.headroom),
             "seed": seed,
             "num_workers": None if workers is None else workers.count,
             "controllers": None if workers is None else workers.controllers,
+            "pin": check_pins(self.pin),
+            "keep_together": check_keep_together(self.keep_together),
         }
         if self.require_answer and self.answers is None:
             checked["answers"] = DEFAULT_ANSWERS
@@ -157,11 +191,42 @@ class SearchConfig:
         return self.session_config
 
     @property
+    def is_fit(self) -> bool:
+        """True if the search ends with the first step that fits."""
+        return self.objective == "fit"
+
+    @property
+    def memory_limits(self) -> tuple[dict[str, int], float]:
+        """The limits of devices in bytes, and the headroom: arguments of `limit_devices`."""
+        return read_max_memory(self.max_memory), self.headroom
+
+    @property
+    def goal(self) -> dict[str, Any]:
+        """The objective and the limits of memory that differ from the defaults, as JSON values."""
+        values = {
+            "objective": self.objective,
+            "max_memory": self.max_memory,
+            "headroom": self.headroom,
+        }
+        defaults = {"objective": "time", "max_memory": None, "headroom": 0.0}
+        return {name: value for name, value in values.items() if value != defaults[name]}
+
+    @property
     def wanted_workers(self) -> Workers | None:
         """The workers and controllers; None if this process measures by itself."""
         if self.workers is None:
             return None
         return Workers(self.workers, self.num_workers, self.controllers or 1)
+
+    @property
+    def restrictions(self) -> Restrictions | None:
+        """The pins and what is kept together, of a config whose machine was looked up.
+
+        Raises:
+            GraphError: the machine lacks a device, or has several of a name.
+        """
+        names = [device.name for device in self.found_machine.devices]
+        return resolve_restrictions(self.pin, check_keep_together(self.keep_together), names)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the settings that a resumed search must share.
@@ -170,6 +235,12 @@ class SearchConfig:
         answers are left out, because they may change between calls.
         """
         machine, workers = self.machine, self.wanted_workers
+        # Add these only where present, so that requests of earlier versions still match.
+        restrictions: dict[str, Any] = {}
+        if self.pin:
+            restrictions["pin"] = dict(self.pin)
+        if self.keep_together:
+            restrictions["keep_together"] = [list(each) for each in self.keep_together]
         return {
             "machine": machine.to_json() if isinstance(machine, Machine) else machine,
             "placer": self.placer,
@@ -177,8 +248,10 @@ class SearchConfig:
             "max_trials": self.max_trials,
             "max_secs": self.max_secs if math.isfinite(self.max_secs) else None,
             "stop_at_gap": self.stop_at_gap,
+            **self.goal,
             "seed": self.seed,
             "workers": None if workers is None else workers.to_json(),
+            **restrictions,
         }
 
     @classmethod
@@ -225,10 +298,15 @@ def read_settings(value: Any) -> dict[str, Any]:
         "max_trials": read(int, "max_trials"),
         "max_secs": math.inf if max_secs is None else max_secs,
         "stop_at_gap": read(float | None, "stop_at_gap"),
+        "objective": read(str | None, "objective") or "time",
+        "max_memory": read(Mapping[str, int] | None, "max_memory"),
+        "headroom": read(float | None, "headroom") or 0.0,
         "seed": read(int, "seed"),
         "workers": None if workers is None else workers.address,
         "num_workers": None if workers is None else workers.count,
         "controllers": None if workers is None else workers.controllers,
+        "pin": read(Mapping[str, str] | None, "pin") or {},
+        "keep_together": read(tuple[tuple[str, ...], ...] | None, "keep_together") or (),
     }
 
 

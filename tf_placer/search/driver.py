@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from absl import logging
 
+from graph_passes.clearing_advice import advise_clearing
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.search.batches import BatchSource
@@ -29,10 +30,6 @@ __all__ = ["GraphDoesNotRunError", "SearchStage", "drive"]
 
 # These failures mean that the graph itself is broken; another placement may cure all others.
 _FATAL = (FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
-_ADVICE = {
-    FailureKind.INVALID_PLACEMENT: "; clear the devices that it came with (--clear_devices), or "
-    "allow soft placement in the session_config"
-}
 
 
 class GraphDoesNotRunError(RuntimeError):
@@ -192,8 +189,11 @@ def _ensure_original(
         recorder.record(ORIGINAL, None, measurement)
     failure = log.trials[0].measurement.failure
     if failure is not None and failure.kind in _FATAL:
+        advice = ""
+        if failure.kind is FailureKind.INVALID_PLACEMENT:
+            advice = f"; {advise_clearing()}, or allow soft placement in the session_config"
         raise GraphDoesNotRunError(
             f"the original graph does not run, so no placement of it can: "
-            f"{failure.message}{_ADVICE.get(failure.kind, '')}{resumed}"
+            f"{failure.message}{advice}{resumed}"
         )
     return True

@@ -37,6 +37,8 @@ _SUBJECTS = {
     "grouping_fingerprint": "grouping",
     "protocol": "measuring protocol",
     "controllers": "number of controllers",
+    "pin": "set of pins",
+    "keep_together": "set of operations to keep together",
     "session_config": "session configuration",
 }
 
@@ -134,7 +136,7 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     logged = upgrade_header(logged)
     if "granularity" in given:
         logged.setdefault("granularity", "coarse")
-    for field in [*given, *(field for field in logged if field not in given)]:
+    for field in [*(field for field in logged if field not in given), *given]:
         difference = _first_difference(field, logged.get(field), given.get(field))
         if difference is None:
             continue

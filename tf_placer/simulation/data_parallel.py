@@ -15,23 +15,28 @@ _UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
 _PLAIN_UPDATES = ("AssignSubVariableOp",)
 
 
-def compute_data_parallel_bound(problem: PlacementProblem, one_device_secs: float) -> float | None:
+def compute_data_parallel_bound(
+    problem: PlacementProblem, one_device_secs: np.ndarray
+) -> float | None:
     """Bounds the step of data-parallel training on all accelerators of a problem from below.
 
-    Each of n accelerators holds the whole model and computes with 1/n of the batch. No operation
-    takes less than 1/n of its time with the whole batch, because its launch, the update of
-    variables and the reading of weights do not shrink. To sum up G bytes of gradients, each
-    accelerator must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry B
-    bytes per second together. Computing and sending may overlap, so that
+    Each of n accelerators holds the whole model and computes with a share of the batch: 1/n, or
+    more on a faster accelerator. No operation takes less than this share of its time with the whole
+    batch, because its launch, the update of variables and the reading of weights do not shrink. The
+    best shares take 1 / sum(1 / t_i) seconds, t_i being the seconds of the whole batch on
+    accelerator i; that is t / n if all are equal. To sum up G bytes of gradients, each accelerator
+    must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry B bytes per
+    second together. Computing and sending may overlap, so that
 
-        step >= max(one_device_secs / n, 2 (n - 1)/n G / B),
+        step >= max(1 / sum(1 / t_i), 2 (n - 1)/n G / B),
 
     B being that of the accelerator with the slowest links. Latencies, and activations that do not
-    fit, are left out: the bound is optimistic. It assumes that n divides the batch.
+    fit, are left out: the bound is optimistic. It assumes that the batch can be divided so.
 
     Args:
         problem: the problem of a training step with the whole batch.
-        one_device_secs: the step on one accelerator with the whole batch.
+        one_device_secs: float64 [num_accelerators], the step on each accelerator with the whole
+            batch.
 
     Returns:
         The bound in seconds. None if the problem does not tell which operations update variables,
@@ -49,7 +54,11 @@ def compute_data_parallel_bound(problem: PlacementProblem, one_device_secs: floa
         return None
     names = [problem.devices[index].name for index in accelerators]
     slowest = min(_sum_bandwidths(problem, name, names) for name in names)
-    return max(one_device_secs / count, 2 * (count - 1) / count * gradient_bytes / slowest)
+    fastest_secs = float(one_device_secs.min())
+    # Relative times keep the result for equal accelerators exact.
+    shares = fastest_secs / np.maximum(one_device_secs, 1e-300)
+    computing_secs = fastest_secs / max(float(shares.sum()), 1e-300)
+    return max(computing_secs, 2 * (count - 1) / count * gradient_bytes / slowest)
 
 
 def count_gradient_bytes(problem: PlacementProblem) -> int:

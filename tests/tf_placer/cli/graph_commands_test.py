@@ -404,7 +404,9 @@ class BadInputTest(CommandsTestCase):
             self.assertRegex(errors.getvalue().splitlines()[-1], "^tf_placer.*: error: ")
 
     def test_machines_that_cannot_be_served(self):
-        self.assert_refused("needs a machine 'local:N', not 'attached'", "serve", "attached")
+        needs = "needs a machine of worker processes, such as 'local:N', not 'attached'"
+        self.assert_refused(needs, "serve", "attached")
+        self.assert_refused("core 99999 of group 2 does not exist", "serve", "cores:0/99999")
         self.assert_refused("unknown machine 'x'", "serve", "x")
 
 

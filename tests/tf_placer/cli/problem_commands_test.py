@@ -31,6 +31,7 @@ from tests.tf_placer.small_problem import (
 )
 from tf_placer.cli import main as cli
 from tf_placer.files import write_json
+from tf_placer.machines import numa_machine
 from tf_placer.planning import deadline, plan_files
 from tf_placer.planning import plan as planning
 from tf_placer.problem.problem_file import write_problem
@@ -326,6 +327,24 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertIn("nothing that was tried fits: let 'auto' search (--placer auto), ", printed)
         printed = self.search("--placer=auto", "--max_secs=2", f"--output={self.path('auto.json')}")
         self.assertIn("nothing that was tried fits: allow more trials or time, or", printed)
+
+    def test_limits_of_memory_are_arguments(self):
+        # By hand: with 25 bytes on the CPU and 50 on the GPU, [0, 0, 1] and [0, 1, 1] fit.
+        limited = self.write("limits", "--max_memory=cpu=25\n--max_memory\ngpu=50\n")
+        output = f"--output={self.path('r.json')}"
+        self.search("--placer=auto", f"--flagfile={limited}", "--max_secs=1", output)
+        self.assertEqual(self.read("r.json")["peak_bytes"], [20, 30])
+        printed = self.search("--headroom=0.75", "--objective=fit", "--max_trials=100")
+        self.assertIn("nothing that was tried fits", printed)
+        search = ("search", f"--problem={self.problem}", output)
+        for argument, message in (
+            ("--max_memory=cpu", "--max_memory 'cpu' is not DEVICE=SIZE, such as GPU:0=4GB"),
+            ("--max_memory=cpu=much", 'max_memory of "cpu" is "much", which is no size'),
+            ("--max_memory=tpu=25", 'max_memory is for "tpu", .* name one of cpu, gpu'),
+            ("--headroom=1", "headroom is the share of memory to leave free"),
+        ):
+            self.assert_refused(message, *search, argument)
+        self.assert_refused("invalid choice: 'speed'", *search, "--objective=speed", code=2)
 
     def test_the_result_can_be_simulated(self):
         self.search("--max_trials=10")
@@ -683,6 +702,19 @@ class MachinesCommandTest(ProblemCommandsTestCase):
         self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +60 x 0.5 ")
         self.assertIn("sparsity", printed)
         self.assert_refused(r"'8xL5' \(did you mean '8xL4'", "machines", "8xL5")
+
+    def test_shows_a_mix_and_groups_of_cores(self):
+        self.assertRegex(self.call("machines", "1xA100+2xT4"), r"\nA100 to T4 +2 +1 +9 ")
+        with mock.patch.object(os, "sched_getaffinity", lambda pid: {0, 1, 2}):
+            self.assertRegex(self.call("machines", "cores:0,2/1"), r"task:0/device:CPU:0 +0,2 +-\n")
+            self.assert_refused("core 3 of group 1 does not exist", "machines", "cores:3")
+        self.assert_refused("unknown part '2xT5'", "machines", "1xA100+2xT5")
+
+    def test_tells_where_all_cores_are_on_one_node(self):
+        with mock.patch.object(numa_machine, "read_numa_nodes", lambda: []):
+            self.assert_refused(
+                "on one NUMA node of this computer: .*'local:2'", "machines", "numa"
+            )
 
 
 class ProcessTest(ProblemCommandsTestCase):

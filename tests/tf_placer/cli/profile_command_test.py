@@ -104,6 +104,48 @@ class ProfileTest(ProfileCommandTestCase):
             cli.main(["profile", *source, output, "--granularity=metis"])
         self.assertIn("--granularity: invalid choice: 'metis'", errors.getvalue())
 
+    def test_groups_of_a_problem_obey_pins(self):
+        machine, output = f"--machine={_MACHINE}", f"--output={self.path('p.json')}"
+        flags = self.directory / "flags"
+        flags.write_text("--pin=chain_0/*=/GPU:1\n--keep_together=chain_1/*,result\n")
+        self.call("profile", *self.graph, machine, output, f"--flagfile={flags}")
+        problem = read_problem(self.path("p.json"))
+        legal = np.isfinite(problem.compute_secs)
+        names = problem.operation_names
+        first = [name.startswith("chain_0/") for name in names]
+        second = [name.startswith("chain_1/") or name == "result" for name in names]
+        self.assertAllEqual(legal[first].any(axis=0), [False, False, True])
+        self.assertLen(np.unique(problem.groups[second]), 1)
+        result = ("--placer=random", "--max_trials=30", f"--output={self.path('r.json')}")
+        self.call("search", f"--problem={self.path('p.json')}", *result)
+        row = np.array(self.read("r.json")["assignment"])[problem.groups]
+        self.assertAllEqual(row[first], [2] * sum(first))
+        self.assertLen(set(row[second]), 1)
+
+    def test_wrong_pins_are_refused(self):
+        output, machine = f"--output={self.path('p.json')}", f"--machine={_MACHINE}"
+        for flag, message in (
+            ("--pin=chain_0/*", "--pin 'chain_0/\\*' is not PATTERN=DEVICE"),
+            ("--pin=chain_0/*=/GPU:2", "'/GPU:2' is not on the machine: name one of .*GPU:1$"),
+            ("--pin=chian_0/*=/GPU:1", "matches 'chian_0/\\*'; the nearest are 'chain_0/\\*'"),
+            ("--pin=re:(=/GPU:1", "pin 're:\\(' is no regular expression"),
+            ("--keep_together=chain_2/*", "keep_together 'chain_2/\\*': no operation of the step"),
+            ("--keep_together=,", "an item of keep_together is a pattern"),
+        ):
+            self.assert_refused(message, "profile", *self.graph, machine, output, flag)
+        twice = ("--pin=a=/GPU:0", "--pin=a=/GPU:1")
+        self.assert_refused("'a' is given for /GPU:0 and", "profile", *self.graph, output, *twice)
+
+    def test_devices_that_the_machine_lacks_are_cleared_by_a_flag(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:GPU:7"
+        write_graph(self.path("graph.pb"), graph_def)
+        arguments = (*self.graph, f"--machine={_MACHINE}", f"--output={self.path('p.json')}")
+        message = "only .*: clear the graph's devices .--clear_devices., or allow_soft"
+        self.assert_refused(message, "profile", *arguments)
+        self.call("profile", *arguments, "--clear_devices")
+
     def test_a_wrong_input_is_refused_in_one_sentence(self):
         output, machine = f"--output={self.path('p.json')}", f"--machine={_MACHINE}"
         refused = self.assert_refused

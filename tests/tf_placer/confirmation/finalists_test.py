@@ -110,12 +110,26 @@ class ChooseWinnerTest(absltest.TestCase):
     def test_a_candidate_that_runs_wins_over_an_original_that_does_not(self):
         confirmed = confirmation({"expert": 1.2, "random": 1.5}, original=None)
 
-        def values(assignment):
-            raise AssertionError("there is nothing to compare with")
+        self.assertEqual(self.choose(confirmed), (Outcome.FASTER, "random", None))
 
-        not_compared = "what the graphs compute could not be compared"
-        found = self.choose(confirmed, values)
+        def fail_alone(assignment):
+            # The values that stand in for those of the original are of the CPU alone.
+            return Script().values(assignment) if assignment else failure
+
+        failure = Failure(FailureKind.RUNTIME_ERROR, "no kernel")
+        not_compared = "what the graphs compute could not be compared: no kernel"
+        found = self.choose(confirmed, fail_alone)
         self.assertEqual(found, (Outcome.FASTER, "random", not_compared))
+
+    def test_a_candidate_that_alone_runs_must_compute_what_the_cpu_computes(self):
+        confirmed = confirmation({"random": 1.5}, original=None)
+
+        def values(assignment):
+            return {"loss:0@1": np.float32([2 if assignment else 1])}
+
+        outcome, label, note = self.choose(confirmed, values)
+        self.assertEqual((outcome, label), (Outcome.DIFFERENT_VALUES, None))
+        self.assertIn("random does not compute the same", note)
 
     def test_one_round_in_which_the_original_did_not_run_confirms_nothing(self):
         confirmed = confirmation({"random": 1.5}, original=None, max_secs=0.0)

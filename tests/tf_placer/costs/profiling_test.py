@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -138,6 +139,34 @@ class ProfileGraphTest(tf.test.TestCase):
                 np.array([2, 1, *[2] * (num_groups - 2)], np.int32), (_CPU, _GPU_0, _GPU_1)
             ),
         )
+
+    def test_unequal_gpus_are_different_kinds(self):
+        gpus = [
+            dataclasses.replace(_GPUS.devices[1], **values)
+            for values in ({"model": "V100"}, {"model": "K80"}, {"memory_bytes": 2**34})
+        ]
+        for first, second, speeds in ((*gpus[:2], (2.0, 5.0)), (gpus[2], gpus[0], (2.0, 5.0))):
+            other = dataclasses.replace(second, name=_GPU_1)
+            machine = dataclasses.replace(_GPUS, devices=(_GPUS.devices[0], first, other))
+            secs = dict(zip((_CPU, _GPU_0, _GPU_1), (8.0, *speeds), strict=True))
+            environment = _Environment(
+                lambda a, secs=secs: self.build_uniform_profile(secs[max(a.values())])
+            )
+            costs = self.profile(environment, machine)
+            self.assertAllClose(costs.compute_secs.sum(axis=0), [8.0, 2.0, 5.0])
+
+    def test_spreads_over_unequal_gpus_where_no_equal_ones_have_room(self):
+        def trace(assignment: Mapping[str, str]) -> StepProfile | Failure:
+            used = set(assignment.values())
+            return _OUT_OF_MEMORY if used == {_GPU_0} else self.build_uniform_profile(4.0)
+
+        first, second = (
+            dataclasses.replace(device, model=model)
+            for device, model in zip(_GPUS.devices[1:], ("K80", "V100"), strict=True)
+        )
+        machine = dataclasses.replace(_GPUS, devices=(_GPUS.devices[0], first, second))
+        costs = self.profile(_Environment(trace), machine)
+        self.assertAllClose(costs.compute_secs.sum(axis=0), [4.0, 4.0, 4.0])
 
     def test_a_graph_that_fits_nowhere_is_an_error(self):
         environment = _Environment(lambda _: _OUT_OF_MEMORY)

@@ -3,10 +3,15 @@ from __future__ import annotations
 import tensorflow as tf
 from absl.testing import parameterized
 
+from graph_passes.clearing_advice import clear_by
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts
-from tf_placer.inputs.given_devices import check_given_devices, describe_given_devices
+from tf_placer.inputs.given_devices import (
+    check_given_devices,
+    describe_given_devices,
+    describe_immovable_step,
+)
 from tf_placer.inputs.workload import read_graph, read_workload, remove_devices
 from tf_placer.machines.catalog import make_described_machine
 
@@ -49,11 +54,42 @@ class GivenDevicesNoteTest(tf.test.TestCase):
             describe_given_devices(graph_on("/device:GPU:0")),
             "1 operation of the step keeps the device that the graph came with, such as "
             "'/device:GPU:0': to have it chosen, build the graph without tf.device, or clear its "
-            "devices (--clear_devices)",
+            "devices (clear_devices=True)",
         )
+        with clear_by(None):
+            self.assertEndsWith(
+                describe_given_devices(graph_on("/device:GPU:0")), "the graph without tf.device"
+            )
 
     def test_devices_that_no_step_needs_do_not_count(self):
         self.assertIsNone(describe_given_devices(graph_on("")))
+        self.assertIsNone(describe_immovable_step(graph_on("")))
+        self.assertIsNone(describe_immovable_step(graph_on(""), 0.0))
+
+    def test_a_step_that_nearly_all_stays_is_described_with_the_way_out(self):
+        with tf.Graph().as_default() as graph:
+            x = tf.constant(1.0, name="free")
+            for number in range(19):
+                with tf.device(f"/device:GPU:{number // 15}"):
+                    x = tf.exp(x, name=f"x{number}")
+        graph_def = graph.as_graph_def()
+        described = describe_immovable_step(OpGraph.from_graph_def(graph_def, ["x14"]))
+        self.assertEqual(
+            described,
+            "15 of 16 operations of the step are on '/device:GPU:0' because the graph says so: "
+            "clear the graph's devices (clear_devices=True) to let them move",
+        )
+        both = OpGraph.from_graph_def(graph_def, ["x18"])
+        with clear_by("--clear_devices"):
+            self.assertEqual(
+                describe_immovable_step(both),
+                "19 of 20 operations of the step are on their devices (15 of them on "
+                "'/device:GPU:0') because the graph says so: clear the graph's devices "
+                "(--clear_devices) to let them move",
+            )
+        half = OpGraph.from_graph_def(graph_def, ["x7"])
+        self.assertIsNone(describe_immovable_step(half))
+        self.assertStartsWith(describe_immovable_step(half, 0.5), "8 of 9 operations")
 
 
 def on_missing_device(x: tf.Tensor) -> tf.Tensor:

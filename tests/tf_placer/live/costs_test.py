@@ -24,7 +24,7 @@ from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import Workload, read_workload
-from tf_placer.live import own_processes
+from tf_placer.live import conclusion, own_processes
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
@@ -37,6 +37,7 @@ from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.verdict import verdict
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogMismatchError
 from tf_placer.search.trial_log import read_log
@@ -70,6 +71,7 @@ class Profiler:
     def __init__(self) -> None:
         self.settings: list[dict[str, Any]] = []
         self.error: Exception | None = None
+        self.memory_bytes = 2**30
         self.work_dirs: list[list[str]] = []
 
     def __call__(
@@ -105,7 +107,9 @@ class Profiler:
         names = [device.name for device in machine.devices]
         known = dataclasses.replace(
             machine,
-            devices=tuple(dataclasses.replace(d, memory_bytes=2**30) for d in machine.devices),
+            devices=tuple(
+                dataclasses.replace(d, memory_bytes=self.memory_bytes) for d in machine.devices
+            ),
             links=tuple(Link(a, b, 1e-5, 1e9) for a in names for b in names if a != b),
         )
         return CostedGraph(group_operations(graph, granularity), known, costs)
@@ -176,6 +180,61 @@ class LiveCostsTest(tf.test.TestCase):
         self.run_search(placer="auto", stop_at_gap=1e6)
         self.assertEqual(len(read_log(self.directory.trials)[1]), num_trials)
         self.assertTrue(self.has_line("as near to the lower bound as stop_at_gap asks for"))
+
+    def test_a_search_for_what_fits_ends_with_the_first_placement_that_runs(self):
+        self.script.secs = lambda assignment: 0.05 if assignment else None
+        self.assertEqual(self.run_search(objective="fit"), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        # The placer knows what fits, so it comes before the baselines.
+        self.assertEqual([trial.placer for trial in trials], ["original", "cheapest"])
+        self.assertTrue(self.has_line("a placement runs, and objective 'fit' asks for no more"))
+        self.assertRegex(
+            self.directory.read_result().note,
+            r"^by simulation it takes .* of 1\.000 GiB on task:0/CPU:0, .* of 1\.000 GiB on "
+            r"task:1/CPU:0, and the original \S+ \S*B on task:0/CPU:0",
+        )
+
+    def test_a_search_for_what_fits_tries_the_baselines_if_the_placer_finds_nothing(self):
+        self.script.secs = lambda a: 0.05 if uses_two_devices(a) else None
+        self.profiler.error = SearchError("no step could be traced")
+        self.assertEqual(self.run_search(objective="fit"), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        self.assertEqual(
+            [trial.placer for trial in trials if trial.measurement.step_secs], ["expert"]
+        )
+
+    def test_a_search_for_what_fits_ends_with_an_original_that_runs(self):
+        for _ in range(2):
+            self.assertEqual(self.run_search(objective="fit"), Outcome.FITS)
+            self.assertLen(read_log(self.directory.trials)[1], 1)
+            self.assertEqual(self.script.confirmed, [])
+            self.assertLen(self.script.measured, 1)
+        self.assertIn("the original runs, and objective", verdict(self.directory.read_result()))
+        self.assertFalse(self.directory.placement.exists())
+
+    def test_limits_of_memory_and_the_objective_make_another_search(self):
+        self.run_search()
+        for field, value in (
+            ("max_memory", {"CPU": 10**6}),
+            ("headroom", 0.5),
+            ("objective", "fit"),
+        ):
+            with self.assertRaisesRegex(LogMismatchError, f"a log of another {field}"):
+                self.run_search(**{field: value})
+
+    def test_says_how_much_memory_would_do_if_nothing_runs(self):
+        self.script.secs = lambda assignment: None
+        with mock.patch.object(conclusion, "_LEAST_MEMORY_SECS", 0.5):
+            self.run_search()
+            self.assertNotIn("would do", self.directory.read_result().note)
+            self.directory = RunDirectory(self.directory.path.with_name("small"))
+            self.profiler.memory_bytes = 100
+            self.assertEqual(self.run_search(), Outcome.NOTHING_RUNS)
+        self.assertRegex(
+            self.directory.read_result().note,
+            r"it is too large; by simulation \S+ \S*B on each of task:0/CPU:0, task:1/CPU:0 "
+            "would do",
+        )
 
     def test_writes_costs_with_their_origin(self):
         self.run_search()

@@ -54,6 +54,17 @@ class DryRunTest(tf.test.TestCase):
         self.assertEqual(json.loads(json.dumps(plan.to_json()))["groups"], plan.groups)
         self.assertEqual(os.listdir(self.directory), [])
 
+    def test_counts_groups_where_pins_let_them_go(self):
+        free = self.plan().groups
+        plan = self.plan(pin={"chain_0/*": "/task:1"})
+        there, here = plan.groups_by_device[TASKS[1]], plan.groups_by_device[TASKS[0]]
+        self.assertEqual(there, plan.groups)
+        self.assertBetween(here, 1, plan.groups - 1)
+        together = self.plan(placer="hill_climbing", keep_together=["chain_*"])
+        self.assertLess(together.colocation_groups, free)
+        with self.assertRaisesRegex(GraphError, "no operation of the step matches 'chain_2/.*'"):
+            self.plan(pin={"chain_2/*": "/task:1"})
+
     def test_counts_the_same_groups_for_placers_of_any_granularity(self):
         fine = self.plan(placer="hill_climbing")
         self.assertEqual(fine.groups, self.plan().groups)
@@ -87,7 +98,7 @@ class DryRunTest(tf.test.TestCase):
         for node in graph_def.node:
             node.device = TASKS[0]
         self.assertRegex(
-            str(self.plan(graph=graph_def).missing), "nothing to place; .*--clear_devices"
+            str(self.plan(graph=graph_def).missing), "nothing to place; .*clear_devices=True"
         )
         with self.assertRaisesRegex(MachineError, "is described, not attached"):
             self.plan(machine="2xK80")

@@ -40,7 +40,7 @@ class EntryPointsTest(absltest.TestCase):
 
     def test_optimize_has_few_keywords(self):
         parameters = inspect.signature(optimize).parameters.values()
-        self.assertLen([each for each in parameters if each.kind is not each.VAR_KEYWORD], 13)
+        self.assertLen([each for each in parameters if each.kind is not each.VAR_KEYWORD], 14)
 
     def test_uses_the_default_configuration_without_keywords(self):
         self.assertEqual(self.build_config(), SearchConfig())

@@ -18,17 +18,20 @@ from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.workload import read_workload
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import count_time_from, optimize
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_page import read_run_view
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, read_log
 
 tf1 = tf.compat.v1
+SECOND = "/job:worker/replica:0/task:1/device:CPU:0"
 # Old training scripts run in this mode.
 tf1.disable_v2_behavior()
 
@@ -84,10 +87,19 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             start_secs=start_secs,
         )
 
-    def optimize(self, graph, fetches=None, callbacks=(), verbose=False, **settings):
+    def optimize(
+        self, graph, fetches=None, callbacks=(), verbose=False, clear_devices=False, **settings
+    ):
         settings = {"machine": "local:2", "placer": "random", "max_trials": 10, **settings}
         config = SearchConfig(**{"log_dir": self.log_dir, **settings})
-        return optimize(graph, fetches, config=config, callbacks=callbacks, verbose=verbose)
+        return optimize(
+            graph,
+            fetches,
+            config=config,
+            callbacks=callbacks,
+            verbose=verbose,
+            clear_devices=clear_devices,
+        )
 
     def test_annotates_a_graph_in_place_if_a_placement_is_faster(self):
         given = graphs.two_branches()
@@ -269,9 +281,95 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             node.device = "/device:CPU:0"
         result = self.optimize(graph_def, "result")
         self.assertFalse(result.changed)
-        self.assertRegex(result.reason, "nothing to place; .*'/device:CPU:0': .*--clear_devices")
+        self.assertRegex(result.reason, "nothing to place; .*'/device:CPU:0': .*clear_devices=T")
         self.assertIs(result.graph_def, graph_def)
         self.assertFalse(self.log_dir.exists())
+
+    def test_devices_are_cleared_on_demand(self):
+        given = graphs.two_branches()
+        for operation in given.graph.get_operations():
+            operation._set_device("/job:worker/task:0")
+        before, heard = given.graph.as_graph_def(), RecordingCallback()
+        for graph in (given.graph, before):
+            unmoved = self.optimize(graph, given.fetches, [heard])
+            self.assertIn("nothing to place", unmoved.reason)
+            self.assertRegex(
+                heard.notes[-1],
+                "25 of 25 operations of the step are on '/job:worker/task:0' because the graph says"
+                r" so: clear the graph's devices \(clear_devices=True\) to let them move",
+            )
+        self.script.secs = lambda assignment: ORIGINAL_SECS
+        kept = self.optimize(given.graph, given.fetches, clear_devices=True, log_dir=None)
+        self.assertFalse(kept.changed)
+        self.assertEqual(given.graph.as_graph_def(), before)
+        self.script.secs = split_is_faster
+        copied = self.optimize(before, given.fetches, clear_devices=True)
+        placed = self.optimize(given.graph, given.fetches, clear_devices=True)
+        self.assertTrue(placed.changed)
+        self.assertEqual(devices(given.graph), dict(placed.placement.assignment))
+        self.assertTrue(uses_two_devices(devices(given.graph)))
+        self.assertEqual(devices(copied.graph_def), devices(given.graph))
+
+    def test_devices_of_functions_cannot_be_cleared(self):
+        workload = read_workload(graphs.two_branches().graph, "result")
+        for target in (workload, tf.function(lambda x: x)):
+            with self.assertRaisesRegex(ValueError, "clear_devices is for graphs and SavedModels"):
+                self.optimize(target, clear_devices=True)
+        for node in workload.graph_def.node:
+            node.device = "/device:GPU:7"
+        with self.assertRaisesRegex(GraphError, "GPU:7, and .*: build the graph without tf.device"):
+            self.optimize(read_workload(workload.graph_def, "result"))
+
+    def test_no_proposal_breaks_a_pin(self):
+        given, heard = graphs.two_branches(), RecordingCallback()
+        pins = {"pin": {"chain_0/*": "task:1"}, "keep_together": [["chain_1/*", "result"]]}
+        result = self.optimize(given.graph, given.fetches, [heard], placer="hill_climbing", **pins)
+        self.assertTrue(result.changed)
+        self.assertNotEmpty(self.script.placed)
+        for on in self.script.placed:
+            first = {on[name] for name in on if name.startswith("chain_0/")}
+            second = {on[name] for name in on if name.startswith("chain_1/") or name == "result"}
+            self.assertEqual(first, {SECOND})
+            self.assertLen(second, 1)
+        self.assertStartsWith(heard.notes[0], "'chain_0/*': ")
+        self.assertRegex(
+            heard.notes[0], r"\d+ operations in \d+ colocation groups stay on .*task:1"
+        )
+        self.assertRegex(
+            heard.notes[1], "'chain_1/.*', 'result': .* in 1 colocation group share one"
+        )
+        facts = dict(read_run_view(self.log_dir).facts)
+        self.assertEqual(facts["pinned by you"], f"'chain_0/*' on {SECOND}")
+        self.assertEqual(facts["kept together"], "'chain_1/*', 'result'")
+
+    def test_a_log_of_other_pins_is_of_another_search(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        pin = {"chain_0/*": "/task:1"}
+        first = self.optimize(graph_def, "result", pin=pin)
+        for same in (pin, {"chain_0/*": SECOND}):
+            again = self.optimize(graph_def, "result", pin=same)
+            self.assertEqual(again.confirmation, first.confirmation)
+        for other, message in (
+            ({}, "a log of another set of pins: .* has pin .*task:1.*, this search has none"),
+            ({"pin": {"chain_0/*": "/task:0"}}, "another set of pins: .*this search has .*task:0"),
+            ({"pin": pin, "keep_together": ["chain_1/*"]}, "another set of operations to keep"),
+        ):
+            with self.assertRaisesRegex(LogError, message):
+                self.optimize(graph_def, "result", **other)
+
+    def test_refuses_pins_that_cannot_be_before_writing(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        for settings, error, message in (
+            ({"pin": {"chain_2/*": "/task:0"}}, GraphError, "no operation .* nearest are 'chain_"),
+            ({"pin": {"chain_0/*": "/CPU:0"}}, GraphError, "may be each of .*task:0.*task:1"),
+            ({"pin": {"chain_0/*": "/GPU:0"}}, GraphError, "'/GPU:0' is not on the machine: name"),
+            ({"pin": "chain_0"}, ValueError, "pin maps patterns"),
+            ({"keep_together": "chain_*"}, ValueError, "keep_together is a list"),
+        ):
+            with self.assertRaisesRegex(error, message):
+                self.optimize(graph_def, "result", **settings)
+        self.assertFalse(self.log_dir.exists())
+        self.assertEqual(self.script.made, [])
 
     def test_answers_a_finished_search_from_the_log_without_a_process(self):
         graph_def = graphs.two_branches().graph.as_graph_def()

@@ -79,6 +79,54 @@ class PreparationTest(tf.test.TestCase):
         with mock.patch.dict("os.environ", _EMULATED):
             self.assertEqual(self.prepare("emulated:2xK80").session_config, self.of_process)
 
+    def prepare_limited(self, session_config=None, **limits) -> tuple[list[int], list[list[float]]]:
+        """Returns the memory of the devices, and the limits of the GPUs in sessions in MiB."""
+        config = SearchConfig(placer="expert", session_config=session_config, **limits)
+        prepared = prepare(self.step, config)
+        options = prepared.session_config.gpu_options.experimental
+        sizes = [device.memory_bytes for device in prepared.machine.devices]
+        return sizes, [list(gpu.memory_limit_mb) for gpu in options.virtual_devices]
+
+    def test_limits_the_memory_of_devices_and_of_gpus_in_sessions(self):
+        self.assertEqual(self.prepare_limited(), ([2**34, 3 * 2**28], []))
+        limited = self.prepare_limited(max_memory={"GPU:0": "100MiB"})
+        self.assertEqual(limited, ([2**34, 100 * 2**20], [[100.0]]))
+        self.assertEqual(self.prepare_limited(headroom=0.5), ([2**33, 3 * 2**27], [[384.0]]))
+        # TensorFlow refuses a fraction beside other limits; the machine has the fraction already.
+        fraction = tf1.ConfigProto()
+        fraction.gpu_options.per_process_gpu_memory_fraction = 0.3
+        fraction.gpu_options.visible_device_list = "1,0"
+        config = SearchConfig(placer="expert", session_config=fraction, headroom=0.5)
+        options = prepare(self.step, config).session_config.gpu_options
+        self.assertEqual(options.per_process_gpu_memory_fraction, 0.0)
+        self.assertEqual(options.visible_device_list, "1")
+        self.assertAlmostEqual(fraction.gpu_options.per_process_gpu_memory_fraction, 0.3)
+
+    def test_limits_emulated_gpus_by_a_fraction_of_their_memory(self):
+        self.find_machine.side_effect = find_machine
+        config = SearchConfig("emulated:2xK80", "expert", max_memory={"GPU:0": "3GiB", "GPU:1": 9})
+        options = prepare(self.step, config).session_config.gpu_options
+        # A K80 has 12 GB or so, as its class says.
+        [k80] = {each.memory_bytes for each in find_machine("2xK80").devices[1:]}
+        self.assertEqual(int(options.per_process_gpu_memory_fraction * k80), 3 * 2**30)
+        self.assertEmpty(options.experimental.virtual_devices)
+
+    def test_limits_worker_processes_by_their_devices(self):
+        self.find_machine.side_effect = find_machine
+        limited = prepare(
+            self.step, SearchConfig("local:2", "expert", max_memory={"task:1": "44MB"})
+        )
+        self.assertEqual([d.memory_bytes for d in limited.machine.devices], [None, 44_000_000])
+        self.assertEqual(limited.session_config, tf1.ConfigProto())
+
+    def test_refuses_limits_of_absent_devices_and_of_parts_of_gpus(self):
+        with self.assertRaisesRegex(ValueError, 'max_memory is for "GPU:1", and no device is'):
+            self.prepare_limited(max_memory={"GPU:1": "4GB"})
+        divided = tf1.ConfigProto()
+        divided.gpu_options.experimental.virtual_devices.add(memory_limit_mb=[100, 200])
+        with self.assertRaisesRegex(ValueError, "session_config divides a GPU: limit the parts"):
+            self.prepare_limited(divided, headroom=0.1)
+
     def test_notes_that_this_process_holds_gpu_memory(self):
         self.assertIsNone(self.note())
         self.holds_memory.return_value = True

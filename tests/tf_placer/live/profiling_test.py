@@ -38,6 +38,21 @@ class ProfilingTest(tf.test.TestCase):
             problem = profile(path, "y:0", machine=_MACHINE, output=self.output, verbose=False)
         self.assertEqual(errors.getvalue(), "")
         self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
+        free = by_command.read_bytes()
+        pinned = ["--machine", _MACHINE, "--output", str(by_command), "--pin", "w*=/GPU:2"]
+        main(["profile", *step, *pinned, "--keep_together", "w,y"])
+        pin, together = {"w*": "/GPU:2"}, [["w", "y"]]
+        given = {"machine": _MACHINE, "output": self.output, "verbose": False}
+        profile(path, "y:0", **given, pin=pin, keep_together=together)
+        self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
+        self.assertNotEqual(free, by_command.read_bytes())
+        graph_def = graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:GPU:7"
+        with self.assertRaisesRegex(GraphError, "clear the graph's devices .clear_devices=True"):
+            profile(graph_def, "y:0", **given)
+        profile(graph_def, "y:0", **given, clear_devices=True)
+        self.assertEqual(self.output.read_bytes(), free)
         self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
 
     def test_profiles_a_function_as_its_graph(self):

@@ -447,9 +447,13 @@ class RunTest(tf.test.TestCase):
         for node in self.graph_def.node:
             node.device = "" if node.name == "result" else "/job:worker/task:0"
         self.run_search(Script(lambda assignment: None), graph_def=self.graph_def)
-        kept = "24 operations of the step keep .* such as '/job:worker/task:0': .*--clear_devices"
+        kept = (
+            "24 operations of the step keep .* such as '/job:worker/task:0': .*clear_devices=True"
+        )
         self.assertRegex(self.directory.read_result().note, kept)
         self.assertRegex("\n".join(self.lines), f"little to choose\n{kept}")
+        at_once = "the original runs out of memory, and 24 of 25 operations of the step are on "
+        self.assertLen([line for line in self.lines if line.startswith(at_once)], 1)
 
     def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
         script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)

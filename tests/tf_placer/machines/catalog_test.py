@@ -7,7 +7,12 @@ import json
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines.catalog import format_catalog, list_catalog_names, make_described_machine
+from tf_placer.machines.catalog import (
+    find_machine_source,
+    format_catalog,
+    list_catalog_names,
+    make_described_machine,
+)
 from tf_placer.machines.machine import Link, Machine, MachineError
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -29,6 +34,7 @@ _LARGEST = {
     "NxH200": 16,
     "NxB200": 8,
 }
+_SOCKETS = ("NxEPYC-7742-socket", "NxXeon-8480C-socket")
 
 
 def _find_link(machine: Machine, source: str, destination: str) -> Link:
@@ -39,7 +45,7 @@ def _find_link(machine: Machine, source: str, destination: str) -> Link:
 
 class CatalogTest(parameterized.TestCase):
     def test_lists_the_documented_names(self):
-        self.assertEqual(list_catalog_names(), ", ".join(_LARGEST))
+        self.assertEqual(list_catalog_names(), ", ".join([*_LARGEST, *_SOCKETS]))
 
     @parameterized.parameters(*_LARGEST.items())
     def test_every_number_of_gpus_up_to_the_maximum_makes_a_machine(self, name, largest):
@@ -92,6 +98,8 @@ class CatalogTest(parameterized.TestCase):
         table = format_catalog()
         for name, largest in _LARGEST.items():
             self.assertIn(f"{name}, N from 1 to {largest}\n", table)
+        for name in _SOCKETS:
+            self.assertIn(f"{name}, N from 1 to 2\n    each {name[2:]} with 1.000 TiB\n", table)
         self.assertIn("K80: GPU, 11.17 GiB, 4.37 TFLOPS (of which 0.42), 223.5 GiB/s", table)
 
 
@@ -144,6 +152,112 @@ class TopologyTest(absltest.TestCase):
         self.assertLen(set(channels), 1)
         self.assertNotEqual(channels[0], _find_link(machine, "GPU:1", "CPU:0").channel)
         self.assertNotEqual(channels[0], _find_link(machine, "GPU:0", "GPU:1").channel)
+
+
+class SocketsTest(parameterized.TestCase):
+    @parameterized.parameters(*_SOCKETS)
+    def test_every_socket_is_a_worker_process_with_half_of_the_computer(self, name):
+        machine = make_described_machine(name.replace("N", "2", 1))
+        self.assertEqual(
+            [device.name for device in machine.devices],
+            [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)],
+        )
+        # The classes of both sockets together are those of computers with GPUs.
+        both = {"NxEPYC-7742-socket": "8xA100", "NxXeon-8480C-socket": "8xH100"}[name]
+        computer = make_described_machine(both)
+        whole, half = (each.find_class(each.devices[0]) for each in (computer, machine))
+        for number in ("peak_flops", "memory_bytes", "memory_bandwidth_bytes_per_sec"):
+            self.assertEqual(2 * getattr(half, number), getattr(whole, number), number)
+        self.assertLen(machine.links, 2)
+        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_one_socket_has_no_links(self):
+        self.assertEqual(make_described_machine("1xEPYC-7742-socket").links, ())
+
+    def test_there_are_at_most_two(self):
+        for number in (0, 3):
+            message = f"machine '{number}xEPYC-7742-socket': .* from 1 to 2 sockets, not {number}$"
+            with self.assertRaisesRegex(MachineError, message):
+                make_described_machine(f"{number}xEPYC-7742-socket")
+
+
+class MixTest(parameterized.TestCase):
+    def test_has_the_cpu_of_the_first_part_and_the_gpus_of_all_in_order(self):
+        machine = make_described_machine("1xA100+2xT4")
+        self.assertEqual((machine.spec, machine.kind), ("1xA100+2xT4", "described"))
+        models = [device.model for device in machine.devices]
+        self.assertEqual(models, ["2xEPYC-7742", "A100", "T4", "T4"])
+        names = [_PREFIX + name for name in ("CPU:0", "GPU:0", "GPU:1", "GPU:2")]
+        self.assertEqual([device.name for device in machine.devices], names)
+        pairs = [(link.source, link.destination) for link in machine.links]
+        self.assertEqual(pairs, list(itertools.permutations(names, 2)))
+        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+        first_is_t4 = make_described_machine("2xT4+1xA100").devices[0]
+        self.assertEqual(first_is_t4, make_described_machine("2xT4").devices[0])
+
+    def test_copies_between_parts_pass_the_processor_at_the_slower_speed(self):
+        machine = make_described_machine("2xA100+1xL4+1xT4")
+        for source, destination, rate in (
+            ("GPU:0", "GPU:2", 18e9),  # PCIe 4.0 on both sides.
+            ("GPU:2", "GPU:0", 18e9),
+            ("GPU:0", "GPU:3", 9e9),  # The T4 has PCIe 3.0.
+            ("GPU:3", "GPU:2", 9e9),
+        ):
+            link = _find_link(machine, source, destination)
+            self.assertEqual(link.bandwidth_bytes_per_sec, rate)
+            # The copy takes the path of the sender to the processor.
+            self.assertEqual(link.channel, _find_link(machine, source, "CPU:0").channel)
+
+    def test_gpus_of_one_part_are_connected_as_in_their_own_machine(self):
+        machine, v100 = make_described_machine("1xT4+4xV100"), make_described_machine("4xV100")
+        for i, j in itertools.permutations(range(4), 2):
+            mixed = _find_link(machine, f"GPU:{i + 1}", f"GPU:{j + 1}")
+            own = _find_link(v100, f"GPU:{i}", f"GPU:{j}")
+            self.assertEqual(mixed.bandwidth_bytes_per_sec, own.bandwidth_bytes_per_sec)
+        a100 = make_described_machine("1xT4+2xA100")
+        self.assertEqual(_find_link(a100, "GPU:1", "GPU:2").bandwidth_bytes_per_sec, 270e9)
+
+    def test_no_pcie_path_is_faster_than_those_of_the_computer(self):
+        for gpu, rate in (("GPU:0", 11.5e9), ("GPU:1", 11.5e9)):
+            link = _find_link(make_described_machine("1xT4+2xL4"), "CPU:0", gpu)
+            self.assertEqual(link.bandwidth_bytes_per_sec, rate)
+        between = _find_link(make_described_machine("1xT4+2xL4"), "GPU:1", "GPU:2")
+        self.assertEqual(between.bandwidth_bytes_per_sec, 9e9)
+        slow_card = _find_link(make_described_machine("1xL4+1xT4"), "CPU:0", "GPU:1")
+        self.assertEqual(slow_card.bandwidth_bytes_per_sec, 11.5e9)
+
+    def test_parts_share_no_switch(self):
+        machine = make_described_machine("1xK80+2xK80")
+        channels = [_find_link(machine, f"GPU:{i}", "CPU:0").channel for i in range(3)]
+        self.assertNotEqual(channels[0], channels[1])
+        self.assertEqual(channels[1], channels[2])
+
+    def test_a_mix_of_one_kind_without_other_links_is_that_machine(self):
+        self.assertEqual(
+            make_described_machine("1xT4+2xT4").links, make_described_machine("3xT4").links
+        )
+
+    def test_the_source_names_the_parts_and_the_rule(self):
+        source = find_machine_source("1xA100+2xT4")
+        for text in ("the computer of the first part", "1xA100: NVIDIA DGX", "2xT4: T4 cards"):
+            self.assertIn(text, source)
+        self.assertEqual(find_machine_source("unknown"), "")
+
+    @parameterized.parameters(
+        ("1xA100+2xT5", r"unknown part '2xT5' \(did you mean '2xT4'\?\): expected a name with"),
+        ("1xA100+", "unknown part '': expected a name"),
+        ("A100+1xT4", r"unknown part 'A100' \(did you mean '1xA100'"),
+        ("1xA100+9xT4", "'9xT4': such a machine has from 1 to 8 GPUs, not 9"),
+        ("1xA100+0xT4", "'0xT4': such a machine has from 1 to 8 GPUs, not 0"),
+        ("2xEPYC-7742-socket+1xT4", "'2xEPYC-7742-socket': only GPUs can be mixed, not sockets"),
+        ("16xK80+1xT4", "a mix has at most 16 GPUs, not 17"),
+        ("+".join(["1xT4"] * 17), "a mix has at most 16 GPUs, not 17"),
+        ("+".join(["1xT4"] * 10**5), "unknown part '1xT4.1xT4"),
+    )
+    def test_rejects_wrong_parts(self, spec, message):
+        with self.assertRaisesRegex(MachineError, f"^machine '.*: {message}") as caught:
+            make_described_machine(spec)
+        self.assertLess(len(str(caught.exception)), 600)
 
 
 if __name__ == "__main__":

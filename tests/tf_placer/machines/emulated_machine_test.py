@@ -48,6 +48,16 @@ class EmulatedMachineTest(parameterized.TestCase):
             config.gpu_options.per_process_gpu_memory_fraction = 0.1
             find_machine("emulated:8xH200", config)
 
+    def test_emulates_unequal_gpus(self):
+        fast, slow = find_machine("emulated:1xV100+1xK80").devices[1:]
+        self.assertEqual((fast.model, slow.model), ("V100", "K80"))
+        self.assertEqual(slow.memory_bytes, 11_276_952_576)
+        self.assertGreater(fast.memory_bytes, slow.memory_bytes)
+
+    def test_sockets_cannot_be_emulated(self):
+        with self.assertRaisesRegex(MachineError, "only a CPU and GPUs of one process"):
+            find_machine("emulated:2xEPYC-7742-socket")
+
     def test_parses_options(self):
         options = parse_emulation_options("emulated:2xP100,values,slowdown=2.5")
         self.assertEqual((options.machine, options.slowdown), ("2xP100", 2.5))

@@ -13,7 +13,7 @@ from absl.testing import absltest
 
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.machine import Device, Machine, name_worker_cpu
 
 _MACHINE = find_machine("local:2")
 
@@ -64,6 +64,23 @@ class LocalClusterTest(absltest.TestCase):
 
     def test_wait_returns_after_the_timeout_if_all_servers_live(self):
         self.cluster.wait(timeout_secs=0.01)
+
+
+class NumaClusterTest(absltest.TestCase):
+    def test_servers_are_pinned_to_their_nodes_but_may_take_memory_of_others(self):
+        cores = sorted(os.sched_getaffinity(0))
+        nodes = (cores[-1:], cores[:1])
+        devices = (
+            Device(name_worker_cpu(task), "CPU", 2**20, tuple(node))
+            for task, node in enumerate(nodes)
+        )
+        with tf.Graph().as_default() as graph, tf.device(name_worker_cpu(1)):
+            total = tf.reduce_sum(tf.ones([2**22]))  # 16 MiB.
+        with LocalCluster(Machine("numa", "numa", tuple(devices))) as cluster:
+            for node, server in zip(nodes, cluster.servers, strict=True):
+                self.assertEqual(os.sched_getaffinity(server.pid), set(node))
+            with tf.compat.v1.Session(cluster.target, graph=graph) as session:
+                self.assertEqual(session.run(total), 2**22)
 
 
 class LocalClusterLifeTest(absltest.TestCase):

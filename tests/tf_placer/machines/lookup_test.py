@@ -34,6 +34,14 @@ class DescribedMachineTest(absltest.TestCase):
         self.assertEqual((machine.spec, machine.kind), ("2xK80", "described"))
         self.assertEqual([device.type for device in machine.devices], ["CPU", "GPU", "GPU"])
 
+    def test_finds_a_mix(self):
+        machine = find_machine("1xV100+1xK80")
+        self.assertEqual([device.model for device in machine.devices[1:]], ["V100", "K80"])
+        with self.assertRaisesRegex(MachineError, "'1xV100[+]1xK8': unknown part '1xK8'"):
+            find_machine("1xV100+1xK8")
+        with self.assertRaisesRegex(MachineError, "unknown machine 'cpu[+]gpu'"):
+            find_machine("cpu+gpu")
+
     def test_reads_a_machine_file(self):
         path = self.create_tempfile("box.json", "{}").full_path
         with self.assertRaisesRegex(

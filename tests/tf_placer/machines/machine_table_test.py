@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from unittest import mock
+
 from absl.testing import absltest
 
 from tf_placer.machines.machine import MachineError
@@ -30,6 +33,25 @@ class MachineTableTest(absltest.TestCase):
         self.assertIn(["GPU to GPU", "8", "2", "9", "25.00 µs"], rows)
         for name in ("4xK80: Device Placement", "Haswell-18: Intel Xeon", "K80: One of the two"):
             self.assertIn(f"\n{name}", text)
+
+    def test_names_the_models_of_unequal_gpus(self):
+        rows = parse_rows(format_machine("1xA100+2xT4"))
+        self.assertIn(["CPU to A100", "1", "1", "24", "25.00 µs"], rows)
+        self.assertIn(["A100 to T4", "2", "1", "9", "25.00 µs"], rows)
+        self.assertIn(["T4 to A100", "2", "2", "9", "25.00 µs"], rows)
+
+    def test_shows_the_cores_and_memory_of_a_machine_that_is_there(self):
+        usable = mock.patch.object(os, "sched_getaffinity", lambda pid: {0, 1, 2, 5})
+        with usable:
+            rows = parse_rows(format_machine("cores:0-2/5"))
+            limited = parse_rows(format_machine("local:2,memory_mb=1024"))
+            values = build_machine_values("cores:0-2/5")
+        names = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
+        self.assertEqual(rows[2:], [[names[0], "0-2", "-"], [names[1], "5", "-"]])
+        self.assertIn([names[1], "2,5", "1.000 GiB"], limited)
+        [machine] = values["machines"]
+        self.assertEqual([each["cores"] for each in machine["devices"]], [(0, 1, 2), (5,)])
+        self.assertEqual((machine["source"], values["device_classes"]), ("", []))
 
     def test_values_have_the_numbers_and_sources(self):
         values = build_machine_values("2xT4")

@@ -11,10 +11,12 @@ import numpy as np
 from absl.testing import absltest
 
 import tf_placer
+from tests.tf_placer.simulation.mixed_problems import make_mixed_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.simulation.simulator import Simulator
 
 
 class CompareTest(absltest.TestCase):
@@ -45,6 +47,27 @@ class CompareTest(absltest.TestCase):
             "2 GPUs would do as well as 4: two is within 2 % of four",
             compared.table(),
         )
+
+    def test_a_mix_is_compared_with_its_fastest_gpu(self):
+        problem = make_mixed_problem(np.random.default_rng(0), "1xT4+1xV100", 6)
+        on_one = np.tile(np.array([[1], [2]], np.int32), 6)
+        slow_secs, fast_secs = Simulator(problem).simulate(on_one).step_secs
+        self.assertLess(fast_secs, slow_secs)
+        [mix] = tf_placer.compare({"mix": problem}, max_secs=1.0).machines
+        self.assertEqual((mix.kind, mix.device_type, mix.accelerators), ("T4+V100", "GPU", 2))
+        self.assertEqual(mix.one_device_secs, fast_secs)
+        self.assertGreaterEqual(mix.speedup, 1.0)
+
+    def test_two_sockets_are_compared_with_one(self):
+        problems = {
+            name: make_mixed_problem(np.random.default_rng(0), name, 6)
+            for name in ("1xEPYC-7742-socket", "2xEPYC-7742-socket")
+        }
+        one, two = tf_placer.compare(problems, max_secs=1.0).machines
+        self.assertEqual((one.accelerators, two.accelerators), (1, 2))
+        self.assertEqual((two.device_type, two.kind), ("device", "EPYC-7742-socket"))
+        self.assertEqual(one.one_device_secs, two.one_device_secs)
+        self.assertLessEqual(two.step_secs, one.step_secs)
 
     def test_more_devices_are_never_slower(self):
         # The search has no time for more than a few starts.

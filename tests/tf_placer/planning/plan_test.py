@@ -13,10 +13,11 @@ import numpy as np
 from absl.testing import absltest
 
 import tf_placer
-from tests.tf_placer.small_problem import small_problem
+from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.search.distributed import workers
 from tf_placer.simulation.simulator import Simulator
 
@@ -113,6 +114,53 @@ class PlanTest(absltest.TestCase):
             self.assertLess(result.outcome.trials, 10**5)
             self.assertLessEqual(result.step_secs, 21.0 * result.outcome.lower_bound_secs)
 
+    def test_limits_of_memory_hold_for_every_placer(self):
+        problem = build_layered_problem(6, 2, seed=1)
+        free_bytes = max(tf_placer.plan(problem, max_trials=500, max_secs=5).outcome.peak_bytes)
+        limits = {"max_memory": {"device 0": free_bytes // 2}, "headroom": 0.5}
+        best_secs = find_best_secs(limit_problem(problem, *limits.values()))
+        self.assertGreater(best_secs, find_best_secs(problem))
+        for placer, max_trials in (("auto", 1000), ("random", 3000)):
+            config = tf_placer.SearchConfig(
+                None, placer, max_trials=max_trials, max_secs=5, log_dir=self.directory, **limits
+            )
+            result = tf_placer.plan(problem, config=config)
+            self.assertTrue(result.feasible)
+            self.assertAlmostEqual(result.step_secs, best_secs)
+            self.assertLessEqual(result.outcome.peak_bytes[0], free_bytes // 2)
+            self.assertEqual(result.problem.devices[1].memory_bytes, 10**9 // 2)
+            # A page shows the limits, too.
+            kept = read_problem(self.directory / "problem.json")
+            self.assertEqual(kept.devices, result.problem.devices)
+            self.directory = self.directory / placer
+
+    def test_a_limit_is_for_a_device_of_the_problem(self):
+        config = tf_placer.SearchConfig(max_memory={"GPU:7": "4GB"})
+        with self.assertRaisesRegex(ValueError, 'max_memory is for "GPU:7", .* one of cpu, gpu'):
+            tf_placer.plan(small_problem(), config=config)
+
+    def test_says_how_much_memory_would_do_if_nothing_fits(self):
+        # By hand: 30 bytes on the GPU are enough; 40 on the CPU would be, too.
+        result = tf_placer.plan(small_problem(31, 5), max_trials=50, max_secs=5)
+        self.assertFalse(result.feasible)
+        self.assertEqual(result.least_memory_bytes, 30)
+        self.assertEqual(result.to_json()["least_memory_bytes"], 30)
+        self.assertIn("with more memory: 30 B on gpu would do\n", result.table())
+        enough = tf_placer.plan(small_problem(31, 30), max_trials=50, max_secs=2)
+        self.assertTrue(enough.feasible)
+        self.assertIsNone(enough.least_memory_bytes)
+
+    def test_a_search_for_what_fits_ends_with_the_first_placement_that_does(self):
+        problem = build_layered_problem(30, 3)
+        for placer in ("auto", "random"):
+            config = tf_placer.SearchConfig(
+                None, placer, max_trials=10**6, max_secs=60.0, objective="fit"
+            )
+            result = tf_placer.plan(problem, config=config)
+            self.assertTrue(result.feasible)
+            self.assertLess(result.outcome.trials, 10**4)
+            self.assertLess(result.outcome.elapsed_secs, 30.0)
+
     def test_repr_of_a_result_is_one_line(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
         self.assertRegex(
@@ -124,6 +172,10 @@ class PlanTest(absltest.TestCase):
     def test_refuses_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "no placer 'best'"):
             tf_placer.plan(small_problem(), placer="best")
+        for pins in ({"pin": {"a": "/CPU:0"}}, {"keep_together": ["a"]}):
+            config = tf_placer.SearchConfig(**pins)
+            with self.assertRaisesRegex(ValueError, "pin and keep_together are settings of prof"):
+                tf_placer.plan(small_problem(), config=config)
         with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):
             tf_placer.plan(small_problem(), max_trials=0)
         with self.assertRaisesRegex(ValueError, "missing.json"):

@@ -127,6 +127,23 @@ class AnswerStoreTest(tf.test.TestCase):
         with mock.patch.object(answer_store, "compute_machine_identity", return_value="f" * 64):
             self.assertIsNone(self.open(build()).look_up())
 
+    def test_an_answer_is_one_for_the_same_pins(self):
+        self.keep_placed()
+        workload = build()
+        for pins in (
+            {"pin": {"t1_*": SECOND}},
+            {"pin": {"t0_*": SECOND}},
+            {"keep_together": [["t0_*", "t1_*"]]},
+        ):
+            self.assertIsNone(self.open(workload, **pins).look_up())
+        pinned = self.open(workload, pin={"t1_*": "/task:1"})
+        pinned.keep(FASTER, FINALISTS, place(workload))
+        self.assertEqual(pinned.look_up().result.winner, "auto")
+        # Names do not count, as without pins.
+        self.assertIsNotNone(self.open(build("z/"), pin={"z/t1_*": SECOND}).look_up())
+        self.assertIsNone(self.open(build("z/"), pin={"z/t1_*": FIRST}).look_up())
+        self.assertIsNotNone(self.open(workload).look_up())
+
     def test_only_verdicts_of_complete_searches_are_kept(self):
         workload = build()
         for result in (

@@ -104,6 +104,8 @@ class HeaderTest(tf.test.TestCase):
             {"placer": "expert", "placer_options": {}},
             {"machine": find_machine("local:3")},
             {"placer_options": {}},
+            {"pin": {"layer_0/*": "/job:worker/task:1"}},
+            {"keep_together": ["layer_0/*"]},
             {"step": Step(self.workload.step.fetches[:1])},
         ):
             self.assertNotEqual(self.header(**change), header, change)

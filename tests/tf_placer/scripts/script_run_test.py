@@ -311,6 +311,30 @@ class ScriptRunTest(tf.test.TestCase):
             cli.main(["run", "--require_answer", "train.py"])
         self.assertRegex(raised.exception.code, "no answer for train.py: .* it is wrong")
 
+    def test_a_search_with_other_pins_is_refused(self):
+        (self.directory / "train.py").write_text("print(1)")
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        directory.path.mkdir()
+        machine = find_machine("local:2")
+        request = {"machine": machine.to_json(), **_REQUEST, "pin": {"a/*": "/task:1"}}
+        (directory.path / "request.json").write_text(json.dumps(request))
+        refusal = {"reason": "it is wrong", "search_secs": 600.0}
+        (directory.path / "refusal.json").write_text(json.dumps(refusal))
+        required = machine.devices[1].name
+        self.assertEqual(directory.read_restrictions().pin, {"a/*": required})
+        for options, message in (
+            (["--pin=a/*=/task:0"], "is a search with other pins: another --log_dir"),
+            (["--keep_together=a/*,b/*"], "is a search with other pins"),
+            (["--pin=a/*=/task:7"], "'/task:7' is not on the machine: name one of "),
+            (["--pin=a/*=/task:1", "--placement=train.tf_placer"], "leave out --placement"),
+            # These are the pins of the search, whose refusal is read next.
+            ([f"--pin=a/*={required}", "--require_answer"], "no answer for train.py: .* it is wr"),
+            (["--require_answer"], "no answer for train.py: .* it is wrong"),
+        ):
+            with contextlib.chdir(self.directory), self.assertRaises(SystemExit) as raised:
+                cli.main(["run", *options, "train.py"])
+            self.assertRegex(raised.exception.code, message)
+
     def test_a_kept_answer_that_nothing_is_faster_is_not_said_to_resume(self):
         script = self.directory / "train.py"
         script.write_text("print(1)")

@@ -42,6 +42,20 @@ class SearchConfigTest(parameterized.TestCase):
             with self.assertRaisesRegex(ValueError, "stop_at_gap is a share of the lower bound"):
                 SearchConfig(stop_at_gap=wrong)
 
+    def test_the_goal_has_what_differs_from_the_defaults(self):
+        self.assertEqual(SearchConfig(max_memory={}, headroom=0).goal, {})
+        config = SearchConfig(objective="fit", max_memory={"GPU": "4GB"}, headroom=np.float32(0.5))
+        goal = {"objective": "fit", "max_memory": {"GPU": 4 * 10**9}, "headroom": 0.5}
+        self.assertEqual(config.goal, goal)
+        self.assertEqual(config.memory_limits, ({"GPU": 4 * 10**9}, 0.5))
+        for wrong, message in (
+            ({"objective": "speed"}, "objective is 'time' or 'fit', not 'speed'"),
+            ({"max_memory": {"GPU": "much"}}, 'max_memory of "GPU" is "much"'),
+            ({"headroom": 1.0}, "headroom is the share of memory"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                SearchConfig(**wrong)
+
     def test_wanted_workers_follow_from_the_settings(self):
         self.assertIsNone(SearchConfig().wanted_workers)
         with mock.patch.object(workers, "require_ray"):
@@ -65,15 +79,37 @@ class SearchConfigTest(parameterized.TestCase):
                 SearchConfig(),
                 SearchConfig("local:2", max_secs=math.inf),
                 SearchConfig(stop_at_gap=0.05),
+                SearchConfig(pin={"a/*": "/CPU:0"}, keep_together=["a/*", ["b", "re:c.*"]]),
+                SearchConfig(objective="fit", max_memory={"GPU:0": "4GB"}, headroom=0.1),
                 SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
                 SearchConfig(placer="post", workers="auto", num_workers=2, controllers=3),
             ):
                 value = json.loads(json.dumps(config.to_json(), allow_nan=False))
                 self.assertEqual(SearchConfig.from_json(value), config)
             value = SearchConfig().to_json()
-            for wrong in ({"max_trials": "5"}, {"machine": 3}, {"workers": "ray"}, {"seed": None}):
+            self.assertNotIn("pin", value)
+            for wrong in (
+                {"max_trials": "5"},
+                {"machine": 3},
+                {"workers": "ray"},
+                {"seed": None},
+                {"pin": ["a/*"]},
+                {"keep_together": "a/*"},
+            ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)
+
+    def test_pins_are_checked_and_mean_devices_of_the_machine(self):
+        config = SearchConfig(_MACHINE, pin={"a/*": "CPU:0"}, keep_together=["b/*"])
+        self.assertEqual(config.keep_together, (("b/*",),))
+        self.assertEqual(config.restrictions.pin, {"a/*": "/cpu:0"})
+        self.assertIsNone(SearchConfig(_MACHINE).restrictions)
+        for wrong, message in (
+            ({"pin": ["a/*"]}, "pin maps patterns of names to devices"),
+            ({"keep_together": "a/*"}, "keep_together is a list"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                SearchConfig(**wrong)
 
     def test_a_class_is_replaced_by_its_name(self):
         config = SearchConfig(placer=LastDevice)

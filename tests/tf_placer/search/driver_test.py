@@ -172,7 +172,7 @@ class SearchTest(SearchTestCase):
         with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialized"):
             self.run_search(stages, original=make_failure(kind, "Table not initialized"))
         self.assertEmpty(self.environment.asked)
-        advice = "clear the devices" if kind is FailureKind.INVALID_PLACEMENT else ""
+        advice = "clear the graph's devices" if kind is FailureKind.INVALID_PLACEMENT else ""
         with self.assertRaisesRegex(
             GraphDoesNotRunError, f"Table not init.*{advice}.*trials.jsonl has it"
         ):

@@ -27,19 +27,30 @@ def training_problem(
     return dataclasses.replace(problem, operation_types=("VariableV2", "MatMul", "ApplyAdam"))
 
 
+def compute_bound(problem: PlacementProblem) -> float | None:
+    """Computes the bound of a step that takes 6 s on each device."""
+    return compute_data_parallel_bound(problem, np.full(problem.num_devices, 6.0))
+
+
 class DataParallelTest(absltest.TestCase):
     def test_the_slower_of_computing_and_sending_bounds_the_step(self):
         # Each of two devices sends 2 * 1/2 * 12 bytes, which takes 12 s or 0.12 s.
-        self.assertEqual(compute_data_parallel_bound(training_problem(2), 6.0), 12.0)
-        self.assertEqual(
-            compute_data_parallel_bound(training_problem(2, bandwidth=100.0), 6.0), 3.0
-        )
+        self.assertEqual(compute_bound(training_problem(2)), 12.0)
+        self.assertEqual(compute_bound(training_problem(2, bandwidth=100.0)), 3.0)
+
+    def test_a_faster_device_takes_a_larger_share(self):
+        # Devices of 6 s and of 3 s share the batch as 1 to 2, so that both compute for 2 s.
+        problem = training_problem(2, bandwidth=1e6)
+        secs = compute_data_parallel_bound(problem, np.array([6.0, 3.0]))
+        self.assertAlmostEqual(secs, 2.0)
+        shares = np.linspace(0.0, 1.0, 1001)
+        self.assertAlmostEqual(secs, np.maximum(6.0 * shares, 3.0 * (1 - shares)).min(), delta=0.01)
 
     def test_links_without_a_common_channel_carry_at_the_same_time(self):
         # Each of four devices sends 2 * 3/4 * 12 = 18 bytes over three links, or over one channel.
-        self.assertEqual(compute_data_parallel_bound(training_problem(4), 6.0), 6.0)
+        self.assertEqual(compute_bound(training_problem(4)), 6.0)
         shared = training_problem(4, channel="bus")
-        self.assertEqual(compute_data_parallel_bound(shared, 6.0), 18.0)
+        self.assertEqual(compute_bound(shared), 18.0)
 
     def test_the_device_with_the_slowest_links_counts(self):
         problem = training_problem(2, bandwidth=100.0)
@@ -47,7 +58,7 @@ class DataParallelTest(absltest.TestCase):
             Link("D1", "D0", 0.0, 2.0) if link.source == "D1" else link for link in problem.links
         )
         slower = dataclasses.replace(problem, links=links)
-        self.assertEqual(compute_data_parallel_bound(slower, 6.0), 6.0)
+        self.assertEqual(compute_bound(slower), 6.0)
 
     def test_gradients_are_the_largest_tensors_that_updates_read(self):
         problem = training_problem(1)
@@ -61,17 +72,17 @@ class DataParallelTest(absltest.TestCase):
         problem = training_problem(2)
         for types in (None, ("VariableV2", "MatMul", "Mul")):
             other = dataclasses.replace(problem, operation_types=types)
-            self.assertIsNone(compute_data_parallel_bound(other, 6.0))
-        self.assertIsNone(compute_data_parallel_bound(training_problem(1), 6.0))
+            self.assertIsNone(compute_bound(other))
+        self.assertIsNone(compute_bound(training_problem(1)))
         large = dataclasses.replace(problem, resident_bytes=np.array([1001, 0, 0]))
-        self.assertIsNone(compute_data_parallel_bound(large, 6.0))
+        self.assertIsNone(compute_bound(large))
 
     def test_only_gpus_count_beside_a_cpu(self):
         problem = training_problem(3, bandwidth=100.0)
         first, *gpus = problem.devices
         devices = (dataclasses.replace(first, kind="CPU"), *gpus)
         with_cpu = dataclasses.replace(problem, devices=devices)
-        self.assertEqual(compute_data_parallel_bound(with_cpu, 6.0), 3.0)
+        self.assertEqual(compute_data_parallel_bound(with_cpu, np.array([6.0, 6.0])), 3.0)
 
 
 if __name__ == "__main__":

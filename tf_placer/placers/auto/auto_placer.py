@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -9,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.environments.environment import Measurement
+from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import Candidate
@@ -25,6 +27,9 @@ __all__ = ["AutoPlacer"]
 _MIN_SEARCH_SECS = 0.1
 # Ten times as many placements are better by less than 1 %, and the costs are off by more than that.
 _MIN_SIMULATED, _SIMULATED_PER_GROUP = 20_000, 50
+# Shares of the memory of devices to search within where nothing has run, because the memory of a
+# step is only estimated; the share that is most likely both enough and not too little comes first.
+_MEMORY_SHARES = (0.8, 0.65, 0.5, 0.9)
 
 
 class AutoPlacer(Placer):
@@ -36,6 +41,9 @@ class AutoPlacer(Placer):
     the costs that explain the measurements best; they propose a placement only if it may be faster
     than the best measured one, given the error of the costs. The placer ends when there is none, or
     when the candidates of corrected costs were not faster than those before.
+
+    Where all measured placements ran out of memory, placements that leave a part of the memory free
+    come first.
 
     Measurements made before the placer starts correct the costs, too, and their placements are
     starts of the first search.
@@ -83,7 +91,7 @@ class AutoPlacer(Placer):
         # Proposals do not change before the next measurement, so `propose` caches them.
         self._candidates: list[np.ndarray] | None = None
         self._batches = 0
-        self._was_in_vain = False
+        self._was_in_vain = self._ran_out_of_memory = False
         self._measured: dict[bytes, tuple[np.ndarray, float | None]] = {}
         self.factors: CostFactors | None = None
 
@@ -123,6 +131,9 @@ class AutoPlacer(Placer):
         for placement, measurement in zip(placements, measurements, strict=True):
             placement = placement.astype(np.int32)
             self._measured[placement.tobytes()] = (placement, measurement.median_secs)
+            failure = measurement.failure
+            if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+                self._ran_out_of_memory = True
         known = [(row, secs) for row, secs in self._measured.values() if secs is not None]
         if known and len(placements):
             rows = np.stack([row for row, _ in known])
@@ -153,16 +164,29 @@ class AutoPlacer(Placer):
         if factors is not None:
             problem = scale_costs(problem, factors.compute, factors.transfer)
         known = [(row, secs) for row, secs in self._measured.values() if secs is not None]
-        result = coarse_to_fine_search(
-            problem,
-            self.groups,
-            max_secs=max_secs,
-            max_simulated=max_simulated,
+        is_short = self._ran_out_of_memory and not known
+        shares = [1.0, *(_MEMORY_SHARES if is_short else ())]
+        search = functools.partial(
+            coarse_to_fine_search,
+            groups=self.groups,
+            max_secs=max_secs / len(shares),
+            max_simulated=max(1.0, max_simulated / len(shares)),
             config=config,
-            starts=[("measured", row) for row, _ in sorted(known, key=lambda pair: pair[1])],
             seed=self.seed + self._batches,
         )
+        result = search(
+            problem,
+            starts=[("measured", row) for row, _ in sorted(known, key=lambda pair: pair[1])],
+        )
         found = self._choose_distinct(result)
+        if is_short:
+            starts = [("found", result.best.placement)]
+            # The next batch leaves more free.
+            smaller = [
+                search(_scale_memory(problem, share ** (1 + self._batches)), starts=starts).best
+                for share in _MEMORY_SHARES
+            ]
+            found = self._put_first(smaller, found)
         if known and found:
             assert factors is not None
             best_secs = self._find_best_secs()
@@ -173,6 +197,12 @@ class AutoPlacer(Placer):
                 row for row, secs in zip(found, simulated, strict=True) if secs * doubt < best_secs
             ]
         return found[:most]
+
+    def _put_first(self, first: list[Candidate], others: list[np.ndarray]) -> list[np.ndarray]:
+        """Lists candidates that fit, then other placements; none twice, and none measured."""
+        rows = [*(each.placement for each in first if not each.excess_bytes), *others]
+        unique = {row.astype(np.int32).tobytes(): row for row in rows}
+        return [row for key, row in unique.items() if key not in self._measured]
 
     def _choose_distinct(self, result: AutoResult) -> list[np.ndarray]:
         """Lists placements that fit, differ and were not measured.
@@ -196,3 +226,12 @@ class AutoPlacer(Placer):
             if not found.excess_bytes and is_new(found):
                 chosen.append(found.placement)
         return chosen
+
+
+def _scale_memory(problem: PlacementProblem, share: float) -> PlacementProblem:
+    """Reduces the memory of all devices to a share."""
+    devices = tuple(
+        dataclasses.replace(device, memory_bytes=int(share * device.memory_bytes))
+        for device in problem.devices
+    )
+    return dataclasses.replace(problem, devices=devices)

@@ -14,7 +14,7 @@ from tf_placer.placers.heuristics.linear_clusters import (
     find_linear_clusters,
     find_longest_paths,
 )
-from tf_placer.placers.heuristics.weighted_graph import list_accelerators
+from tf_placer.placers.heuristics.weighted_graph import compute_powers, list_accelerators
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.path_secs import least_secs, longest_after, longest_before
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -34,7 +34,7 @@ class Branches(CandidateList):
     Proposes four assignments of each of these: the largest first, with the load balanced in each
     window of time; the same, but of branches of about the same size the earliest first; that with
     the load of the whole step balanced as well; and band by band (see `find_bands`), the largest
-    first.
+    first. The load of a device is its work, divided by its power.
 
     References:
         Graham, Bounds on Multiprocessing Timing Anomalies, SIAM Journal on Applied Mathematics
@@ -54,6 +54,7 @@ class Branches(CandidateList):
 def _generate_candidates(groups: GroupGraph, problem: PlacementProblem) -> Iterator[np.ndarray]:
     """Yields the wanted device of every group, int64 [num_groups]."""
     devices = list_accelerators(problem)
+    powers = compute_powers(problem, devices)
     secs = least_secs(problem)
     starts = np.full(groups.num_groups, np.inf)
     np.minimum.at(starts, problem.groups, longest_before(problem, secs))
@@ -75,12 +76,12 @@ def _generate_candidates(groups: GroupGraph, problem: PlacementProblem) -> Itera
             (np.argsort(-sizes, kind="stable"), work),
             (early, whole),
         ):
-            yield devices[_share_out(order, loads, len(devices))[clusters]]
+            yield devices[_share_out(order, loads, powers)[clusters]]
         bands = find_bands(clusters, -rests)
         order = np.lexsort([-sizes, bands])
         device_of = np.empty(count, np.int64)
         for band in np.split(order, np.flatnonzero(np.diff(bands[order])) + 1):
-            shared = _share_out(np.arange(len(band)), sizes[band, None], len(devices))
+            shared = _share_out(np.arange(len(band)), sizes[band, None], powers)
             device_of[band] = shared
         yield devices[device_of[clusters]]
 
@@ -102,22 +103,25 @@ def _assign_windows(work: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return windows
 
 
-def _share_out(order: np.ndarray, work: np.ndarray, num_devices: int) -> np.ndarray:
+def _share_out(order: np.ndarray, work: np.ndarray, powers: np.ndarray) -> np.ndarray:
     """Assigns each cluster to the device that is least loaded in the windows of the cluster.
 
     Args:
         order: int64 [num_clusters], the clusters in the order of assignment.
         work: float64 [num_clusters, num_windows], the work of each cluster in each window.
-        num_devices: the number of devices.
+        powers: float64 [num_devices], the computing powers of the devices.
 
     Returns:
         int64 [num_clusters], the device of each cluster.
     """
-    taken = np.zeros([num_devices, work.shape[1]])
+    taken = np.zeros([len(powers), work.shape[1]])
     device_of = np.empty(len(work), np.int64)
+    are_equal = bool((powers == powers[0]).all())
     for cluster in order.tolist():
-        # This minimizes the sum of squared loads, which rises by twice the product and a constant.
-        device = int((taken @ work[cluster]).argmin())
+        # This minimizes the sum of squared work, each divided by the power, which rises by twice
+        # this cost. The squares of the cluster itself are the same on devices of equal powers.
+        own = 0.0 if are_equal else work[cluster] @ work[cluster] / 2
+        device = int(((taken @ work[cluster] + own) / powers).argmin())
         taken[device] += work[cluster]
         device_of[cluster] = device
     return device_of

@@ -49,16 +49,20 @@ def _generate_candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np
         yield from (devices[::-1][cut] for cut in cuts)
 
 
-def cut_equally(weights: np.ndarray, num_parts: int) -> np.ndarray:
+def cut_equally(
+    weights: np.ndarray, num_parts: int, powers: np.ndarray | None = None
+) -> np.ndarray:
     """Cuts a sequence into contiguous parts whose weights are as equal as possible.
 
-    The sum of the squared weights of the parts is minimal; of several such cuts, the one with the
-    longest first parts is chosen. No part is empty unless there are fewer items than parts; then
-    every item is a part of its own.
+    The sum of the squared weights of the parts is minimal, each divided by the power of the part;
+    without other limits, weights in proportion to the powers are the best. Of several such cuts,
+    the one with the longest first parts is chosen. No part is empty unless there are fewer items
+    than parts; then every item is a part of its own.
 
     Args:
         weights: float64 [num_items], not negative.
         num_parts: the number of parts.
+        powers: float64 [num_parts], positive; equal powers when None.
 
     Returns:
         int64 [num_items], the part of each item, from 0 and never decreasing.
@@ -66,6 +70,8 @@ def cut_equally(weights: np.ndarray, num_parts: int) -> np.ndarray:
     Example:
         >>> cut_equally(np.array([1.0, 1.0, 10.0]), 2).tolist()
         [0, 0, 1]
+        >>> cut_equally(np.ones(6), 2, np.array([1.0, 0.5])).tolist()
+        [0, 0, 0, 0, 1, 1]
     """
     num_items = len(weights)
     num_parts = min(num_parts, num_items)
@@ -74,7 +80,8 @@ def cut_equally(weights: np.ndarray, num_parts: int) -> np.ndarray:
     least = np.where(np.arange(num_items + 1) == 0, 0.0, np.inf)
     last_cuts = np.zeros([num_parts, num_items + 1], np.int64)
     for part in range(num_parts):
-        least, last_cuts[part] = _add_part(least, ends)
+        power = 1.0 if powers is None else float(powers[part])
+        least, last_cuts[part] = _add_part(least, ends, power)
     parts = np.zeros(num_items, np.int64)
     end = num_items
     for part in reversed(range(num_parts)):
@@ -83,7 +90,7 @@ def cut_equally(weights: np.ndarray, num_parts: int) -> np.ndarray:
     return parts
 
 
-def _add_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _add_part(least: np.ndarray, ends: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
     """Computes the least sums of squares with one more part, and the begin of that part.
 
     The best cut never moves back as items are added, because squares are convex. Divide and
@@ -93,6 +100,7 @@ def _add_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
     Args:
         least: float64 [num_items + 1], the least sum of squares of the first i items.
         ends: float64 [num_items + 1], the weight of the first i items.
+        power: the power of the part.
 
     Returns:
         float64 [num_items + 1] and int64 [num_items + 1], the last of the best cuts.
@@ -107,7 +115,7 @@ def _add_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
         sizes = np.minimum(high, middle - 1) - low + 1
         starts = np.cumsum(sizes) - sizes
         tried = np.arange(sizes.sum()) + np.repeat(low - starts, sizes)
-        sums = least[tried] + (np.repeat(ends[middle], sizes) - ends[tried]) ** 2
+        sums = least[tried] + (np.repeat(ends[middle], sizes) - ends[tried]) ** 2 / power
         longer[middle] = np.minimum.reduceat(sums, starts)
         is_best = sums == np.repeat(longer[middle], sizes)
         cuts[middle] = np.maximum.reduceat(np.where(is_best, tried, -1), starts)

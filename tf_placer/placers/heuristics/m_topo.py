@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,23 +41,35 @@ class MTopo(ListScheduler):
         memory = estimate_group_memories(problem)[0].drop_copies()
         order = topological_groups(problem).tolist()
         for devices in list_device_sets(problem.num_devices):
-            share = compute_equal_share(memory, len(devices))
-            limits = [min(share, float(device.memory_bytes)) for device in problem.devices]
+            limits = [float(device.memory_bytes) for device in problem.devices]
+            share = compute_equal_share(memory, [limits[device] for device in devices])
+            limits = [min(share, limit) for limit in limits]
             binding = GroupBinding(restrict_to_devices(legal, devices), [memory], limits)
             cpu_last = sorted(devices, key=lambda device: (device == 0, device))
             fill_devices(order, cpu_last, binding)
             yield binding.build_placement()
 
 
-def compute_equal_share(memory: GroupMemory, num_devices: int) -> float:
+def compute_equal_share(memory: GroupMemory, memory_bytes: Sequence[float]) -> float:
     """Computes a limit up to which devices can be filled in any order so that all groups fit.
+
+    Devices with less memory than the limit are filled up to their memory.
 
     Args:
         memory: the memory of the groups.
-        num_devices: the number of devices.
+        memory_bytes: the memory of each device.
 
     Returns:
         The sum of the mean of the devices, the largest group, and the largest temporary, in bytes.
+        The mean is that of the devices with more memory, of all that the others leave to them. If
+        the groups may not fit in any order, the largest memory.
     """
-    mean = memory.kept_bytes.sum() / num_devices
-    return float(mean + memory.kept_bytes.max() + memory.temporary_bytes.max())
+    reserve = float(memory.kept_bytes.max() + memory.temporary_bytes.max())
+    left = float(memory.kept_bytes.sum())
+    sizes = sorted(max(size - reserve, 0.0) for size in memory_bytes)
+    for number, size in enumerate(sizes):
+        mean = left / (len(sizes) - number)
+        if mean <= size:
+            return mean + reserve
+        left -= size
+    return max(memory_bytes)

@@ -14,7 +14,7 @@ from tf_placer.placers.heuristics.linear_clusters import (
     find_chains,
     find_linear_clusters,
 )
-from tf_placer.placers.heuristics.weighted_graph import list_accelerators
+from tf_placer.placers.heuristics.weighted_graph import compute_powers, list_accelerators
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.path_secs import least_secs, longest_after
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -33,7 +33,7 @@ class PipelineStages(CandidateList):
     equal work by dynamic programming, so that every device has a stage of every band. The order is
     by time, or the spectral order, which puts clusters with much traffic next to each other.
     Proposes both, for finer and coarser clusters. A graph that does not repeat itself is cut into
-    stages of chains.
+    stages of chains. The stages of faster devices have more work.
 
     References:
         Fiedler, A Property of Eigenvectors of Nonnegative Symmetric Matrices, Czechoslovak
@@ -60,6 +60,7 @@ class PipelineStages(CandidateList):
 def _generate_candidates(groups: GroupGraph, problem: PlacementProblem) -> Iterator[np.ndarray]:
     """Yields the wanted device of every group, int64 [num_groups]."""
     devices = list_accelerators(problem)
+    powers = compute_powers(problem, devices)
     # The latest starts of groups, counted from the end of the step. A topological order could
     # have one cluster after the other even if they overlap in time.
     secs = least_secs(problem)
@@ -73,7 +74,7 @@ def _generate_candidates(groups: GroupGraph, problem: PlacementProblem) -> Itera
             ends = np.flatnonzero(np.diff(bands[by_band])) + 1
             stages = np.empty(len(order), np.int64)
             for band in np.split(by_band, ends):
-                stages[band] = cut_equally(work[band], len(devices))
+                stages[band] = cut_equally(work[band], len(devices), powers)
             yield devices[stages[clusters]]
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "WeightedGraph",
     "build_weighted_graph",
     "compute_link_costs",
+    "compute_powers",
     "list_accelerators",
     "scale_to_integers",
 ]
@@ -110,8 +111,22 @@ def build_weighted_graph(
         start=np.concatenate([[0], np.cumsum(ends)]).astype(np.int32),
         neighbors=targets[kept].astype(np.int32),
         edge_bytes=graph.pair_bytes[kept],
-        powers=_compute_powers(work, secs[members][:, devices]),
+        powers=_divide_work(work, secs[members][:, devices]),
     )
+
+
+def compute_powers(problem: PlacementProblem, devices: np.ndarray) -> np.ndarray:
+    """Computes the computing powers of devices relative to the fastest of them.
+
+    Args:
+        problem: the placement problem, with the costs of operations on the devices.
+        devices: int [num_devices], the devices.
+
+    Returns:
+        float64 [num_devices], above 0 and at most 1; exactly 1 for devices that are equally fast.
+    """
+    secs = device_secs(problem)
+    return _divide_work(_average_secs(secs, devices), secs[:, devices])
 
 
 def _average_secs(secs: np.ndarray, devices: np.ndarray) -> np.ndarray:
@@ -127,7 +142,7 @@ def _average_secs(secs: np.ndarray, devices: np.ndarray) -> np.ndarray:
     return np.where(counted, secs, 0.0).sum(axis=1) / counts
 
 
-def _compute_powers(work: np.ndarray, secs: np.ndarray) -> np.ndarray:
+def _divide_work(work: np.ndarray, secs: np.ndarray) -> np.ndarray:
     """Computes the work per second of devices relative to the fastest, float64 [num_devices]."""
     finite = np.isfinite(secs)
     taken = np.where(finite, secs, 0.0).sum(axis=0)

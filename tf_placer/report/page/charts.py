@@ -14,6 +14,7 @@ from bokeh.plotting import figure
 from graph_passes.util.messages import plain_text
 from tf_placer.report.colors import FAILURE_COLOR, GRAY, TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Point, RunView, StepView
 from tf_placer.report.step_boxes import (
@@ -28,6 +29,7 @@ from tf_placer.simulation.memory_profile import holdings, memory_levels
 __all__ = [
     "TimeAxis",
     "draw_memory_chart",
+    "draw_memory_curve",
     "draw_search_chart",
     "draw_timeline",
     "find_senders",
@@ -295,6 +297,23 @@ def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None
         )  # fmt: skip
         _add_hover(chart, crosses, {noun: "@number", "": "@placer", "failed": "@failure"})
     _legend(chart)
+    return chart
+
+
+def draw_memory_curve(points: Sequence[MemoryPoint]) -> Any | None:
+    """Draws the steps within less memory; None if there is one only."""
+    if len(points) < 2:
+        return None
+    chart = _figure(240, tools=_TOOLS)
+    chart.xaxis.axis_label = "MiB on the fullest device"
+    chart.yaxis.axis_label = "ms a step"
+    data = {
+        "x": [point.peak_bytes / _MIB for point in points],
+        "y": [1e3 * point.step_secs for point in points],
+    }
+    chart.line("x", "y", source=ColumnDataSource(data), line_width=2, color=GRAY, name=_INK)
+    dots = chart.scatter("x", "y", source=ColumnDataSource(data), size=7, color=GRAY)
+    _add_hover(chart, dots, {"memory": "@x{0.0} MiB", "step": "@y{0.000} ms"})
     return chart
 
 

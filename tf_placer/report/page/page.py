@@ -14,6 +14,7 @@ from typing import Any
 from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
 from tf_placer.report.auto_table import change_rows, describe_bound, limit_rows
+from tf_placer.report.memory_curve import describe_memory_curve
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.captions import (
     describe_comparison,
@@ -32,6 +33,7 @@ from tf_placer.report.page.tables import (
     make_comparison_rows,
     make_device_rows,
     make_link_rows,
+    make_memory_rows,
     make_operation_columns,
 )
 from tf_placer.report.pictures.placement_picture import (
@@ -168,6 +170,8 @@ def _run_values(
         "bound": limits and describe_bound(limits),
         "lower_bound": limits and format_step(limits.lower_bound_secs),
         "limits": list(zip(limits.limits, limit_rows(limits), strict=True)) if limits else [],
+        "memory": make_memory_rows(view.memory_curve),
+        "memory_text": describe_memory_curve(view.memory_curve) if view.memory_curve else "",
         "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
     }
 
@@ -195,6 +199,7 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
     """Makes the interactive charts by name; None for a chart without data."""
     from tf_placer.report.page.charts import (
         draw_memory_chart,
+        draw_memory_curve,
         draw_search_chart,
         draw_timeline,
         find_senders,
@@ -208,6 +213,8 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
             beside = draw_search_chart(view, by_time=by_time, beside=beside) or beside
             has_search = bool(view.points or view.best)
             charts[f"{name}_{run}"] = beside if has_search else None
+    for run, view in enumerate(views):
+        charts[f"curve_{run}"] = draw_memory_curve(view.memory_curve)
     axis = make_time_axis([view.steps for view in views])
     for run, (view, of_view) in enumerate(zip(views, kinds, strict=True)):
         if of_view is None or not view.steps:

@@ -106,6 +106,7 @@ def view_plan(
         best=() if record is None else _points(record.best, placer),
         limits=limits,
         changes=() if record is None else record.changes,
+        memory_curve=() if record is None else record.memory_curve,
         problem=problem,
         notes=_notes(problem, record, problem_path),
         facts=_facts(result, record, problem_path),

@@ -10,6 +10,7 @@ from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.limits import Limits
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
@@ -110,6 +111,7 @@ class RunView:
         best: each improvement of the best step time.
         limits: the limits of the placement found; None if costs are unknown.
         changes: the steps on other machines.
+        memory_curve: the steps within less memory.
         problem: the problem with its costs; None if they are unknown.
         notes: further remarks for readers.
         facts: names and values of the settings of the run.
@@ -126,6 +128,7 @@ class RunView:
     best: tuple[Point, ...] = ()
     limits: Limits | None = None
     changes: tuple[WhatIf, ...] = ()
+    memory_curve: tuple[MemoryPoint, ...] = ()
     problem: PlacementProblem | None = None
     notes: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()

@@ -9,12 +9,19 @@ import numpy as np
 
 from graph_passes.util.messages import plain_text
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["make_comparison_rows", "make_device_rows", "make_link_rows", "make_operation_columns"]
+__all__ = [
+    "make_comparison_rows",
+    "make_device_rows",
+    "make_link_rows",
+    "make_memory_rows",
+    "make_operation_columns",
+]
 
 
 def make_comparison_rows(
@@ -75,6 +82,18 @@ def make_link_rows(view: StepView) -> list[tuple[str, ...]]:
             format_step(link.waiting_secs),
         )
         for link in links
+    ]
+
+
+def make_memory_rows(points: Sequence[MemoryPoint]) -> list[tuple[str, str, str]]:
+    """Makes the rows of a memory curve: the peak, the step, and how much longer that is."""
+    return [
+        (
+            format_bytes(point.peak_bytes),
+            format_step(point.step_secs),
+            f"{point.step_secs / max(points[0].step_secs, 1e-300) - 1.0:.1%}",
+        )
+        for point in points
     ]
 
 

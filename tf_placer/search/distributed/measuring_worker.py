@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
+from graph_passes.restrictions import Restrictions
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.live_processes import WorkerStartError
@@ -44,12 +45,14 @@ class MeasuringSetup:
         step: the step to measure.
         machine: the machine of the search; that of a worker must have the same devices.
         session_config: the serialized ConfigProto of the user's sessions.
+        restrictions: the restrictions of the user on placements; None for none.
     """
 
     graph: bytes
     step: Step
     machine: Machine
     session_config: bytes
+    restrictions: Restrictions | None = None
 
 
 class MeasuringWorker:
@@ -176,6 +179,7 @@ class MeasuringWorker:
             environment=sessions,
             max_secs=timeout_secs,
             known_secs=known_secs,
+            restrictions=self._setup.restrictions,
         ).problem()
 
     def confirm(

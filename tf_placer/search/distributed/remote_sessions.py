@@ -55,11 +55,11 @@ class RemoteSessions:
         return steps
 
     def fetch_values(
-        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = (), alone: bool = False
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches the values of a few steps; see `SessionEnvironment.fetch_values`."""
         values: dict[str, np.ndarray] | Failure = self._do(
-            "fetch_values", assignment, tensors=tensors
+            "fetch_values", assignment, tensors=tensors, alone=alone
         )
         return values
 

@@ -62,6 +62,22 @@ class AutoPlacerTest(absltest.TestCase):
         [measurement] = SimulatedEnvironment(problem).measure(second[None])
         self.assertEqual(measurement.median_secs, 25.0)
 
+    def test_where_nothing_ran_for_lack_of_memory_smaller_placements_come_first(self):
+        # Four weights of 10 bytes, and a device that has room for three by the problem, in truth
+        # for two: two on each device are the only placements that run.
+        problem = make_problem([[1.0, 2.0]] * 4, resident_bytes=[10] * 4, memory_bytes=[30, 30])
+        devices = [dataclasses.replace(each, memory_bytes=20) for each in problem.devices]
+        environment = SimulatedEnvironment(dataclasses.replace(problem, devices=tuple(devices)))
+        placer = make_auto(problem)
+        too_much = np.zeros([1, 4], np.int32)
+        placer.prepare(too_much, environment.measure(too_much), lambda: 60.0)
+        rows = placer.propose(placer.batch_size)
+        self.assertEqual(rows[0].sum(), 2)
+        self.assertLen({row.tobytes() for row in rows}, len(rows))
+        self.assertIn(1, rows.sum(axis=1), "the fastest by the problem is tried, too")
+        secs = run(placer, environment.measure)
+        self.assertEqual(min(each for each in secs if each is not None), 4.0)
+
     def test_no_placement_is_proposed_twice(self):
         problem = unroll_lstm(3, 3)
         environment, seen = SimulatedEnvironment(problem), []

@@ -33,6 +33,15 @@ class BranchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
         problem = problems.build_task_problem([(9, 1, 1)] * 6, [(0, 1, 0), (1, 2, 0), (3, 4, 0)])
         self.assertIn([1, 1, 1, 2, 2, 2], propose(problem).tolist())
 
+    def test_a_faster_device_gets_more_branches(self):
+        # Twelve equal branches of two operations; one device takes three times as long.
+        edges = [(2 * k, 2 * k + 1, 0) for k in range(12)]
+        for secs, numbers in (((9, 1, 3), [0, 18, 6]), ((9, 3, 1), [0, 6, 18])):
+            problem = problems.build_task_problem([secs] * 24, edges)
+            counts = [np.bincount(row, minlength=3).tolist() for row in propose(problem)]
+            self.assertIn(numbers, counts)
+            self.assertNotIn([0, 12, 12], counts)
+
     def test_a_chain_has_a_device_of_its_own_and_its_heads_share_the_other(self):
         # Operations 0 to 3 are a chain; each has a head of the same duration, 4 to 7.
         edges = [(k, k + 1, 0) for k in range(3)] + [(k, k + 4, 0) for k in range(4)]

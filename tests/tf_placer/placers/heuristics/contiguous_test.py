@@ -41,6 +41,27 @@ class EqualCutsTest(absltest.TestCase):
             )
             self.assertEqual(parts.tolist(), sorted(parts))
 
+    def test_weighs_parts_by_their_powers(self):
+        rng = np.random.default_rng(1)
+        for num_items, num_parts in ((6, 2), (8, 3), (9, 4), *[(12, 3)] * 10):
+            weights = rng.uniform(0.5, 2.0, num_items)
+            powers = rng.uniform(0.1, 1.0, num_parts)
+            least = min(
+                sum(
+                    part.sum() ** 2 / power
+                    for part, power in zip(np.split(weights, cuts), powers, strict=True)
+                )
+                for cuts in itertools.combinations(range(1, num_items), num_parts - 1)
+            )
+            loads = np.bincount(cut_equally(weights, num_parts, powers), weights)
+            self.assertAlmostEqual((loads**2 / powers).sum(), least)
+
+    def test_equal_powers_change_nothing(self):
+        weights = np.random.default_rng(2).uniform(0.0, 1.0, 50)
+        self.assertEqual(
+            cut_equally(weights, 7).tolist(), cut_equally(weights, 7, np.ones(7)).tolist()
+        )
+
 
 class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):

@@ -36,7 +36,8 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
             memory = estimate_group_memories(problem)[0]
             for row in propose(problem):
                 held = memory.compute_held_bytes(row, 3)
-                share = compute_equal_share(memory, 3 if (row == 0).any() else 2)
+                devices = problem.devices if (row == 0).any() else problem.devices[1:]
+                share = compute_equal_share(memory, [each.memory_bytes for each in devices])
                 self.assertLessEqual(held.max(), share)
 
     def test_does_not_overfill_a_device_that_is_smaller_than_a_share(self):
@@ -45,6 +46,31 @@ class MTopoTest(placer_conformance.PlacerConformance, absltest.TestCase):
         )
         for row in propose(problem):
             self.assertEqual(np.count_nonzero(row == 1), 1)
+
+    def test_larger_devices_take_what_smaller_ones_have_no_room_for(self):
+        # The groups hold 40 bytes, of which each device with 8 bytes has room for one or two.
+        problem = problems.build_task_problem(
+            [(1, 1, 1, 1)] * 10, resident_bytes=[4] * 10, memory_bytes=[8, 8, 8, 99]
+        )
+        for row in propose(problem):
+            held = np.bincount(row, problem.resident_bytes, 4)
+            self.assertTrue((held <= [8, 8, 8, 99]).all(), row)
+
+    def test_fits_unequal_devices_that_any_order_fits(self):
+        rng = np.random.default_rng(1)
+        for _ in range(200):
+            count, num_devices = int(rng.integers(4, 20)), int(rng.integers(2, 5))
+            sizes = rng.integers(1, 10, count)
+            memory = rng.integers(9, 120, num_devices)
+            # Filled in any order, a device lacks less than the largest group.
+            if np.maximum(memory[1:] - sizes.max(), 0).sum() < sizes.sum():
+                continue
+            problem = problems.build_task_problem(
+                [[1] * num_devices] * count, resident_bytes=sizes, memory_bytes=memory.tolist()
+            )
+            for row in propose(problem):
+                held = np.bincount(row, sizes, num_devices)
+                self.assertTrue((held <= memory).all(), (sizes, memory, row))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,14 @@ class PipelineStagesTest(placer_conformance.PlacerConformance, absltest.TestCase
         for placement in propose(problem).tolist():
             self.assertEqual(sorted(placement), [1, 1, 2, 2])
 
+    def test_a_faster_device_gets_a_larger_stage(self):
+        # Twelve equal chains of two operations; one device takes three times as long as the other.
+        edges = [(2 * k, 2 * k + 1, 0) for k in range(12)]
+        for secs, numbers in (((9, 1, 3), [0, 18, 6]), ((9, 3, 1), [0, 6, 18])):
+            problem = problems.build_task_problem([secs] * 24, edges)
+            for row in propose(problem):
+                self.assertEqual(np.bincount(row).tolist(), numbers)
+
 
 if __name__ == "__main__":
     absltest.main()

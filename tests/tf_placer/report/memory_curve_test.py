@@ -1,0 +1,76 @@
+"""Tests of steps within less memory, against all placements."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.small_problem import build_layered_problem
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.memory_curve import (
+    MemoryPoint,
+    describe_memory_curve,
+    find_smallest_within,
+    search_memory_curve,
+)
+from tf_placer.simulation.simulator import Simulator
+
+_POINTS = (MemoryPoint(4000, 1.0), MemoryPoint(3000, 1.04), MemoryPoint(1000, 2.0))
+
+
+def simulate_all(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulates all placements: the placements, their steps and their peaks by device."""
+    rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
+    placements = np.array(list(rows), np.int32)
+    batch = Simulator(problem).simulate(placements)
+    return placements, batch.step_secs.copy(), batch.peak_bytes.copy()
+
+
+class MemoryCurveTest(absltest.TestCase):
+    def test_no_placement_within_the_memory_of_a_point_is_faster(self):
+        problem = build_layered_problem(8, 2)
+        placements, step_secs, peak_bytes = simulate_all(problem)
+        fullest = peak_bytes.max(axis=1)
+        best = placements[step_secs.argmin()]
+        points = search_memory_curve(problem, group_graph(problem), best, search_secs=4.0)
+        self.assertAlmostEqual(points[0].step_secs, step_secs.min())
+        self.assertBetween(points[-1].peak_bytes, fullest.min(), 1.011 * fullest.min())
+        self.assertGreater(len(points), 2)
+        for point in points:
+            within = step_secs[fullest <= point.peak_bytes]
+            self.assertAlmostEqual(point.step_secs, within.min())
+        for before, after in itertools.pairwise(points):
+            self.assertLess(after.peak_bytes, before.peak_bytes)
+            self.assertGreater(after.step_secs, before.step_secs)
+
+    def test_memory_of_the_cpu_does_not_count_beside_gpus(self):
+        problem = build_layered_problem(6, 3)
+        cpu, *gpus = problem.devices
+        gpus = [dataclasses.replace(gpu, kind="GPU") for gpu in gpus]
+        problem = dataclasses.replace(problem, devices=(cpu, *gpus))
+        placements, step_secs, _ = simulate_all(problem)
+        best = placements[step_secs.argmin()]
+        points = search_memory_curve(problem, group_graph(problem), best, search_secs=4.0)
+        self.assertEqual(points[-1].peak_bytes, 0)
+        everything_on_cpu = np.zeros([1, problem.num_groups], np.int32)
+        expected = Simulator(problem).simulate(everything_on_cpu).step_secs[0]
+        self.assertAlmostEqual(points[-1].step_secs, expected)
+
+    def test_finds_the_smallest_memory_within_a_share_of_the_step(self):
+        for share, index in ((0.0, 0), (0.03, 0), (0.05, 1), (0.99, 1), (1.0, 2)):
+            self.assertEqual(find_smallest_within(_POINTS, share), _POINTS[index])
+
+    def test_the_sentence_has_the_memory_of_nearly_the_same_step_and_the_least(self):
+        self.assertEqual(
+            describe_memory_curve(_POINTS),
+            "2.930 KiB on the fullest device is enough for a step at most 5% longer, and 1000 B "
+            "for one 100% longer; the shortest takes 3.906 KiB",
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
