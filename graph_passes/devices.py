@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "device_type_of",
@@ -12,6 +12,7 @@ __all__ = [
     "home_device",
     "is_device_name",
     "is_device_request",
+    "rename_device",
 ]
 
 _DEVICE_NAME = re.compile(
@@ -130,6 +131,35 @@ def home_device(requested: str, device_names: Sequence[str]) -> int:
     if found < 0:
         found = _find_first(_parse_job_and_task(requested), device_names)
     return max(found, 0)
+
+
+def rename_device(name: str, new_names: Mapping[str, str]) -> str:
+    """Renames a device by the first old name whose parts it all has.
+
+    Args:
+        name: a full or partial name.
+        new_names: new names of devices by their old names. Parts that a new name lacks, such as the
+            job, stay as they are.
+
+    Returns:
+        The new name in TensorFlow's form, or `name` itself if no old name agrees with it.
+
+    Example:
+        >>> new_names = {"/device:GPU:0": "/device:GPU:2"}
+        >>> rename_device("/job:a/replica:0/task:0/device:GPU:0", new_names)
+        '/job:a/replica:0/task:0/device:GPU:2'
+        >>> [rename_device(name, new_names) for name in ("/gpu:0", "/device:GPU:1", "")]
+        ['/device:GPU:2', '/device:GPU:1', '']
+    """
+    parts = _parse(name)
+    for old, new in new_names.items():
+        if all(parts.get(key) == value for key, value in _parse(old).items()):
+            parts |= _parse(new)
+            place = "".join(
+                f"/{key}:{parts[key]}" for key in ("job", "replica", "task") if key in parts
+            )
+            return f"{place}/device:{parts['type']}:{parts['index']}"
+    return name
 
 
 def _parse_job_and_task(requested: str) -> dict[str, str]:

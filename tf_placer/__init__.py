@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graph_passes.errors import GraphError
     from graph_passes.placement import Placement, read_placement
     from tf_placer.functions.connection import connect
+    from tf_placer.functions.loaded_model import load_placed
     from tf_placer.inputs.session_hook import PlacementHook
     from tf_placer.live.entry_points import (
         optimize,
@@ -64,6 +65,7 @@ __all__ = [
     "connect",
     "explain",
     "find_machine",
+    "load_placed",
     "optimize",
     "optimize_function",
     "optimize_model",
@@ -93,6 +95,7 @@ _MODULES = {
     "SearchConfig": "tf_placer.search.config",
     "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
+    "load_placed": "tf_placer.functions.loaded_model",
     "optimize": "tf_placer.live.entry_points",
     "optimize_function": "tf_placer.live.entry_points",
     "optimize_model": "tf_placer.live.entry_points",

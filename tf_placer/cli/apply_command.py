@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from tf_placer.cli.answer import add_json, answer
-from tf_placer.cli.arguments import GRAPH_HELP, OUTPUT_HELP, add_clear_devices, add_signature
+from tf_placer.cli.arguments import (
+    GRAPH_HELP,
+    OUTPUT_HELP,
+    add_clear_devices,
+    add_device_map,
+    add_signature,
+    read_device_pairs,
+)
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -24,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_graph", required=True, help=OUTPUT_HELP)
     add_signature(parser)
     add_clear_devices(parser)
+    add_device_map(parser)
     add_json(parser)
 
 
@@ -34,16 +42,25 @@ def run(args: argparse.Namespace) -> None:
         GraphError: a file cannot be read or written, or no operation of the placement is in the
             graph.
     """
+    pairs = read_device_pairs(args)
     require_tensorflow()
     from graph_passes.annotate import Annotate, DropDanglingColocation
+    from graph_passes.device_map import (
+        RenameDevices,
+        check_old_devices,
+        list_devices,
+        read_device_map,
+    )
     from graph_passes.errors import GraphError
     from graph_passes.fingerprint import graph_fingerprint
     from graph_passes.fitting import fit
     from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
+    from tf_placer.inputs.saved_model_devices import rename_saved_devices
     from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
     from tf_placer.inputs.workload import read_graph, remove_devices
 
+    device_map = read_device_map(pairs)
     graph = read_graph(args.input_graph, args.signature)
     placement = read_placement(args.placement)
     if graph.signature is None:
@@ -60,9 +77,12 @@ def run(args: argparse.Namespace) -> None:
         raise GraphError(f"{args.placement!r} on {args.input_graph!r}: {error}") from None
     if graph.signature is None:
         placed = Annotate(fitted.assignment).run(graph_def)
+        check_old_devices(device_map, set(list_devices(placed)))
+        placed = RenameDevices(device_map).run(placed)
         write_graph(args.output_graph, placed, graph.meta_graph)
     else:
         saved_model = graph.signature.build_placed_model(fitted.assignment)
+        saved_model = rename_saved_devices(saved_model, device_map)
         write_saved_model(args.output_graph, saved_model, args.input_graph)
     same = graph_fingerprint(graph_def) == placement.graph_fingerprint
     lines = [

@@ -15,6 +15,7 @@ __all__ = [
     "OUTPUT_HELP",
     "PROBLEM_HELP",
     "add_clear_devices",
+    "add_device_map",
     "add_memory_goal",
     "add_placer",
     "add_placer_options",
@@ -24,6 +25,7 @@ __all__ = [
     "add_workers",
     "build_search_config",
     "placers_help",
+    "read_device_pairs",
     "read_placer_options",
     "read_restrictions",
 ]
@@ -91,6 +93,35 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
         action="store_true",
         help="clear the devices in the graph; by default operations that have a device keep it",
     )
+
+
+def add_device_map(parser: argparse._ActionsContainer) -> None:
+    """Adds --map."""
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="rename a device, as in GPU:0=GPU:2, for a computer whose devices have other numbers; "
+        "may be repeated",
+    )
+
+
+def read_device_pairs(args: argparse.Namespace) -> dict[str, str]:
+    """Reads --map as new devices by old devices.
+
+    Raises:
+        ValueError: a map is not OLD=NEW, or a device is renamed twice.
+    """
+    result: dict[str, str] = {}
+    for item in args.map:
+        old, equals, new = item.partition("=")
+        if not equals:
+            raise ValueError(f"--map {item!r} is not OLD=NEW, such as GPU:0=GPU:2")
+        if old in result:
+            raise ValueError(f"--map renames {old!r} twice: give each device one new name")
+        result[old] = new
+    return result
 
 
 def add_restrictions(parser: argparse.ArgumentParser) -> None:

@@ -34,6 +34,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "optimize": ("tf_placer.cli.optimize_command", "find a faster placement of a graph"),
     "run": ("tf_placer.cli.run_command", "run a training script with its step placed"),
     "apply": ("tf_placer.cli.apply_command", "put a saved placement on a graph"),
+    "check": (
+        "tf_placer.cli.check_command",
+        "load a placed SavedModel and run its signatures",
+    ),
     "profile": (
         "tf_placer.cli.profile_command",
         "turn a graph and a machine into a placement problem",

@@ -13,7 +13,7 @@ from tf_placer.functions.recreated_tables import recreate_tables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
-__all__ = ["connect", "full_name", "is_connected"]
+__all__ = ["connect", "full_name", "is_connected", "list_device_names"]
 
 # A process can be connected to one cluster at a time. The servers that were started for it run
 # until the process exits, because TensorFlow still sends them messages about unused functions then.
@@ -46,7 +46,7 @@ def connect(machine: Machine) -> None:
     if is_connected(machine):
         return
     job = _check_tasks(machine)
-    if any(not name.startswith("/job:localhost/") for name in _list_device_names()):
+    if any(not name.startswith("/job:localhost/") for name in list_device_names()):
         raise MachineError(
             f"this process is connected to another cluster: functions for {machine.spec!r} need a "
             "process of their own"
@@ -76,12 +76,13 @@ def connect(machine: Machine) -> None:
 
 def is_connected(machine: Machine) -> bool:
     """Says whether functions of this process can run on the devices of a machine."""
-    known = _list_device_names()
+    known = list_device_names()
     return machine.spec in _connected or all(full_name(d.name) in known for d in machine.devices)
 
 
-def _list_device_names() -> set[str]:
-    return {full_name(device.name) for device in tf.config.list_logical_devices()}
+def list_device_names() -> list[str]:
+    """Lists the full names of the devices on which functions of this process can run."""
+    return [full_name(device.name) for device in tf.config.list_logical_devices()]
 
 
 def _check_tasks(machine: Machine) -> str:

@@ -8,7 +8,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.framework.ops import EagerTensor
-from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
+from tensorflow.python.ops.resource_variable_ops import (
+    BaseResourceVariable,
+    ResourceVariable,
+    UninitializedVariable,
+)
 
 from tf_placer.functions.living_objects import find_living
 
@@ -93,9 +97,16 @@ def _recreate(variables: Sequence[tuple[tf.Variable, str]]) -> None:
 
 
 def _copy_to(device: str, variable: Any) -> Any:
-    """Creates another variable with the same value on a device."""
-    # `tf.Variable` would obey the caller's variable creator scopes, such as a strategy's.
+    """Creates another variable with the same value, or without one, on a device."""
     with tf.device(device):
+        if not _has_value(variable):
+            return UninitializedVariable(
+                trainable=False,
+                name=variable.name.partition(":")[0],
+                shape=variable.shape,
+                dtype=variable.dtype,
+            )
+        # `tf.Variable` would obey the caller's variable creator scopes, such as a strategy's.
         return ResourceVariable(
             variable.read_value(),
             trainable=False,

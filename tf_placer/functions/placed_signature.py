@@ -9,12 +9,11 @@ import os
 import weakref
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from graph_passes.placement import Placement
-from tf_placer.functions.connection import connect, full_name
-from tf_placer.functions.moved_variables import move_variables
+from tf_placer.functions.connection import connect
+from tf_placer.functions.loaded_model import load_on_devices
 from tf_placer.inputs.saved_model_files import link_saved_model, write_saved_model
 from tf_placer.inputs.saved_signature import SavedSignature
 from tf_placer.machines.machine import Machine
@@ -68,39 +67,13 @@ class PlacedSignature:
 
     def _load(self, directory: str) -> Any:
         """Loads the function from a directory of links to the files of the SavedModel."""
-        link_saved_model(directory, self._build_saved_model(), self.signature.directory)
-        options = tf.saved_model.LoadOptions(
-            experimental_variable_policy=(
-                tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
-            ),
-            # The servers of a cluster may see other files.
-            experimental_io_device=full_name("/device:CPU:0"),
-        )
-        tags = list(self.signature.meta_graph.meta_info_def.tags)
-        loaded = tf.saved_model.load(directory, tags, options)
+        saved_model = self._build_saved_model()
+        link_saved_model(directory, saved_model, self.signature.directory)
+        loaded = load_on_devices(directory, saved_model, self.signature.number)
         function = loaded.signatures[self.signature.name]
-        if self.placement is not None:
-            self._move_variables(function)
         # The function alone would not keep its variables alive.
         function._tf_placer_loaded = loaded
         return function
-
-    def _move_variables(self, function: Any) -> None:
-        """Moves variables to their devices where loading did not.
-
-        TensorFlow ignores the saved devices for graphs of TensorFlow 1, and without soft placement.
-        """
-        assert self.placement is not None
-        variables = {id(variable.handle): variable for variable in function.graph.variables}
-        captured = function.captured_inputs
-        num_given = len(function.inputs) - len(captured)
-        inner = [tensor.op.name for tensor in function.inputs[num_given:]]
-        targets = {}
-        for name, value in zip(self.signature.name_captures(inner), captured, strict=True):
-            device = self.placement.assignment.get(name)
-            if device and id(value) in variables:
-                targets[variables[id(value)].ref()] = full_name(device)
-        move_variables(targets)
 
     def _build_saved_model(self) -> saved_model_pb2.SavedModel:
         if self.placement is None:

@@ -18,7 +18,13 @@ from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
 from tf_placer.inputs.restored_values import read_session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
 
-__all__ = ["SavedSignature", "read_signature"]
+__all__ = [
+    "SavedSignature",
+    "explain_no_signatures",
+    "find_serving_graph",
+    "list_signatures",
+    "read_signature",
+]
 
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _INIT_OP = "__saved_model_init_op"
@@ -122,16 +128,6 @@ class SavedSignature:
                     "feed_dict"
                 )
         return feeds
-
-    def name_captures(self, inner: Sequence[str]) -> list[str]:
-        """Names the operations that stand for the captures of the loaded signature.
-
-        Args:
-            inner: the names of the captures in the loaded function.
-        """
-        bound = [name for name, _ in self._list_bound_inputs()]
-        # A graph of TensorFlow 1 has no function, so the loaded function keeps its names.
-        return bound if len(bound) == len(inner) else list(inner)
 
     def check_files(self) -> None:
         """Checks that the files that initializers read exist.
@@ -261,31 +257,56 @@ def read_signature(
     """
     directory = os.fspath(directory)
     saved_model = read_saved_model(directory)
+    number = find_serving_graph(saved_model, directory)
+    known = list_signatures(saved_model.meta_graphs[number])
+    if signature_key is None and (_DEFAULT in known or len(known) == 1):
+        signature_key = _DEFAULT if _DEFAULT in known else known[0]
+    if signature_key is None or signature_key not in known:
+        if not known:
+            raise GraphError(explain_no_signatures(directory))
+        lacks = "several signatures" if signature_key is None else f"no signature {signature_key!r}"
+        raise GraphError(
+            f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(known)}"
+        )
+    return _build_signature(directory, saved_model, number, signature_key)
+
+
+def find_serving_graph(
+    saved_model: saved_model_pb2.SavedModel, directory: str | os.PathLike[str]
+) -> int:
+    """Finds the MetaGraph that servers take; a SavedModel may have others, such as for training.
+
+    Args:
+        saved_model: the SavedModel.
+        directory: its directory, for the error message.
+
+    Returns:
+        The index of the MetaGraph.
+
+    Raises:
+        GraphError: there is no MetaGraph.
+    """
     if not saved_model.meta_graphs:
-        raise GraphError(f"the SavedModel {directory!r} holds no graph")
-    # A SavedModel may have several MetaGraphs, such as one for training; servers take this one.
+        raise GraphError(f"the SavedModel {os.fspath(directory)!r} holds no graph")
     serving = [
         number
         for number, each in enumerate(saved_model.meta_graphs)
         if list(each.meta_info_def.tags) == [tf.saved_model.SERVING]
     ]
-    number = serving[0] if serving else 0
-    known = [
-        name for name in saved_model.meta_graphs[number].signature_def if name not in _INTERNAL
-    ]
-    if signature_key is None and (_DEFAULT in known or len(known) == 1):
-        signature_key = _DEFAULT if _DEFAULT in known else known[0]
-    if signature_key is None or signature_key not in known:
-        if not known:
-            raise GraphError(
-                f"the SavedModel {directory!r} has no signatures, so nobody can call it: save it "
-                "with signatures=, or pass the tf.function that it was saved from"
-            )
-        lacks = "several signatures" if signature_key is None else f"no signature {signature_key!r}"
-        raise GraphError(
-            f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(sorted(known))}"
-        )
-    return _build_signature(directory, saved_model, number, signature_key)
+    return serving[0] if serving else 0
+
+
+def list_signatures(meta_graph: tf.compat.v1.MetaGraphDef) -> list[str]:
+    """Lists the names of the signatures that users call, in alphabetical order."""
+    return sorted(name for name in meta_graph.signature_def if name not in _INTERNAL)
+
+
+def explain_no_signatures(directory: str) -> str:
+    """Formats the error message for a SavedModel without signatures."""
+    return (
+        f"the SavedModel {directory!r} has no signatures, so nobody can call it: save it with "
+        "signatures=, or pass the tf.function that it was saved from"
+    )
 
 
 def _build_signature(

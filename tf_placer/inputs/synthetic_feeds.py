@@ -15,7 +15,7 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.json_text import format_value
 
-__all__ = ["PLACEHOLDERS", "complete_feeds"]
+__all__ = ["PLACEHOLDERS", "complete_feeds", "convert_value", "synthesize_value"]
 
 #: Operation types that have a value only if they are fed.
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
@@ -48,7 +48,7 @@ def complete_feeds(
     for i in np.flatnonzero(is_placeholder).tolist():
         name = f"{graph.names[i]}:0"
         if name not in feeds:
-            feeds[name] = _synthesize_value(graph, name, seed)
+            feeds[name] = _synthesize_feed(graph, name, seed)
     return feeds
 
 
@@ -65,7 +65,7 @@ def _check_feed(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     if dtype is None:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
-        array = _convert(value, dtype)
+        array = convert_value(value, dtype)
     except (NotImplementedError, TypeError, ValueError) as error:
         # A symbolic tensor raises NotImplementedError.
         reason = " ".join(str(error).split())
@@ -82,7 +82,7 @@ def _check_feed(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _convert(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def convert_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     """Converts a value to an array of a type, without loss.
 
     Raises:
@@ -112,7 +112,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     return array
 
 
-def _synthesize_value(graph: OpGraph, name: str, seed: int) -> np.ndarray:
+def _synthesize_feed(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor = graph.tensor_index(name)
     dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
@@ -133,14 +133,30 @@ def _synthesize_value(graph: OpGraph, name: str, seed: int) -> np.ndarray:
             f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feed_dict "
             "(--feeds)"
         )
-    if dtype == np.object_:
+    return synthesize_value(
+        name, tf.dtypes.as_dtype(int(graph.tensor_dtypes[tensor])), shape, seed=seed
+    )
+
+
+def synthesize_value(
+    name: str, dtype: tf.DType, shape: tuple[int, ...], *, seed: int = 0
+) -> np.ndarray:
+    """Makes up a value; see `complete_feeds`.
+
+    Args:
+        name: the name of the tensor. Each has its own generator, so that its value does not depend
+            on the others.
+        dtype: the type, neither a resource nor a variant.
+        shape: the shape.
+        seed: the seed of synthetic numbers.
+    """
+    numpy_type = np.dtype(dtype.as_numpy_dtype)
+    if numpy_type == np.object_:
         return np.full(shape, b"", np.object_)
-    tensor_type = tf.dtypes.as_dtype(int(graph.tensor_dtypes[tensor]))
-    if not tensor_type.is_floating and not tensor_type.is_complex:
-        return np.zeros(shape, dtype)
-    # Each placeholder has its own generator, so that its value does not depend on the others.
+    if not dtype.is_floating and not dtype.is_complex:
+        return np.zeros(shape, numpy_type)
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    return random.standard_normal(shape).astype(dtype)
+    return random.standard_normal(shape).astype(numpy_type)
 
 
 def _describe(shape: tuple[int, ...] | None) -> str:

@@ -242,15 +242,8 @@ class SavedModelResult(OptimizeResult):
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the SavedModel with devices, or unchanged if nothing faster was found.
 
-        Variables, assets and all other files of the SavedModel are copied. To put the variables
-        on their devices, load it so:
-
-            options = tf.saved_model.LoadOptions(
-                experimental_variable_policy=(
-                    tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
-                )
-            )
-            loaded = tf.saved_model.load(directory, options=options)
+        Variables, assets and all other files of the SavedModel are copied. Load it by
+        `tf_placer.load_placed(directory)`, which puts the variables on their devices.
 
         Args:
             directory: a new one.

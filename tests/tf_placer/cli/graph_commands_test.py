@@ -493,6 +493,35 @@ class ApplyCommandTest(CommandsTestCase):
             read_graph(self.path("out.pb")).graph_def, read_graph(self.path("placed.pb")).graph_def
         )
 
+    def test_devices_may_have_other_names(self):
+        tasks = [name.removesuffix("/device:CPU:0") for name in _CPUS]
+        pairs = zip(_CPUS, reversed(tasks), strict=True)
+        maps = [f"--map={old}={new}/device:CPU:1" for old, new in pairs]
+        self.apply("in.pb", "out.pb", self.placement, *maps)
+        placed = read_graph(self.path("placed.pb")).graph_def
+        expected = {node.name: node.device for node in placed.node}
+        other = {
+            "": "",
+            _CPUS[0]: f"{tasks[1]}/device:CPU:1",
+            _CPUS[1]: f"{tasks[0]}/device:CPU:1",
+        }
+        self.assertEqual(
+            {node.name: node.device for node in read_graph(self.path("out.pb")).graph_def.node},
+            {name: other[device] for name, device in expected.items()},
+        )
+        arguments = (
+            *("apply", f"--input_graph={self.path('in.pb')}", self.placement),
+            f"--output_graph={self.path('bad.pb')}",
+        )
+        for bad, message in (
+            ("--map=GPU:0", "--map 'GPU:0' is not OLD=NEW, such as GPU:0=GPU:2"),
+            ("--map=GPU:0=GPU", "has 'GPU', which names no device"),
+            ("--map=GPU:0=GPU:1", "'/device:GPU:0', where nothing is: the devices in the graph"),
+        ):
+            self.assert_refused(message, *arguments, bad)
+        repeated = ("--map=CPU:0=CPU:1", "--map=CPU:0=CPU:2")
+        self.assert_refused("--map renames 'CPU:0' twice", *arguments, *repeated)
+
     def test_bad_placements_are_named(self):
         good = json.loads((self.directory / "run" / "placement.json").read_text())
         for name, content in (

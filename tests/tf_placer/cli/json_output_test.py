@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tests.saved_models import save_functions
 from tests.tf_placer.cli.graph_commands_test import branches, patch_search, split_is_faster
 from tests.tf_placer.scripted import Script
 from tests.tf_placer.small_problem import BEST, small_problem
@@ -182,6 +183,14 @@ class JsonOutputTest(tf.test.TestCase):
         )
         self.assert_golden("apply", applied)
         self.assertTrue(applied["is_same_graph"])
+
+    def test_check(self):
+        saved = save_functions(self.directory)
+        value = self.call("check", saved, "--machine=local:1", f"--original={saved}")
+        self.assert_golden("check", value)
+        self.assertIsNone(value["failure"])
+        names = [signature["name"] for signature in value["signatures"]]
+        self.assertEqual(names, ["serving_default", "words"])
 
     def test_pretrain(self):
         value = self.call(

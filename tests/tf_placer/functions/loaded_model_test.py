@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.errors import GraphError
+from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
+from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
+from tf_placer.functions.loaded_model import load_placed
+from tf_placer.functions.placed_signature import PlacedSignature
+from tf_placer.inputs.saved_model_files import read_saved_model
+from tf_placer.inputs.workload import read_graph, read_workload
+
+KINDS = ("functions", "graph", "reference_graph")
+SWAP = {"CPU:0": "CPU:1", "CPU:1": "CPU:0"}
+
+
+class LoadedModelTest(parameterized.TestCase, tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        root = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.saved = {"functions": (save_functions(root), "serving_default")}
+        for kind, use_resource in (("graph", True), ("reference_graph", False)):
+            folder = root / kind
+            folder.mkdir()
+            cls.saved[kind] = (save_graph(folder, use_resource=use_resource), "sum")
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(tf.config.set_soft_device_placement, tf.config.get_soft_device_placement())
+
+    def place(self, kind: str) -> tuple[str, dict[str, str]]:
+        """Saves a placed SavedModel; returns its directory and the devices of its variables."""
+        path, name = self.saved[kind]
+        given = read_graph(path, name)
+        workload = read_workload(given, feed_dict={"x": REQUEST})
+        for placement in random_placements(workload, 20):
+            devices = {
+                node.name: placement.assignment[node.name]
+                for node in workload.graph_def.node
+                if node.op in ("VarHandleOp", "VariableV2") and node.name in placement.assignment
+            }
+            if len(set(devices.values())) == 2:
+                break
+        new = os.path.join(self.create_tempdir().full_path, "new")
+        PlacedSignature(given.signature, MACHINE, placement).save(new)
+        return new, devices
+
+    def check_devices(self, loaded, kind: str, devices: Iterable[str]):
+        variables = loaded.signatures[self.saved[kind][1]].variables
+        if kind == "reference_graph":
+            # TensorFlow makes no Python objects of them; they are operations of the function.
+            self.assertEmpty(variables)
+            nodes = loaded.graph.as_graph_def().node
+            self.assertCountEqual([n.device for n in nodes if n.op == "VariableV2"], devices)
+        else:
+            self.assertCountEqual([each.device for each in variables], devices)
+
+    def check_answers(self, loaded, kind: str):
+        path, name = self.saved[kind]
+        expected = tf.saved_model.load(path).signatures[name](x=tf.constant(REQUEST))
+        answer = loaded.signatures[name](x=tf.constant(REQUEST))
+        self.assertAllClose(answer, expected)
+        # A signature that was not placed runs, too.
+        words, numbers = WORDS
+        answer = loaded.signatures["words"](words=tf.constant(words))
+        self.assertAllEqual(answer["numbers"], numbers)
+
+    @parameterized.product(kind=KINDS, soft=(False, True))
+    def test_variables_are_where_they_were_placed(self, kind, soft):
+        directory, devices = self.place(kind)
+        tf.config.set_soft_device_placement(soft)
+        loaded = load_placed(directory)
+        self.assertEqual(tf.config.get_soft_device_placement(), soft)
+        self.check_devices(loaded, kind, devices.values())
+        self.check_answers(loaded, kind)
+
+    @parameterized.parameters(*KINDS)
+    def test_devices_may_have_other_numbers(self, kind):
+        directory, devices = self.place(kind)
+        before = read_saved_model(directory)
+        loaded = load_placed(directory, device_map=SWAP)
+        gc.collect()
+        other = dict(zip(DEVICES, reversed(DEVICES), strict=True))
+        self.check_devices(loaded, kind, [other[device] for device in devices.values()])
+        self.check_answers(loaded, kind)
+        self.assertEqual(read_saved_model(directory), before)
+
+    def test_a_missing_device_is_named(self):
+        directory, _ = self.place("functions")
+        path = pathlib.Path(directory, "saved_model.pb")
+        saved_model = read_saved_model(directory)
+        for node in saved_model.meta_graphs[0].object_graph_def.nodes:
+            if node.variable.device == DEVICES[1]:
+                node.variable.device = "/job:localhost/replica:0/task:0/device:GPU:3"
+        path.write_bytes(saved_model.SerializeToString())
+        for soft in (False, True):
+            tf.config.set_soft_device_placement(soft)
+            with self.assertRaisesRegex(
+                GraphError,
+                "has the variable 'weights' on .*GPU:3, and this process has only .*CPU:0, .*CPU:1:"
+                " rename the device, such as by GPU:3=CPU:1",
+            ):
+                load_placed(directory)
+        load_placed(directory, device_map={"GPU:3": "CPU:1"})
+
+    def test_bad_input(self):
+        directory, _ = self.place("functions")
+        for device_map, message in (
+            ({"GPU:7": "CPU:0"}, "renames '/device:GPU:7', where nothing is"),
+            ({"CPU:0": "CPU:7"}, "to '/device:CPU:7', and this process has only"),
+            ({"CPU:0": "CPU"}, "'CPU', which names no device"),
+        ):
+            with self.assertRaisesRegex(GraphError, message):
+                load_placed(directory, device_map=device_map)
+        with self.assertRaisesRegex(GraphError, "'no/such' is no SavedModel"):
+            load_placed("no/such")
+
+
+if __name__ == "__main__":
+    tf.test.main()
