@@ -111,7 +111,7 @@ class FunctionBodies:
         results = [tensors.get(text, text) for text in returned]
         stateful = [node.name for node in function.node_def if _is_stateful(node)]
         graph = OpGraph.from_graph_def(
-            graph_def, [*results, *function.control_ret.values(), *stateful]
+            graph_def, [*results, *sorted(function.control_ret.values()), *stateful]
         )
         return Body(
             graph,

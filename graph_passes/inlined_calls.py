@@ -202,7 +202,9 @@ class _Inliner:
         names = [each.name for each in body]
         stack = (*stack, function.signature.name)
         calls = yield self.add_body(body, names, scope, waits, stack)
-        self._effects[node.name] = [scope + name for name in function.control_ret.values()]
+        # A map of Protocol Buffers has another order in every process.
+        effects = sorted(function.control_ret.values())
+        self._effects[node.name] = [scope + name for name in effects]
         self._waits[node.name] = waits
         return Call(
             function.signature.name,

@@ -15,7 +15,7 @@ from absl.testing import absltest, parameterized
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 PROGRAMS = re.findall(r"^    import .*\n(?:(?:    .*)?\n)+", README, re.M)
-_SECS = "max_secs=90"
+_SECS = "max_secs=180"
 
 
 class QuickStartTest(parameterized.TestCase):

@@ -249,7 +249,9 @@ def _confirm_hopeful(
     """
     asked_before = context.interrupts.count
     if len(hopeful) < 2:
-        return _Conclusion(Outcome.NOT_FASTER, note="no trial was, so none was measured again")
+        return _Conclusion(
+            Outcome.NOT_FASTER, note="no trial was faster, so none was measured again"
+        )
     if asked_before:
         context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -493,7 +494,7 @@ class _Reporter:
                 f"{self._config.max_secs:g} s are too short to confirm anything: to measure the "
                 f"original and the fastest placement again takes about "
                 f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
-                "it resumes where it ended"
+                f"it resumes where it ended if log_dir is {os.fspath(self._context.directory.path)!r}"
             )
 
 

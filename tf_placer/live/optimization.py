@@ -87,7 +87,7 @@ def place(
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), workload, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
         if store is not None:
-            _keep_answer(store, RunDirectory(config.log_dir))
+            _keep_answer(store, RunDirectory(config.log_dir), say)
         return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
     if store is not None and (answer := _look_up(store, workload, config, say)) is not None:
         return _build_answer(answer, workload, step)
@@ -119,7 +119,7 @@ def place(
         reason = verdict(None, describe_given_devices(workload.op_graph))
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=reason)
     if store is not None:
-        _keep_answer(store, directory)
+        _keep_answer(store, directory, say)
     result = _read_and_show(directory, workload, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
@@ -321,11 +321,12 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
         )
     return (
         f"{store.path} has no answer for this step on this machine, and require_answer forbids a "
-        "search: search once with the same answers and without require_answer"
+        "search: search once with the same answers, without require_answer, and with enough time "
+        "for a verdict"
     )
 
 
-def _keep_answer(store: AnswerStore, directory: RunDirectory) -> None:
+def _keep_answer(store: AnswerStore, directory: RunDirectory, say: Callable[[str], None]) -> None:
     """Keeps the answer of a search that has ended."""
     result = directory.read_result()
     if result is None:
@@ -333,7 +334,8 @@ def _keep_answer(store: AnswerStore, directory: RunDirectory) -> None:
     _, trials = read_log(directory.trials)
     finalists = {label: trials[index] for label, index in result.finalists.items()}
     placement = None if result.winner is None else read_placement(directory.placement)
-    store.keep(result, finalists, placement)
+    if not store.keep(result, finalists, placement):
+        say("no answer is kept: the search came to no verdict, for which more time is needed")
 
 
 def _build_answer(

@@ -135,7 +135,8 @@ class LocalCluster:
             try:
                 await_message(server, (), deadline)
             except ChildDied as death:
-                raise LocalClusterError(f"{death} while it started: {server.log_tail()}") from None
+                tail = server.log_tail() or "it wrote nothing; is there room in memory and on disk?"
+                raise LocalClusterError(f"{death} while it started: {tail}") from None
             except ChildTimeout:
                 raise LocalClusterError(
                     f"{server.name} did not start within {_START_TIMEOUT_SECS:g} s: "

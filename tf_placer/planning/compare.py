@@ -210,7 +210,11 @@ def _describe(
         step_secs=step.step_secs if step.fits else None,
         one_device_secs=float(fitting.min()) if len(fitting) else None,
         lower_bound_secs=float(lower_bounds(problem).step_secs),
-        data_parallel_secs=compute_data_parallel_bound(problem, one_device.step_secs),
+        data_parallel_secs=compute_data_parallel_bound(
+            problem,
+            one_device.step_secs,
+            one_device.peak_bytes[np.arange(len(accelerators)), accelerators],
+        ),
         fullest_device=labels[fullest.name],
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,

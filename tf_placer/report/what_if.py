@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
+from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.simulation.host_offload import HostOffload, offload_to_host
@@ -101,7 +103,8 @@ def search_changed_machines(
             known.append(found.best.placement)
         elif change == _NO_TRANSFERS:
             most_secs = results[-1].step_secs
-        step_secs = min(most_secs, _step_secs(machine, placement), found.best.step_secs)
+        found_secs = math.inf if found.best.excess_bytes else found.best.step_secs
+        step_secs = min(most_secs, _step_secs(machine, placement), found_secs)
         results.append(WhatIf(change, step_secs, float(bound_secs)))
         if change == _MORE_MEMORY:
             moved = offload_to_host(problem, found.best.placement)
@@ -131,7 +134,9 @@ def _change_machines(
             for device in problem.devices
         ]
         yield _MORE_MEMORY, dataclasses.replace(problem, devices=tuple(devices))
-    for kind in dict.fromkeys(device.kind for device in problem.devices):
+    # GPUs come first, because there may be no time for all.
+    ordered = sorted(problem.devices, key=lambda device: not is_gpu(device))
+    for kind in dict.fromkeys(device.kind for device in ordered):
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
         yield f"every {kind} twice as fast", scale_costs(problem, factors, 1.0)
     last = problem.devices[-1]

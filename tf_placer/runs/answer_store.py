@@ -231,7 +231,7 @@ class AnswerStore:
 
     def keep(
         self, result: RunResult, finalists: Mapping[str, Trial], placement: Placement | None
-    ) -> None:
+    ) -> bool:
         """Keeps the answer of a search that has ended by itself with a verdict.
 
         Other results are left out. An answer that cannot be written causes a warning.
@@ -240,9 +240,12 @@ class AnswerStore:
             result: the result.
             finalists: its finalists by label.
             placement: the placement that was found, or None.
+
+        Returns:
+            Whether the result is a verdict, which more time would not change.
         """
         if not result.is_complete or result.outcome not in _FINAL_OUTCOMES:
-            return
+            return False
         operations = [self._graph.names[i] for i in self._form.operations.tolist()]
         placed: dict[str, list[int]] = {}
         for position, name in enumerate(operations):
@@ -271,6 +274,7 @@ class AnswerStore:
             self._remove_oldest()
         except (OSError, ValueError) as error:
             logging.warning("the answer is not kept: %s", describe_error(error))
+        return True
 
     @functools.cached_property
     def _colocation(self) -> ColocationGroups:

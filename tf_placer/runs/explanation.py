@@ -40,7 +40,8 @@ def explain_trials(
         trials: all trials of the search, at least one of which ran and is not the original.
         finalists: by label, the original first.
         confirmation: the measurements of finalists side by side, or None.
-        winner: the label of the winner; without one, the fastest placement is explained.
+        winner: the label of the winner; without one, the original is explained if it ran and its
+            groups have one device each, else the fastest placement.
         original_assignment: the device of each group in the original graph; None if a group has
             several.
         search_secs: seconds for the search on a machine with one more device.
@@ -61,12 +62,15 @@ def explain_trials(
         )
         for each in compare_trials(shown, confirmation, winner)
     }
+    explained = winner
+    if winner is None and measured.get(ORIGINAL, (None, None))[0] is not None:
+        explained = ORIGINAL if measured[ORIGINAL][1] is not None else None
     fastest = next(trial for trial in ran if trial.assignment is not None)
     return explain(
         problem,
         groups,
         measured,
-        winner or labels[fastest.index],
+        explained or labels[fastest.index],
         search_secs=search_secs,
         seed=seed,
     )

@@ -113,6 +113,10 @@ class RunDirectory:
         """True if the directory has a request."""
         return (self.path / _REQUEST).exists()
 
+    def remove_request(self) -> None:
+        """Removes the request, so that the directory has none."""
+        (self.path / _REQUEST).unlink(missing_ok=True)
+
     def read_machine(self) -> Machine:
         """Reads the machine of the request.
 

@@ -62,7 +62,7 @@ class RunLock:
         return "another search ran on this computer meanwhile, so times and free memory suffered"
 
     def look(self) -> None:
-        """Reports other running searches that were not reported before."""
+        """Reports another running search, once."""
         if self._lock is None:
             return
         with contextlib.suppress(OSError):
@@ -73,7 +73,10 @@ class RunLock:
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                     other = _read_running_search(path)
                     if other is not None and other["computer"] == self._computer:
+                        is_first = not self._told
                         self._told.add(name)
+                        if not is_first:
+                            continue
                         self._report(
                             f"another search runs on this computer (process {other['process']}, "
                             f"log in {other['log_dir']}): the times of both suffer. Better run one "

@@ -116,6 +116,9 @@ def search_for_step(
         )
         result = optimize(workload, config=asked)
     except NoAnswerError:
+        if not directory.trials.exists():
+            # The next run finds the step of the script as it is then.
+            directory.remove_request()
         raise
     except Exception as error:
         reason = describe_error(error)

@@ -16,7 +16,7 @@ _PLAIN_UPDATES = ("AssignSubVariableOp",)
 
 
 def compute_data_parallel_bound(
-    problem: PlacementProblem, one_device_secs: np.ndarray
+    problem: PlacementProblem, one_device_secs: np.ndarray, one_device_bytes: np.ndarray
 ) -> float | None:
     """Bounds the step of data-parallel training on all accelerators of a problem from below.
 
@@ -30,18 +30,19 @@ def compute_data_parallel_bound(
 
         step >= max(1 / sum(1 / t_i), 2 (n - 1)/n G / B),
 
-    B being that of the accelerator with the slowest links. Latencies, and activations that do not
-    fit, are left out: the bound is optimistic. It assumes that the batch can be divided so.
+    B being that of the accelerator with the slowest links. Latencies are left out: the bound is
+    optimistic. It assumes that the batch can be divided so, and memory beside variables with it.
 
     Args:
         problem: the problem of a training step with the whole batch.
         one_device_secs: float64 [num_accelerators], the step on each accelerator with the whole
             batch.
+        one_device_bytes: int64 [num_accelerators], the peak memory there.
 
     Returns:
         The bound in seconds. None if the problem does not tell which operations update variables,
-        as of a graph that does not train; if there is only one accelerator; or if the variables do
-        not fit on each of them.
+        as of a graph that does not train; if there is only one accelerator; or if the model with a
+        share of the batch does not fit on each of them.
 
     References:
         Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations,
@@ -49,14 +50,18 @@ def compute_data_parallel_bound(
     """
     accelerators = find_accelerators(problem)
     count, gradient_bytes = len(accelerators), count_gradient_bytes(problem)
-    memory_bytes = min(problem.devices[index].memory_bytes for index in accelerators)
-    if count == 1 or gradient_bytes == 0 or problem.resident_bytes.sum() > memory_bytes:
+    if count == 1 or gradient_bytes == 0:
         return None
     names = [problem.devices[index].name for index in accelerators]
     slowest = min(_sum_bandwidths(problem, name, names) for name in names)
     fastest_secs = float(one_device_secs.min())
     # Relative times keep the result for equal accelerators exact.
     shares = fastest_secs / np.maximum(one_device_secs, 1e-300)
+    resident_bytes = problem.resident_bytes.sum()
+    batch_bytes = shares / shares.sum() * (one_device_bytes - resident_bytes)
+    memory_bytes = np.array([problem.devices[index].memory_bytes for index in accelerators])
+    if (resident_bytes + batch_bytes > memory_bytes).any():
+        return None
     computing_secs = fastest_secs / max(float(shares.sum()), 1e-300)
     return max(computing_secs, 2 * (count - 1) / count * gradient_bytes / slowest)
 

@@ -18,6 +18,7 @@ from tf_placer.errors import NoAnswerError
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import optimize, optimize_function, optimize_model
+from tf_placer.runs.answer_store import AnswerStore
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.search_description import describe_search
 from tf_placer.search.config import SearchConfig
@@ -157,6 +158,15 @@ class KeptAnswersTest(tf.test.TestCase):
         # Without a store, that of the user is meant.
         with self.assertRaisesRegex(NoAnswerError, os.environ["XDG_CACHE_HOME"]):
             self.optimize(build(), answers=None, require_answer=True)
+
+    def test_says_that_a_search_without_a_verdict_keeps_no_answer(self):
+        config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
+        with (
+            mock.patch.object(AnswerStore, "keep", return_value=False),
+            contextlib.redirect_stderr(io.StringIO()) as errors,
+        ):
+            optimize(build(), ["loss:0"], {"x:0": np.ones([3, 3], np.float32)}, config=config)
+        self.assertIn("no answer is kept", errors.getvalue())
 
     def test_a_graph_without_a_choice_needs_no_answer(self):
         with new_graph() as graph, tf.device("/device:CPU:0"):

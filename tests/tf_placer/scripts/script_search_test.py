@@ -58,7 +58,8 @@ class ScriptSearchTest(absltest.TestCase):
 
     def test_looks_the_machine_up_again(self):
         session_config, source = tf.compat.v1.ConfigProto(), object()
-        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=session_config)
+        kept = mock.Mock(max_secs=20.0, max_trials=5, pin={}, keep_together=())
+        kept.session_config = session_config
         kept.found_machine.spec = "attached"
         with (
             mock.patch.object(step_cache, "read_cached_workload", return_value=(source, kept)),
@@ -71,7 +72,7 @@ class ScriptSearchTest(absltest.TestCase):
         self.assertIs(asked.session_config, session_config)
 
     def test_a_missing_answer_is_raised_and_not_recorded(self):
-        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=None)
+        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=None, pin={}, keep_together=())
         kept.found_machine.spec = "attached"
         error = NoAnswerError("there is none")
         with (
@@ -85,6 +86,24 @@ class ScriptSearchTest(absltest.TestCase):
         asked = optimize.call_args.kwargs["config"]
         self.assertEqual((asked.answers, asked.require_answer), ("store", True))
         self.assertIsNone(read_refusal(self.directory))
+
+    def test_a_missing_answer_leaves_no_step_for_the_next_run(self):
+        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=None, pin={}, keep_together=())
+        kept.found_machine.spec = "attached"
+        request = self.directory.path / "request.json"
+        for has_begun in (True, False):
+            request.write_text("{}")
+            if has_begun:
+                self.directory.trials.write_text("")
+            else:
+                self.directory.trials.unlink()
+            with (
+                mock.patch.object(step_cache, "read_cached_workload", return_value=(0, kept)),
+                mock.patch.object(entry_points, "optimize", side_effect=NoAnswerError("none")),
+                self.assertRaises(NoAnswerError),
+            ):
+                search_for_step(self.directory, None, self.said.append, require_answer=True)
+            self.assertEqual(request.exists(), has_begun)
 
     def test_a_step_that_calls_python_needs_the_script(self):
         self.assertFalse(needs_script(self.directory))

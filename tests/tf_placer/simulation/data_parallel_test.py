@@ -27,9 +27,11 @@ def training_problem(
     return dataclasses.replace(problem, operation_types=("VariableV2", "MatMul", "ApplyAdam"))
 
 
-def compute_bound(problem: PlacementProblem) -> float | None:
+def compute_bound(problem: PlacementProblem, peak_bytes: int = 0) -> float | None:
     """Computes the bound of a step that takes 6 s on each device."""
-    return compute_data_parallel_bound(problem, np.full(problem.num_devices, 6.0))
+    count = problem.num_devices
+    peak_bytes = max(peak_bytes, int(problem.resident_bytes.sum()))
+    return compute_data_parallel_bound(problem, np.full(count, 6.0), np.full(count, peak_bytes))
 
 
 class DataParallelTest(absltest.TestCase):
@@ -41,7 +43,7 @@ class DataParallelTest(absltest.TestCase):
     def test_a_faster_device_takes_a_larger_share(self):
         # Devices of 6 s and of 3 s share the batch as 1 to 2, so that both compute for 2 s.
         problem = training_problem(2, bandwidth=1e6)
-        secs = compute_data_parallel_bound(problem, np.array([6.0, 3.0]))
+        secs = compute_data_parallel_bound(problem, np.array([6.0, 3.0]), np.array([100, 100]))
         self.assertAlmostEqual(secs, 2.0)
         shares = np.linspace(0.0, 1.0, 1001)
         self.assertAlmostEqual(secs, np.maximum(6.0 * shares, 3.0 * (1 - shares)).min(), delta=0.01)
@@ -77,12 +79,19 @@ class DataParallelTest(absltest.TestCase):
         large = dataclasses.replace(problem, resident_bytes=np.array([1001, 0, 0]))
         self.assertIsNone(compute_bound(large))
 
+    def test_no_bound_where_a_share_of_the_batch_does_not_fit(self):
+        # Devices of 1000 bytes hold 100 bytes of variables, and half of what the batch needs.
+        problem = training_problem(2)
+        self.assertIsNotNone(compute_bound(problem, peak_bytes=1900))
+        self.assertIsNone(compute_bound(problem, peak_bytes=1902))
+
     def test_only_gpus_count_beside_a_cpu(self):
         problem = training_problem(3, bandwidth=100.0)
         first, *gpus = problem.devices
         devices = (dataclasses.replace(first, kind="CPU"), *gpus)
         with_cpu = dataclasses.replace(problem, devices=devices)
-        self.assertEqual(compute_data_parallel_bound(with_cpu, np.array([6.0, 6.0])), 3.0)
+        secs = compute_data_parallel_bound(with_cpu, np.array([6.0, 6.0]), np.array([100, 100]))
+        self.assertEqual(secs, 3.0)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 from graph_passes.util.json_records import read_record
 from graph_passes.util.json_text import format_value
 from tf_placer.files import read_json
+from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -119,12 +120,23 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
     batch = Simulator(problem).simulate(np.stack(placements))
     memory_bytes = np.array([device.memory_bytes for device in problem.devices])
     excess_bytes = np.maximum(batch.peak_bytes - memory_bytes, 0).sum(axis=1)
+    # Nobody runs everything on the CPU beside GPUs.
+    accelerators = find_accelerators(problem).tolist()
+    is_aside = [
+        label == ONE_DEVICE and np.bincount(placement).argmax() not in accelerators
+        for label, placement in zip(labels, placements, strict=True)
+    ]
     best = {}
     for label in dict.fromkeys(labels):
         rows = [i for i, each in enumerate(labels) if each == label]
         best[label] = min(
             rows,
-            key=lambda i: (not batch.feasible[i], excess_bytes[i], batch.step_secs[i]),
+            key=lambda i: (
+                is_aside[i],
+                not batch.feasible[i],
+                excess_bytes[i],
+                batch.step_secs[i],
+            ),
         )
     if ONE_DEVICE in best:
         device = label_single_device(problem, placements[best[ONE_DEVICE]])
