@@ -490,11 +490,12 @@ class _Reporter:
         finalists = self._plan.finalists(trials)
         if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
             needed_secs = self._plan.estimate_needed_secs(trials, finalists)
+            path = os.fspath(self._context.directory.path)
             self._say(
                 f"{self._config.max_secs:g} s are too short to confirm anything: to measure the "
                 f"original and the fastest placement again takes about "
                 f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
-                f"it resumes where it ended if log_dir is {os.fspath(self._context.directory.path)!r}"
+                f"it resumes where it ended if log_dir is {path!r}"
             )
 
 
