@@ -27,8 +27,8 @@ def follow_search(
 ) -> Iterator[None]:
     """Writes the page of a search, again when the log has grown, and a last time at its end.
 
-    A directory without a search is waited for. In a browser, the page loads itself again as long as the search runs. A search that has ended
-    has one page.
+    A directory without a search is waited for. In a browser, the page loads itself again as long as
+    the search runs. A search that has ended has one page.
 
     Args:
         searched: the directory of the search.
