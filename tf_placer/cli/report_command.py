@@ -8,6 +8,7 @@ import pathlib
 
 from tf_placer.cli.answer import print_output
 from tf_placer.files import check_output
+from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -83,6 +84,8 @@ def run(args: argparse.Namespace) -> None:
     if args.follow:
         # The search is timed on the same cores.
         os.nice(_LOWEST_PRIORITY)
+        if not os.path.exists(args.searched[0]):
+            say(f"waiting for a search in {args.searched[0]}")
         for number, _ in enumerate(follow_search(args.searched[0], output, args.problem)):
             if number == 0:
                 print_output(f"page: {output}")

@@ -243,10 +243,14 @@ def find_placer(name: str) -> PlacerEntry:
     if entry is not None:
         return entry
     known = [*PLACERS, *(point.name for point in list_entry_points())]
-    module = name.partition(":")[0]
-    missing = f", and Python finds no module {quote(module)}" if ":" in name else ""
+    if ":" in name:
+        module = name.partition(":")[0]
+        raise ValueError(
+            f"no placer {quote(name)}{suggest(name, known)}, and Python finds no module "
+            f"{quote(module)}: run 'python -m tf_placer' in its directory, or install it"
+        )
     raise ValueError(
-        f"no placer {quote(name)}{suggest(name, known)}{missing}; the placers are: "
+        f"no placer {quote(name)}{suggest(name, known)}; the placers are: "
         f"{', '.join(sorted(set(known)))}"
     )
 

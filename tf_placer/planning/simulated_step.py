@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
 from tf_placer.simulation.simulator import StepTrace
@@ -59,16 +61,21 @@ class SimulatedStep:
         return value
 
 
-def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) -> SimulatedStep:
+def simulate(
+    problem: PlacementProblem | str | os.PathLike[str], assignment: Sequence[int] | np.ndarray
+) -> SimulatedStep:
     """Simulates one step of a placement.
 
     Args:
-        problem: the placement problem.
+        problem: the placement problem, or its file.
         assignment: a device index for each group, [num_groups].
 
     Raises:
-        ValueError: there are not as many indices as groups, or no such device.
+        OSError, ValueError: the file cannot be read, there are not as many indices as groups, or no
+            such device.
     """
+    if not isinstance(problem, PlacementProblem):
+        problem = read_problem(os.fspath(problem))
     placement = check_assignment(problem, assignment)
     environment = SimulatedEnvironment(problem, threads=1)
     [measurement] = environment.measure(placement[None])

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from tf_placer.report.page.page import write_page
-from tf_placer.runs.run_directory import TRIALS
+from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.search.log_file import is_being_written
 
@@ -27,8 +27,8 @@ def follow_search(
 ) -> Iterator[None]:
     """Writes the page of a search, again when the log has grown, and a last time at its end.
 
-    In a browser, the page loads itself again as long as the search runs. A search that has ended
-    has one page.
+    A directory without a search is waited for. In a browser, the page loads itself again as long as
+    the search runs. A search that has ended has one page.
 
     Args:
         searched: the directory of the search.
@@ -42,6 +42,8 @@ def follow_search(
         ImportError, OSError, ValueError: as `read_run_view` and `write_page` raise them.
     """
     log = pathlib.Path(searched) / TRIALS
+    while not (_has_content(log) or RunDirectory(searched).result.exists()):
+        time.sleep(_CHECK_SECS)
     shown_bytes = None
     while True:
         # Ask first: a search that ends meanwhile has completed its files.
@@ -57,3 +59,7 @@ def follow_search(
             return
         cpu_secs = time.process_time() - start_secs
         time.sleep(max(_CHECK_SECS, _PAUSE_RATIO * cpu_secs))
+
+
+def _has_content(path: pathlib.Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

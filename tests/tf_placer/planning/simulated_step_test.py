@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import numpy as np
 from absl.testing import absltest
 
 import tf_placer
 from tests.tf_placer.small_problem import small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.problem.problem_file import write_problem
 
 
 class SimulateTest(absltest.TestCase):
     def test_two_chains_on_one_device_take_the_sum_of_their_times(self):
         problem = two_chain_problem(2)
         together = tf_placer.simulate(problem, [0, 0, 0, 0])
+        path = pathlib.Path(self.create_tempdir().full_path, "problem.json")
+        write_problem(problem, path)
+        from_file = tf_placer.simulate(path, [0, 0, 0, 0])
+        self.assertEqual(from_file.trace.step_secs, together.trace.step_secs)
         self.assertIsNone(together.failure)
         self.assertAlmostEqual(
             together.to_json()["step_secs"], float(problem.compute_secs[:, 0].sum())

@@ -150,6 +150,16 @@ class RunViewTest(absltest.TestCase):
         self.assertIn("Placed: auto is faster", page.read_text())
         self.assertNotIn("location.reload", page.read_text())
 
+    def test_waits_for_a_search_to_follow(self):
+        run, page = self.directory / "later", self.directory / "page.html"
+
+        def begin(_: float) -> None:
+            shutil.copytree(live_run(self.directory), run)
+
+        with mock.patch.object(time, "sleep", begin):
+            self.assertLen(list(follow_search(run, page)), 1)
+        self.assertIn("Placed: auto is faster", page.read_text())
+
     def test_only_searches_with_common_operations_are_comparable(self):
         view = read_run_view(live_run(self.directory))
         other = read_run_view(plan(self.directory / "plan", make_problem([[1.0, 1.0]])))
