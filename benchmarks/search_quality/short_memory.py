@@ -25,7 +25,7 @@ from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["main", "measure_row", "shrink_gpus"]
+__all__ = ["RULES", "main", "measure_row", "shrink_gpus"]
 
 #: The rule of `device_map="auto"`, splits by layer, a partitioner, and tables on the CPU.
 RULES = ("greedy_fill", "expert", "metis", "host_embeddings")

@@ -63,8 +63,8 @@ def explain_trials(
         for each in compare_trials(shown, confirmation, winner)
     }
     explained = winner
-    if winner is None and measured.get(ORIGINAL, (None, None))[0] is not None:
-        explained = ORIGINAL if measured[ORIGINAL][1] is not None else None
+    if explained is None and None not in measured.get(ORIGINAL, (None,)):
+        explained = ORIGINAL
     fastest = next(trial for trial in ran if trial.assignment is not None)
     return explain(
         problem,
