@@ -41,6 +41,7 @@ _INSIDE_VARIABLE = "TF_PLACER_PRIVATE_NETWORK"
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
 _NO_USER = -1
+_REMEDY = "docs/safety.md tells how to keep others out"
 _READY = b"ready\n"
 
 
@@ -154,21 +155,22 @@ def find_open_reason() -> str | None:
     return None
 
 
-def describe_open_servers(what: str, why: str) -> str:
+def describe_open_servers(what: str, why: str, remedy: str = _REMEDY) -> str:
     """Warns who can reach servers outside of a private network.
 
     Args:
         what: the servers, "the servers of local:2".
         why: the reason why they are not in a private network.
+        remedy: the way to keep others out, as a sentence.
     """
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)]
-    reach = "every user of this computer"
+    reach = "Every user of this computer"
     if interfaces:
         reach += f", and everybody who reaches it over {', '.join(interfaces)},"
     user = _user_name()
     return (
-        f"{what} listen without a password, because {why}: {reach} can run graphs there as {user}, "
-        f"and so read and write {user}'s files"
+        f"{what} listen without a password, because {why}. {reach} can run graphs there as {user}, "
+        f"and so read and write {user}'s files. {remedy}"
     )
 
 

@@ -169,10 +169,10 @@ def choose_winner(
         return Outcome.NOT_FASTER, None, None
     if not compared.faster and compared.speedup is None:
         why = f"there was time for one round, in which {label} ran, and {compared.reason}"
-        return Outcome.NOT_CONFIRMED, None, f"{why}: allow more time"
+        return Outcome.NOT_CONFIRMED, None, why
     if compared.speedup is not None and compared.interval is None:
         why = f"there was no time for more, and {label} is {compared.reason}"
-        return Outcome.NOT_CONFIRMED, None, f"{why}: allow more time"
+        return Outcome.NOT_CONFIRMED, None, why
     if not compared.faster:
         return Outcome.NOT_FASTER, None, None
     if not computes_values:

@@ -53,11 +53,14 @@ class LinkTimeLimits:
         min_left_secs: remaining time below which links are not measured.
         max_left_share: largest share of the remaining time for links.
         max_secs: seconds after which no measurement is expected to end.
+        old_secs: age after which a line says how old a measurement is; younger ones are used
+            without a word.
     """
 
     min_left_secs: float = 8.0
     max_left_share: float = 0.5
     max_secs: float = 60.0
+    old_secs: float = 30 * 86400.0
 
 
 _LINK_TIME = LinkTimeLimits()
@@ -281,7 +284,12 @@ def _add_links(
     """
     cached = None if measure_links else find_links(machine, session_config)
     if cached is not None:
-        report(f"the links of {machine.spec} are those measured {format_age(cached.age_secs)} ago")
+        if cached.age_secs > _LINK_TIME.old_secs:
+            report(
+                f"the links of {machine.spec} were measured {format_age(cached.age_secs)} ago. If "
+                "the machine has changed since, `tf_placer profile --measure_links` measures them "
+                "again"
+            )
         return cached.machine
     if left_secs < _LINK_TIME.min_left_secs and not measure_links:
         return _use_unmeasured_links(machine, "there is no time to measure them", report)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from tf_placer.text.notes import say
 
 __all__ = [
     "check_model",
@@ -21,6 +23,7 @@ __all__ = [
 
 _PACKAGES = ("keras", "tf_keras")
 _VERSION_2 = ".engine."
+_DEFAULT_BATCH_SIZE = 32
 
 
 def is_keras_model(target: Any) -> bool:
@@ -98,7 +101,7 @@ def convert_train_step(model: Any) -> Callable[..., Any]:
     )
 
 
-def set_train_step(model: Any, function: Any) -> None:
+def set_train_step(model: Any, function: Any, batch_size: int | None = None) -> None:
     """Replaces the training step that `fit` and `train_on_batch` run.
 
     Compiling the model again removes the replacement, because it changes the step.
@@ -106,11 +109,14 @@ def set_train_step(model: Any, function: Any) -> None:
     Args:
         model: the model.
         function: the new step; takes and returns the same as the model's own `train_step`.
+        batch_size: the number of examples for which the step was placed; a line says once that
+            `fit` takes others. None to say nothing.
     """
+    said: set[int | None] = {None, batch_size}
 
     @functools.wraps(model.compile)
     def compile_again(*args: Any, **kwargs: Any) -> None:
-        del model.train_step, model.compile
+        del model.train_step, model.compile, model.fit
         model.compile(*args, **kwargs)
 
     @functools.wraps(model.train_step)
@@ -118,12 +124,41 @@ def set_train_step(model: Any, function: Any) -> None:
         # A Python function, because Keras would save a tf.function attribute with the model.
         return function(data)
 
+    @functools.wraps(model.fit)
+    def fit(*args: Any, **kwargs: Any) -> Any:
+        size = None if batch_size is None else _find_batch_size(fit_before, *args, **kwargs)
+        if size not in said:
+            say(
+                f"fit takes batches of {size}, and the placement was found for {batch_size}: it "
+                f"may be slower than none. Give batch_size={batch_size}, or search again with a "
+                f"batch of {size}"
+            )
+            said.add(size)
+        return fit_before(*args, **kwargs)
+
+    fit_before, model.fit = model.fit, fit
     model.compile = compile_again
     model.train_step = train_step
     # Keras has to trace these again, because the old traces may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None
     if hasattr(model, "make_train_function"):
         model.make_train_function(force=True)
+
+
+def _find_batch_size(fit: Callable[..., Any], *args: Any, **kwargs: Any) -> int | None:
+    """Finds the number of examples in a batch of `fit`; None if it cannot be told.
+
+    The batches of a generator, and of most data sets, are known only when they are made.
+    """
+    given = inspect.signature(fit).bind_partial(*args, **kwargs).arguments
+    data = given.get("x")
+    if (spec := getattr(data, "element_spec", None)) is not None:
+        shape = tf.nest.flatten(spec)[0].shape
+        return shape[0] if shape.rank else None
+    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(data)]
+    if not all(shapes):
+        return None
+    return min(int(shapes[0][0]), given.get("batch_size") or _DEFAULT_BATCH_SIZE)
 
 
 def has_train_step(model: Any) -> bool:

@@ -15,6 +15,7 @@ from tf_placer.functions.keras_models import set_train_step
 from tf_placer.functions.moved_variables import move_variables
 from tf_placer.functions.traced_call import TracedCall, trace_call
 from tf_placer.machines.machine import Machine
+from tf_placer.text.notes import say
 
 __all__ = ["PlacedStep"]
 
@@ -37,16 +38,21 @@ class PlacedStep:
     def function(self) -> Any:
         """The function on its devices; its variables are moved there.
 
+        Without a placement it is the function itself, and a line says so.
+
         Raises:
             GraphError: a data set uses a variable that is to move.
             MachineError: this process is not connected to the cluster.
         """
         if self.placement is None:
+            say("nothing was placed: result.function is your function, unchanged")
             return self.traced.target
         return self._place(self.traced, self.placement)
 
     def apply(self, model: Any) -> None:
         """Replaces the training step of a Keras model by the placed one.
+
+        Without a placement the model stays as it is, and a line says so.
 
         Raises:
             GraphError: the model is not built or compiled, or has another step, or a data set uses
@@ -54,6 +60,7 @@ class PlacedStep:
             MachineError: this process is not connected to the cluster.
         """
         if self.placement is None:
+            say("nothing was placed: the model stays as it is")
             return
         traced, placement = self.traced, self.placement
         if model is not traced.target:
@@ -66,7 +73,7 @@ class PlacedStep:
                         f"the model {model.name!r} is not the one that was placed: its step differs"
                     )
                 placement = rename_placement(placement, names)
-        set_train_step(model, self._place(traced, placement))
+        set_train_step(model, self._place(traced, placement), self.traced.batch_size)
 
     def check(self) -> None:
         """Checks that no data set of this process prevents placing the step.

@@ -56,6 +56,15 @@ class TracedCall:
         """True if the target is a Keras model."""
         return is_keras_model(self.target)
 
+    @property
+    def batch_size(self) -> int | None:
+        """The number of examples in the batch of a model; None if it cannot be told."""
+        if not self.is_model:
+            return None
+        shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(self.example_inputs)]
+        sizes = {int(shape[0]) for shape in shapes if shape}
+        return sizes.pop() if len(sizes) == 1 else None
+
 
 def is_traceable(target: Any) -> bool:
     """Says whether something is a tf.function, a ConcreteFunction or a Keras model."""

@@ -35,6 +35,7 @@ from tf_placer.runs.search_result import build_placement, summarize_comparison
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
 
 __all__ = ["conclude"]
@@ -67,21 +68,21 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
-            note = _join_notes(note, _explain_missing_placer(context, trials))
+            note = join_sentences(note, _explain_missing_placer(context, trials))
         if winner is not None and _is_out_of_memory(trials[0]):
-            note = _join_notes(_describe_memory(context, finalists[winner], original), note)
-        note = _join_notes(note, context.others.note)
+            note = join_sentences(_describe_memory(context, finalists[winner], original), note)
+        note = join_sentences(note, context.others.note)
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
     else:
         outcome, note = explain_no_finalists(trials, config.max_trials, config.max_secs)
         if outcome is Outcome.NOTHING_RUNS:
-            note = _join_notes(
+            note = join_sentences(
                 note, _explain_missing_placer(context, trials), _find_enough_memory(context)
             )
         if any(_is_out_of_memory(trial) for trial in trials):
             # Mention other searches: a process takes all free memory of a GPU.
-            note = _join_notes(
+            note = join_sentences(
                 note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
     explanation = _explain(
@@ -97,7 +98,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 max_trials=config.max_trials,
                 max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
                 winner=winner,
-                note=_join_notes(*context.notes, note),
+                note=join_sentences(*context.notes, note) or None,
                 confirmation=confirmation,
                 finalists={label: trial.index for label, trial in finalists.items()},
                 explanation=None if explanation is None else explanation.to_json(),
@@ -183,10 +184,6 @@ def _is_out_of_memory(trial: Trial) -> bool:
     return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
 
 
-def _join_notes(*notes: str | None) -> str | None:
-    return "; ".join(note for note in notes if note) or None
-
-
 def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> str | None:
     """Explains that the time was over before the placer began; None if it was not."""
     config = context.config
@@ -197,7 +194,7 @@ def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> 
         return None
     return (
         f"{config.max_secs:g} s were over after {len(trials)} trials, before placer "
-        f"{config.placer!r} began: allow more"
+        f"{config.placer!r} began: {context.advise_time()}"
     )
 
 
@@ -256,9 +253,7 @@ def _confirm_hopeful(
         context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
-        return _Conclusion(
-            Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, trials, hopeful)
-        )
+        return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, hopeful))
     labels = {label: context.assignment(hopeful[label]) for label in plan.labels}
     context.others.look()
     stage = f"confirming: {', '.join(plan.labels)} side by side in new {context.measurers.fresh}"
@@ -270,9 +265,7 @@ def _confirm_hopeful(
         try:
             confirmed = _confirm(context, fresh, plan, labels, hopeful, asked_before)
         except TimeLimitReached:
-            return _Conclusion(
-                Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, trials, hopeful)
-            )
+            return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, hopeful))
         except KeyboardInterrupt:
             return _Conclusion(Outcome.INTERRUPTED)
     if confirmed.winner is not None and confirmed.confirmation is not None:
@@ -343,6 +336,8 @@ def _confirm(
             ),
         )
         notes += [note] if note else []
+        if outcome is Outcome.NOT_CONFIRMED:
+            notes.append(context.advise_time(finalists))
         if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
             break
         # Another finalist may compute the same values.
@@ -351,7 +346,7 @@ def _confirm(
         if len(others) < 2 or left_secs <= 0:
             break
         candidates = others
-    return _Conclusion(outcome, confirmation, winner, "; ".join(notes) or None)
+    return _Conclusion(outcome, confirmation, winner, join_sentences(*notes) or None)
 
 
 class _TimedValues:
@@ -389,14 +384,9 @@ class _TimedValues:
             )
 
 
-def _explain_missing_time(
-    context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
-) -> str:
+def _explain_missing_time(context: SearchContext, finalists: Mapping[str, Trial]) -> str:
     """Explains that the time was too short for a confirmation, and how much is needed."""
-    needed_secs = context.plan.estimate_needed_secs(trials, finalists)
-    enough_secs = math.ceil(context.config.max_secs + needed_secs)
     return (
         f"there was no time left of {context.config.max_secs:g} s to measure the original and the "
-        f"fastest placement again, which takes about "
-        f"{format_duration(needed_secs)} here: allow {enough_secs} s"
+        f"fastest placement again: {context.advise_time(finalists)}"
     )

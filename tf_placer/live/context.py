@@ -13,6 +13,7 @@ import numpy as np
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import Placement, write_placement
+from tf_placer.costs.link_cache import find_links
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.errors import describe_error
@@ -20,6 +21,7 @@ from tf_placer.inputs.workload import Workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.time_plan import TimePlan
+from tf_placer.placers import needs_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_lock import RunLock
@@ -173,6 +175,38 @@ class SearchContext:
     def compute_measuring_secs_left(self) -> float:
         """Computes the seconds left until measurements of the search are canceled."""
         return self.plan.compute_measuring_secs_left(self.log.trials)
+
+    def estimate_profile_secs(self) -> float:
+        """Estimates the seconds of profiling, or returns its duration; 0 without profiling.
+
+        There is at least one trial.
+        """
+        if not needs_problem(self.config.placer):
+            return 0.0
+        if self.costs is not None:
+            return self.costs.secs
+        links = find_links(self.config.found_machine, self.config.found_session_config)
+        return self.plan.profile_secs(self.log.trials, links_known=links is not None)
+
+    def advise_time(
+        self, finalists: Mapping[str, Trial] | None = None, *, was_too_short: bool = True
+    ) -> str:
+        """Advises how much time a search for this graph needs on this machine, as a sentence.
+
+        Args:
+            finalists: the finalists if the search ended now; those of the plan by default.
+            was_too_short: whether the time of this search has not been enough.
+        """
+        trials = self.log.trials
+        if not trials:
+            return "allow more time"
+        secs = self.plan.estimate_enough_secs(
+            trials,
+            self.plan.finalists(trials) if finalists is None else finalists,
+            profile_secs=self.estimate_profile_secs(),
+            was_too_short=was_too_short,
+        )
+        return f"allow about {secs} s"
 
     def is_over(self) -> bool:
         """Returns whether the search should end."""

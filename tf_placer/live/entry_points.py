@@ -419,7 +419,10 @@ def _optimize(
     takes_clearing = not (isinstance(target, Workload) or is_traceable(target))
     with clear_by(find_clearing_setting() if takes_clearing else None):
         read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
-        return place(read, asked, callback, start_secs)
+        result = place(read, asked, callback, start_secs)
+    if isinstance(shown, NotebookProgress):
+        shown.finish()
+    return result
 
 
 def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None:

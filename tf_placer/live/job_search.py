@@ -22,6 +22,7 @@ from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.inputs.given_devices import describe_immovable_step
+from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.live.costs import estimate_bound, profile_costs
 from tf_placer.live.equal_devices import find_distinct, find_equal_devices
@@ -48,6 +49,7 @@ from tf_placer.search.proposals import propose_checked
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
+from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
 
 __all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
@@ -158,10 +160,10 @@ class _Stages:
         """Makes the placer of a stage; None if that fails or is canceled."""
         try:
             self._start_secs = self._context.plan.compute_used_secs()
+            is_asked = name == self._config.placer
+            if is_asked and needs_problem(name) and self._context.costs is None:
+                self._profile(name)
             with self._context.interruptible():
-                is_asked = name == self._config.placer
-                if is_asked and needs_problem(name) and self._context.costs is None:
-                    self._profile(name)
                 placer: Placer | ConcurrentPlacer | None
                 if name == _EARLIER_ANSWER:
                     placer = self._repeat_earlier_answer()
@@ -202,28 +204,49 @@ class _Stages:
         """Profiles the graph.
 
         Raises:
-            SearchError, WorkerStartError: the graph cannot be profiled.
+            KeyboardInterrupt: the search ends.
+            SearchError, WorkerStartError: the graph cannot be profiled, or not in the time.
         """
-        trials, left_secs = self._context.log.trials, self._context.compute_search_secs_left()
+        context, trials = self._context, self._context.log.trials
+        needs = f"placer {name!r} needs to know what the operations cost"
+        left_secs = context.compute_search_secs_left()
         # Assume default links if there is no time to measure them.
-        needed_secs = self._context.plan.profile_secs(trials, links_known=True)
+        needed_secs = context.plan.profile_secs(trials, links_known=True)
         if left_secs <= needed_secs:
             raise SearchError(
-                f"placer {name!r} needs to know what the operations cost: to profile the graph "
-                f"takes about {format_duration(needed_secs)}, and of {self._config.max_secs:g} s "
-                f"{format_duration(max(0.0, left_secs))} are left for that: allow more"
+                join_sentences(
+                    needs,
+                    f"profiling the graph takes about {format_duration(needed_secs)}, and of "
+                    f"{self._config.max_secs:g} s {format_duration(max(0.0, left_secs))} are left "
+                    "for it",
+                    context.advise_time(),
+                )
             )
-        self._context.costs = profile_costs(
-            self._context.directory,
-            self._config,
-            self._context.header,
-            self._context.stages.begin,
-            make_problem=functools.partial(
-                self._measurer.make_problem, timeout_secs=max(SHORTEST_TIMEOUT_SECS, left_secs)
-            ),
-            steps=self._context.plan.choose_profile_steps(trials),
-            trials=trials,
-        )
+        links_known = find_links(self._config.found_machine, self._config.found_session_config)
+        limit_secs = context.plan.limit_profile_secs(trials, links_known=links_known is not None)
+        try:
+            with context.interrupts.interruptible(max_secs=limit_secs):
+                context.costs = profile_costs(
+                    context.directory,
+                    self._config,
+                    context.header,
+                    context.stages.begin,
+                    make_problem=functools.partial(
+                        self._measurer.make_problem,
+                        timeout_secs=max(SHORTEST_TIMEOUT_SECS, limit_secs),
+                    ),
+                    steps=context.plan.choose_profile_steps(trials),
+                    trials=trials,
+                )
+        except TimeLimitReached:
+            raise SearchError(
+                join_sentences(
+                    needs,
+                    f"profiling the graph was given up after {format_duration(limit_secs)}; about "
+                    f"{format_duration(needed_secs)} were expected",
+                    context.advise_time(),
+                )
+            ) from None
 
     def _placer(self, name: str) -> Placer:
         setup, clusters = self._setup(name)
@@ -462,40 +485,39 @@ class _Reporter:
             self._say(f"the original runs out of memory, and {note}")
 
     def _say_what_is_needed(self) -> None:
-        """Says how long all takes, as soon as that is known, if it is longer than it may take."""
-        [original] = trials = self._context.log.trials
+        """Says how much time is enough, as soon as that is known, if it is more than allowed."""
+        context, plan = self._context, self._plan
+        [original] = trials = context.log.trials
         if original.measurement.median_secs is None:
             return
-        parts = {"until now": self._plan.compute_used_secs()}
-        if needs_problem(self._config.placer) and self._context.costs is None:
-            links = find_links(self._config.found_machine, self._config.found_session_config)
-            known = links is not None
-            parts["profiling"] = self._plan.profile_secs(trials, links_known=known)
         # As if a placement were as fast as this.
-        parts["confirming"] = self._plan.estimate_needed_secs(
-            trials, {ORIGINAL: original, "": original}
+        finalists = {ORIGINAL: original, "": original}
+        profile_secs = context.estimate_profile_secs()
+        enough_secs = plan.estimate_enough_secs(trials, finalists, profile_secs=profile_secs)
+        if enough_secs <= self._config.max_secs:
+            return
+        parts = {
+            "until now": plan.compute_first_trial_secs(trials),
+            "profiling": profile_secs,
+            "confirming": plan.estimate_needed_secs(trials, finalists),
+        }
+        each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in parts.items() if secs)
+        self._say(
+            f"{self._config.max_secs:g} s are little for this graph: "
+            f"{context.advise_time(finalists, was_too_short=False)} ({each}, the rest for trials)"
         )
-        needed_secs = sum(parts.values())
-        if needed_secs > self._config.max_secs:
-            each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in parts.items())
-            self._say(
-                f"{self._config.max_secs:g} s are little: about {format_duration(needed_secs)} "
-                f"are needed for this graph, and time to search ({each}). What there is no time "
-                "for is left out"
-            )
 
     def _warn_of_too_little_time(self) -> None:
         """Warns early that the time is too short to confirm anything."""
         trials = self._context.log.trials
         finalists = self._plan.finalists(trials)
         if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
-            needed_secs = self._plan.estimate_needed_secs(trials, finalists)
             path = os.fspath(self._context.directory.path)
+            advice = f"{self._context.advise_time(finalists)}, and log_dir={path!r} to resume"
             self._say(
-                f"{self._config.max_secs:g} s are too short to confirm anything: to measure the "
-                f"original and the fastest placement again takes about "
-                f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
-                f"it resumes where it ended if log_dir is {path!r}"
+                join_sentences(
+                    f"{self._config.max_secs:g} s are too short to confirm anything", advice
+                )
             )
 
 

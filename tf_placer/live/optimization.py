@@ -48,6 +48,7 @@ from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, Trial, read_log
 from tf_placer.temporary_directory import remove_stale_directories, temporary_directory
+from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
 
 __all__ = ["check_outputs", "place"]
@@ -80,6 +81,8 @@ def place(
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
     if note := describe_immovable_step(workload.op_graph):
         say(note)
+    if (batch_size := _find_batch_size(step)) is not None:
+        say(f"a step trains on a batch of {batch_size}: the placement is for fit with that size")
     # The graph does not tell what functions of Python do.
     store = None
     if config.answers is not None and caller is None:
@@ -271,12 +274,23 @@ def _build_result(
         unchanged,
         **with_step,
         graph_def=_annotate(workload, placement),
+        reason=join_sentences(unchanged.reason, _describe_batch(step)),
         changed=True,
         placement=placement,
         winner=winner,
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,
     )
+
+
+def _find_batch_size(step: PlacedStep | PlacedSignature | None) -> int | None:
+    return step.traced.batch_size if isinstance(step, PlacedStep) else None
+
+
+def _describe_batch(step: PlacedStep | PlacedSignature | None) -> str | None:
+    """Describes the batch for which a placement was measured, if that is known."""
+    batch_size = _find_batch_size(step)
+    return None if batch_size is None else f"this holds for fit with batch_size={batch_size}"
 
 
 def _look_up(

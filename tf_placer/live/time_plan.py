@@ -49,6 +49,9 @@ class TimePlanSettings:
         max_profile_steps: number of traced steps at most, as the command `profile` traces.
         profile_steps_ratio: ratio of all steps of a profile to the traced ones.
         links_secs: estimate of measuring the links of a machine.
+        max_profile_ratio: time limit of profiling, as a multiple of its estimate.
+        trials_share: share of the time for trials in the estimate of the time that is enough.
+        shortage_ratio: the time that is enough, at least, as a multiple of a time that was not.
         tolerance: share of the time by which the estimate of a confirmation may exceed the time
             left, if nothing can be confirmed otherwise. The confirmation ends in time nevertheless.
         baseline_share: share of the search time that each baseline may take. Next to GPUs, steps
@@ -76,12 +79,16 @@ class TimePlanSettings:
     max_profile_steps: int = 10
     profile_steps_ratio: float = 2.5
     links_secs: float = 12.0
+    max_profile_ratio: float = 3.0
+    trials_share: float = 0.25
+    shortage_ratio: float = 1.5
     tolerance: float = 0.15
     baseline_share: float = 0.25
     recent_trials: int = 5
 
 
 _TIMES = TimePlanSettings()
+_TENS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +136,7 @@ class TimePlan:
         self.max_secs = max_secs
         self._baselines = baselines
         self.explain_secs = min(_TIMES.max_explanation_secs, _TIMES.explanation_share * max_secs)
+        self._reading_secs = time.monotonic() - start_secs
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
     def compute_secs_left(self) -> float:
@@ -233,6 +241,53 @@ class TimePlan:
     ) -> float:
         """Estimates the minimum time to confirm the fastest finalist, in seconds."""
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
+
+    def estimate_enough_secs(
+        self,
+        trials: Sequence[Trial],
+        finalists: Mapping[str, Trial],
+        *,
+        profile_secs: float,
+        was_too_short: bool = False,
+    ) -> int:
+        """Estimates the seconds, in tens, in which this search would come to a verdict.
+
+        All advice on the time of a search is this number. It is the time until the first trial, of
+        profiling, of the shortest confirmation and of the work after it, and a share for trials.
+
+        Args:
+            trials: all trials so far, at least one.
+            finalists: the finalists if the search ended now.
+            profile_secs: the seconds of profiling, estimated or measured; 0 without profiling.
+            was_too_short: whether the time of this search has not been enough.
+        """
+        secs = self.compute_first_trial_secs(trials) + profile_secs
+        secs += self.estimate_needed_secs(trials, finalists) + self._after_secs(trials)
+        secs /= 1.0 - _TIMES.trials_share
+        if was_too_short:
+            secs = max(secs, _TIMES.shortage_ratio * self.max_secs)
+        return _TENS * math.ceil(secs / _TENS)
+
+    def compute_first_trial_secs(self, trials: Sequence[Trial]) -> float:
+        """Computes the seconds from the call to the end of the first trial.
+
+        Args:
+            trials: all trials so far, at least one.
+        """
+        return self._reading_secs + trials[0].elapsed_secs
+
+    def limit_profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
+        """Computes the time limit of profiling, in seconds.
+
+        It leaves the confirmation its time, and ends profiling that exceeds its estimate by far.
+
+        Args:
+            trials: all trials so far, the original first.
+            links_known: whether the links of the machine need not be measured.
+        """
+        expected_secs = self.profile_secs(trials, links_known=links_known)
+        limit_secs = max(SHORTEST_TIMEOUT_SECS, _TIMES.max_profile_ratio * expected_secs)
+        return min(limit_secs, self.compute_search_secs_left(trials))
 
     def profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
         """Estimates the duration of profiling from the trial of the original, in seconds.

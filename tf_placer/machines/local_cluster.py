@@ -28,10 +28,7 @@ from tf_placer.temporary_directory import temporary_directory
 __all__ = ["LocalCluster", "LocalClusterError"]
 
 _START_TIMEOUT_SECS = 120.0
-_FROM_OUTSIDE = (
-    "their sessions come from a process that was started before them ('tf_placer serve local:N -- "
-    "COMMAND' runs a command with servers that only it can reach)"
-)
+_FROM_OUTSIDE = "their sessions come from a process that was started before them"
 
 
 class LocalClusterError(RuntimeError):
@@ -94,9 +91,14 @@ class LocalCluster:
             # Choose new ports every time: clients may still connect to ports of an earlier cluster.
             ports = _choose_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
-                logging.warning(
-                    "%s", describe_open_servers(f"the servers of {machine.spec}", open_reason)
-                )
+                remedies = []
+                if open_reason == _FROM_OUTSIDE:
+                    remedies.append(
+                        f"`python -m tf_placer serve {machine.spec} -- python SCRIPT` runs your "
+                        "script with servers that nobody else reaches"
+                    )
+                servers = f"the servers of {machine.spec}"
+                logging.warning("%s", describe_open_servers(servers, open_reason, *remedies))
             self.targets = [f"grpc://localhost:{port}" for port in ports]
             self.servers: list[ChildProcess] = []
             for task, device in enumerate(machine.devices):

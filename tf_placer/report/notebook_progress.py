@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import math
 import sys
+import time
 from typing import Any
 
 from tf_placer.report.progress import format_progress
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import Trial
+from tf_placer.text.units import format_duration
 
 __all__ = ["NotebookProgress", "is_notebook"]
 
@@ -24,14 +27,16 @@ class NotebookProgress(Callback):
 
     def __init__(self) -> None:
         """Displays nothing yet."""
-        self._share = 0.0
+        self._begin_secs, self._max_secs = time.monotonic(), math.inf
+        self._trials_share = 0.0
         self._trial = self._note = ""
         self._display: Any = None
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
         """Updates the bar and the line of the last trial."""
-        by_secs = progress.elapsed_secs / max(progress.elapsed_secs + progress.eta_secs, 1e-9)
-        self._share = max(by_secs, progress.trial_count / progress.budget.max_trials)
+        self._begin_secs = time.monotonic() - progress.elapsed_secs
+        self._max_secs = progress.elapsed_secs + progress.eta_secs
+        self._trials_share = progress.trial_count / progress.budget.max_trials
         self._trial = format_progress(trial, progress)
         self._show()
 
@@ -40,11 +45,20 @@ class NotebookProgress(Callback):
         self._note = line
         self._show()
 
+    def finish(self) -> None:
+        """Fills the bar, because searches mostly end before their time limit."""
+        if self._display is not None:
+            self._trials_share = 1.0
+            self._note = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
+            self._show()
+
     def _show(self) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found]
 
         lines = "<br>".join(html.escape(line) for line in (self._trial, self._note) if line)
-        bar = f'<progress value="{self._share:.3f}" max="1" style="width: 100%"></progress>'
+        secs_share = (time.monotonic() - self._begin_secs) / max(self._max_secs, 1e-9)
+        share = min(1.0, max(secs_share, self._trials_share))
+        bar = f'<progress value="{share:.3f}" max="1" style="width: 100%"></progress>'
         shown = HTML(f"{bar}<br><small>{lines}</small>")
         if self._display is None:
             self._display = display(shown, display_id=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_placer.environments.environment import Measurement
+from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.report.search_table import format_outcome
 from tf_placer.search.budget import Progress, compute_gap
 from tf_placer.search.callbacks import Callback
@@ -39,7 +39,7 @@ def format_progress(trial: Trial, progress: Progress) -> str:
     times. An example, without the line break:
 
         [13/150] trial 12 colocrl: 98.70 ms ± 1.200 ms | best 95.10 ms (trial 7, contiguous) |
-        bound 80.00 ms, gap 19% | elapsed 42 s | ETA 7 min 40 s
+        bound 80.00 ms, gap 19% | elapsed 42 s | at most 7 min 40 s more
 
     The bound is simulated; it is left out while the costs of operations are unknown.
 
@@ -63,7 +63,7 @@ def format_progress(trial: Trial, progress: Progress) -> str:
         f"trial {trial.index} {trial.placer}: {result} | {best_text} | "
         f"{_format_gap(progress.bound_secs, progress.gap)}"
         f"elapsed {format_duration(progress.elapsed_secs)} | "
-        f"ETA {format_duration(progress.eta_secs)}"
+        f"at most {format_duration(progress.eta_secs)} more"
     )
 
 
@@ -87,9 +87,12 @@ def _format_gap(bound_secs: float | None, gap: float | None) -> str:
 
 
 def _format_measurement(measurement: Measurement) -> str:
-    """Formats the median and spread of the step time, or the kind of the failure."""
-    if measurement.failure is not None:
-        return measurement.failure.kind.value
+    """Formats the median and spread of the step time, or the failure."""
+    failure = measurement.failure
+    if failure is not None:
+        # The message of a time-out names the limit.
+        is_timeout = failure.kind is FailureKind.TIMEOUT
+        return f"timeout: {failure.message}" if is_timeout else failure.kind.value
     median_secs, spread_secs = measurement.median_secs, measurement.spread_secs
     assert median_secs is not None and spread_secs is not None
     return f"{format_step(median_secs)} ± {format_step(spread_secs)}"

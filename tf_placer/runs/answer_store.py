@@ -46,6 +46,7 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.runs.run_result import RunResult
 from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.sentences import join_sentences
 
 __all__ = ["Answer", "AnswerStore"]
 
@@ -200,7 +201,7 @@ class AnswerStore:
             os.utime(self._file)
         day = record.kept[:10]
         notes = [record.result.note, f"kept answer of {day}, not measured again"]
-        result = dataclasses.replace(record.result, note="; ".join(filter(None, notes)))
+        result = dataclasses.replace(record.result, note=join_sentences(*notes))
         return Answer(day, result, record.finalists, placement)
 
     def find_similar(self) -> Placement | None:

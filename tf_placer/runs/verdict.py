@@ -7,6 +7,7 @@ import math
 from tf_placer.confirmation.confirmation import Comparison, Confirmation
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.run_result import RunResult
+from tf_placer.text.sentences import join_sentences
 
 __all__ = ["best_comparison", "verdict"]
 
@@ -36,25 +37,23 @@ def verdict(
         resumed_by: the call that resumes an interrupted search.
 
     Returns:
-        One sentence, without a full stop.
+        Sentences, the last without a full stop.
     """
     if result is None:
-        return "; ".join(filter(None, [_REASONS[Outcome.NOTHING_TO_PLACE], note]))
+        return join_sentences(_REASONS[Outcome.NOTHING_TO_PLACE], note)
     confirmation, note = result.confirmation, result.note
     if result.winner is not None and confirmation is not None:
         comparison = confirmation.comparisons[result.winner]
         if comparison.speedup is None:
-            text = f"{result.winner} runs, and the original does not: "
+            text = f"{result.winner} runs, and the original does not: {comparison.reason}"
         else:
-            text = f"{result.winner} is faster than the original: "
-        text += _describe_certainty(comparison, confirmation)
-        return f"{text}; {note}" if note else text
+            text = _describe_speedup(result.winner, comparison, confirmation)
+        return join_sentences(text, _explain_choice(result.winner, confirmation), note)
     if result.outcome is Outcome.INTERRUPTED:
         advice: str | None = f"{resumed_by} resumes it"
     else:
         advice = _advice(result.outcome, confirmation)
-    parts = [_REASONS[result.outcome], note, advice]
-    return ": ".join(part for part in parts if part)
+    return join_sentences(_REASONS[result.outcome], note, advice)
 
 
 def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
@@ -71,14 +70,26 @@ def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
     )
 
 
-def _describe_certainty(comparison: Comparison, confirmation: Confirmation) -> str:
-    if comparison.speedup is None or comparison.interval is None:
-        return comparison.reason
+def _describe_speedup(label: str, comparison: Comparison, confirmation: Confirmation) -> str:
+    text = f"{label} is {comparison.speedup:.2f} times as fast as the original"
+    if comparison.interval is None:
+        return f"{text}: {comparison.reason}"
     low, high = comparison.interval
-    return (
-        f"{comparison.speedup:.2f} times as fast, and at least {low:.2f} times with 97.5 % "
-        f"certainty (95 % interval {low:.3f} to {high:.3f}, {len(confirmation.rounds)} rounds)"
-    )
+    return f"{text} (95 % interval {low:.3f} to {high:.3f}, {len(confirmation.rounds)} rounds)"
+
+
+def _explain_choice(winner: str, confirmation: Confirmation) -> str | None:
+    """Explains the choice of the winner beside a placement that one round shows as faster."""
+    speedup = confirmation.comparisons[winner].speedup
+    if speedup is None:
+        return None
+    for label, other in confirmation.comparisons.items():
+        if other.speedup is not None and other.interval is None and other.speedup > speedup:
+            return (
+                f"one round measured {label} at {other.speedup:.2f} times, which alone proves "
+                f"nothing: with the times of the search it ranked behind {winner}"
+            )
+    return None
 
 
 def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:

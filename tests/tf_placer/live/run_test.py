@@ -347,7 +347,7 @@ class RunTest(tf.test.TestCase):
         last = next(line for line in self.lines if line.startswith("[3/3]"))
         self.assertIn("elapsed 1 min 40 s", last)
         # No trial is left, but the confirmation follows.
-        self.assertNotIn("ETA 0.0 s", last)
+        self.assertNotIn("at most 0.0 s", last)
 
     def test_trials_time_out_after_five_times_the_original_and_at_least_a_minute(self):
         for original_secs, expected in ((1.0, 60.0), (4.0, 200.0), (100.0, 250.0)):

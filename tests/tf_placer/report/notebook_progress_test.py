@@ -9,6 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.report import notebook_progress
 from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.trial_log import Trial
@@ -35,6 +36,25 @@ class NotebookProgressTest(absltest.TestCase):
         # Half of the trials and a quarter of the time are used.
         self.assertIn('value="0.500"', update.args[0])
         self.assertIn("[5/10] trial 4 expert&lt;1&gt;: 100.0 ms", update.args[0])
+
+    def test_the_bar_moves_with_the_time_and_is_full_in_the_end(self):
+        progress = NotebookProgress()
+        with mock.patch.object(notebook_progress, "time") as clock:
+            clock.monotonic.return_value = 1000.0
+            progress.on_trial(TRIAL, PROGRESS)
+            # 30 s of 120 s were used; a confirmation has notes, but no trials.
+            clock.monotonic.return_value = 1060.0
+            progress.on_note("confirming: 1 round")
+            progress.finish()
+        confirming, ended = self.display.return_value.update.call_args_list
+        self.assertIn('value="0.750"', confirming.args[0])
+        self.assertIn('value="1.000"', ended.args[0])
+        self.assertIn("ended after 1 min 30 s", ended.args[0])
+        self.assertIn("[5/10] trial 4", ended.args[0])
+
+    def test_an_answer_without_a_search_shows_no_bar(self):
+        NotebookProgress().finish()
+        self.display.assert_not_called()
 
     def test_is_used_in_the_kernel_of_a_notebook_only(self):
         self.assertFalse(is_notebook())

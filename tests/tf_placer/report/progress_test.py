@@ -19,7 +19,7 @@ class ProgressLineTest(absltest.TestCase):
         self.assertEqual(
             format_progress(TRIAL, PROGRESS),
             "[13/150] trial 12 colocrl: 98.75 ms ± 575.0 µs | best 95.10 ms (trial 7, contiguous)"
-            " | elapsed 42 s | ETA 7 min 40 s",
+            " | elapsed 42 s | at most 7 min 40 s more",
         )
 
     def test_tells_the_bound_and_the_gap_once_costs_are_known(self):
