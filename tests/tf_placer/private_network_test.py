@@ -100,7 +100,10 @@ class OpenServersTest(absltest.TestCase):
     def test_the_warning_names_users_and_interfaces(self):
         note = describe_open_servers("the servers of local:2", "nobody minds")
         self.assertStartsWith(note, "the servers of local:2 listen without a password, because ")
-        self.assertIn("every user of this computer", note)
+        self.assertIn("because nobody minds. Every user of this computer", note)
+        self.assertEndsWith(note, ". docs/safety.md tells how to keep others out")
+        remedied = describe_open_servers("the servers of local:2", "nobody minds", "Use serve")
+        self.assertEndsWith(remedied, "'s files. Use serve")
         for _, name in socket.if_nameindex():
             flags = int(pathlib.Path("/sys/class/net", name, "flags").read_text(), 16)
             is_reached = name != "lo" and flags & 1

@@ -253,7 +253,7 @@ def _confirm_hopeful(
         context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
-        return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, hopeful))
+        return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context))
     labels = {label: context.assignment(hopeful[label]) for label in plan.labels}
     context.others.look()
     stage = f"confirming: {', '.join(plan.labels)} side by side in new {context.measurers.fresh}"
@@ -265,7 +265,7 @@ def _confirm_hopeful(
         try:
             confirmed = _confirm(context, fresh, plan, labels, hopeful, asked_before)
         except TimeLimitReached:
-            return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context, hopeful))
+            return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context))
         except KeyboardInterrupt:
             return _Conclusion(Outcome.INTERRUPTED)
     if confirmed.winner is not None and confirmed.confirmation is not None:
@@ -337,7 +337,7 @@ def _confirm(
         )
         notes += [note] if note else []
         if outcome is Outcome.NOT_CONFIRMED:
-            notes.append(context.advise_time(finalists))
+            notes.append(context.advise_time())
         if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
             break
         # Another finalist may compute the same values.
@@ -384,9 +384,9 @@ class _TimedValues:
             )
 
 
-def _explain_missing_time(context: SearchContext, finalists: Mapping[str, Trial]) -> str:
+def _explain_missing_time(context: SearchContext) -> str:
     """Explains that the time was too short for a confirmation, and how much is needed."""
     return (
         f"there was no time left of {context.config.max_secs:g} s to measure the original and the "
-        f"fastest placement again: {context.advise_time(finalists)}"
+        f"fastest placement again: {context.advise_time()}"
     )

@@ -188,13 +188,10 @@ class SearchContext:
         links = find_links(self.config.found_machine, self.config.found_session_config)
         return self.plan.profile_secs(self.log.trials, links_known=links is not None)
 
-    def advise_time(
-        self, finalists: Mapping[str, Trial] | None = None, *, was_too_short: bool = True
-    ) -> str:
+    def advise_time(self, *, was_too_short: bool = True) -> str:
         """Advises how much time a search for this graph needs on this machine, as a sentence.
 
         Args:
-            finalists: the finalists if the search ended now; those of the plan by default.
             was_too_short: whether the time of this search has not been enough.
         """
         trials = self.log.trials
@@ -202,7 +199,6 @@ class SearchContext:
             return "allow more time"
         secs = self.plan.estimate_enough_secs(
             trials,
-            self.plan.finalists(trials) if finalists is None else finalists,
             profile_secs=self.estimate_profile_secs(),
             was_too_short=was_too_short,
         )

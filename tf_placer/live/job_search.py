@@ -48,7 +48,7 @@ from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.proposals import propose_checked
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
-from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
+from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
 
@@ -490,21 +490,21 @@ class _Reporter:
         [original] = trials = context.log.trials
         if original.measurement.median_secs is None:
             return
-        # As if a placement were as fast as this.
-        finalists = {ORIGINAL: original, "": original}
         profile_secs = context.estimate_profile_secs()
-        enough_secs = plan.estimate_enough_secs(trials, finalists, profile_secs=profile_secs)
+        enough_secs = plan.estimate_enough_secs(
+            trials, profile_secs=profile_secs, was_too_short=False
+        )
         if enough_secs <= self._config.max_secs:
             return
         parts = {
             "until now": plan.compute_first_trial_secs(trials),
             "profiling": profile_secs,
-            "confirming": plan.estimate_needed_secs(trials, finalists),
+            "confirming": plan.estimate_usual_secs(trials),
         }
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in parts.items() if secs)
         self._say(
             f"{self._config.max_secs:g} s are little for this graph: "
-            f"{context.advise_time(finalists, was_too_short=False)} ({each}, the rest for trials)"
+            f"{context.advise_time(was_too_short=False)} ({each}, the rest for trials)"
         )
 
     def _warn_of_too_little_time(self) -> None:
@@ -513,7 +513,7 @@ class _Reporter:
         finalists = self._plan.finalists(trials)
         if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
             path = os.fspath(self._context.directory.path)
-            advice = f"{self._context.advise_time(finalists)}, and log_dir={path!r} to resume"
+            advice = f"{self._context.advise_time()}, and log_dir={path!r} to resume"
             self._say(
                 join_sentences(
                     f"{self._config.max_secs:g} s are too short to confirm anything", advice

@@ -27,7 +27,7 @@ from tf_placer.processes import (
 )
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.callbacks import Callback
-from tf_placer.search.trial_log import LogError
+from tf_placer.search.trial_log import LogError, read_log
 
 __all__ = ["SearchKilledError", "run_search"]
 
@@ -93,21 +93,37 @@ def run_search(
         with _interrupts_sent_to(child):
             last = _listen(child, callback)
         if "error" in last:
-            raise _ERRORS.get(last["kind"], SearchError)(last["error"])
+            kind = _ERRORS.get(last["kind"], SearchError)
+            # Other errors are about the request, which the same call would repeat.
+            is_lost = kind is SearchError and _has_trials(directory)
+            raise kind(last["error"] + (_describe_log(directory) if is_lost else ""))
         # The search may have been relocated, for example from a full disk.
         directory.path = pathlib.Path(last["directory"])
         return Outcome(last["outcome"])
     except ChildDied as death:
         text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
         if directory.trials.exists():
-            text += (
-                f"; every finished trial is in {directory.trials}: the same call with "
-                f"log_dir={str(directory.path)!r} resumes there"
-            )
+            text += _describe_log(directory)
         is_killed = (child.exit_code or 0) < 0
         raise (SearchKilledError if is_killed else SearchError)(text) from None
     finally:
         child.stop()
+
+
+def _has_trials(directory: RunDirectory) -> bool:
+    """Returns whether the log has trials of placements, not of the original alone."""
+    try:
+        return len(read_log(directory.trials)[1]) > 1
+    except (OSError, ValueError):
+        return False
+
+
+def _describe_log(directory: RunDirectory) -> str:
+    """Describes the log of a failed search as the end of a sentence."""
+    return (
+        f"; every finished trial is in {directory.trials}: the same call with "
+        f"log_dir={str(directory.path)!r} resumes there"
+    )
 
 
 def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:

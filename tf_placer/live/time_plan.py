@@ -243,30 +243,37 @@ class TimePlan:
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
     def estimate_enough_secs(
-        self,
-        trials: Sequence[Trial],
-        finalists: Mapping[str, Trial],
-        *,
-        profile_secs: float,
-        was_too_short: bool = False,
+        self, trials: Sequence[Trial], *, profile_secs: float, was_too_short: bool
     ) -> int:
         """Estimates the seconds, in tens, in which this search would come to a verdict.
 
         All advice on the time of a search is this number. It is the time until the first trial, of
         profiling, of the shortest confirmation and of the work after it, and a share for trials.
+        The placement to confirm counts as being as fast as the original, so that the number hardly
+        changes while faster ones are found.
 
         Args:
             trials: all trials so far, at least one.
-            finalists: the finalists if the search ended now.
             profile_secs: the seconds of profiling, estimated or measured; 0 without profiling.
             was_too_short: whether the time of this search has not been enough.
         """
         secs = self.compute_first_trial_secs(trials) + profile_secs
-        secs += self.estimate_needed_secs(trials, finalists) + self._after_secs(trials)
+        secs += self.estimate_usual_secs(trials) + self._after_secs(trials)
         secs /= 1.0 - _TIMES.trials_share
         if was_too_short:
             secs = max(secs, _TIMES.shortage_ratio * self.max_secs)
         return _TENS * math.ceil(secs / _TENS)
+
+    def estimate_usual_secs(self, trials: Sequence[Trial]) -> float:
+        """Estimates the minimum time to confirm a placement as fast as the original, in seconds.
+
+        Args:
+            trials: all trials so far, at least one.
+        """
+        original = trials[0]
+        if original.measurement.failure is not None:
+            return self.estimate_needed_secs(trials, self.finalists(trials))
+        return self._confirmation_secs(trials, [original], LEAST_ROUNDS)
 
     def compute_first_trial_secs(self, trials: Sequence[Trial]) -> float:
         """Computes the seconds from the call to the end of the first trial.

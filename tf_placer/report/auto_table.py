@@ -87,7 +87,9 @@ def explanation_table(explanation: Explanation) -> str:
         Tables without a final newline.
     """
     limits = explanation.limits
-    parts = [limits_table(limits, explanation.label)]
+    # The progress of the search has a bound, too, from fewer trials.
+    basis = "by costs that all measurements have corrected"
+    parts = [limits_table(limits, explanation.label, basis)]
     if explanation.changes:
         parts.append(changes_table(explanation.changes, limits.step_secs))
     parts.append(f"predicted steps are off by {explanation.error:.0%}")
@@ -133,9 +135,16 @@ def changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
     return table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
 
 
-def limits_table(limits: Limits, label: str) -> str:
-    """Formats the limits of a placement: a sentence, and the share of each limit in use."""
-    by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
+def limits_table(limits: Limits, label: str, basis: str = "") -> str:
+    """Formats the limits of a placement: a sentence, and the share of each limit in use.
+
+    Args:
+        limits: the limits.
+        label: the name of the placement.
+        basis: the costs behind the lower bound, as a clause; "" for those of the problem.
+    """
+    about = "; ".join(filter(None, [_BOUNDS.get(limits.bound or ""), basis]))
+    by = f" ({about})" if about else ""
     return (
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
         f"{describe_bound(limits)}\n{table(['limit', 'where', 'used'], limit_rows(limits), 'llr')}"

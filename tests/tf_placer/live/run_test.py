@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import time
@@ -219,7 +220,8 @@ class RunTest(tf.test.TestCase):
         self.assertNotIn("random", [trial.placer for trial in trials])
         self.assertRegex(
             self.directory.read_result().note,
-            rf"again; 300 s were over after {len(trials)} trials, before placer 'random' began",
+            rf"again. 300 s were over after {len(trials)} trials, before placer 'random' began: "
+            "allow about 450 s",
         )
         # A placer that began, or that lacked trials instead of time, is not mentioned.
         for max_trials in (3, 12):
@@ -327,15 +329,15 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(self.run_search(script, max_secs=40.0), Outcome.NOT_CONFIRMED)
         self.assertFalse(self.directory.placement.exists())
         result = self.directory.read_result()
-        self.assertRegex(result.note, r"no time left of 40 s .*takes about .*: allow \d+ s")
+        said = "\n".join(self.lines)
         # A note warns early; the search gets all of the time, and can be resumed.
-        self.assertRegex(
-            "\n".join(self.lines),
-            r"40 s are little: about .* are needed for this graph, .*confirming 13 min 20 s",
-        )
-        self.assertRegex(
-            "\n".join(self.lines), "40 s are too short to confirm anything: .* resumes"
-        )
+        little = r"40 s are little for this graph: (allow about \d+ s) .*confirming 13 min 20 s"
+        self.assertRegex(said, little)
+        advice = re.search(little, said)[1]
+        # All advice is the same.
+        capitalized = advice.replace("allow", "Allow")
+        self.assertIn(f"40 s are too short to confirm anything. {capitalized}, and log_dir=", said)
+        self.assertRegex(result.note, f"no time left of 40 s to measure .*: {advice}$")
         # The best placement is written, though unconfirmed.
         best = read_placement(self.directory.best)
         self.assertTrue(uses_two_devices(best.assignment))
@@ -441,7 +443,9 @@ class RunTest(tf.test.TestCase):
         note = "another search ran"
         with mock.patch.object(live_run.RunLock, "note", note):
             self.run_search(Script(lambda assignment: None))
-        self.assertEndsWith(self.directory.read_result().note, f"it is too large; {note}")
+        self.assertEndsWith(
+            self.directory.read_result().note, f"it is too large. {note[0].upper()}{note[1:]}"
+        )
 
     def test_names_devices_of_the_graph_if_memory_runs_out(self):
         for node in self.graph_def.node:

@@ -45,7 +45,9 @@ def text(of: Limits, changes=()) -> str:
 class ExplanationTableTest(absltest.TestCase):
     def test_has_limits_and_the_error_of_predictions(self):
         lines = text(limits()).splitlines()
-        self.assertStartsWith(lines[0], "lower bound 50.00 ms; auto is bound by ")
+        self.assertStartsWith(
+            lines[0], "lower bound 50.00 ms (by costs that all measurements have corrected); "
+        )
         self.assertEqual(lines[-1], "predicted steps are off by 7%")
 
     def test_the_part_of_the_lower_bound_that_binds_is_named(self):
@@ -53,7 +55,7 @@ class ExplanationTableTest(absltest.TestCase):
         self.assertIn(
             "lower bound 80.00 ms (inputs of an operation wait for their turn or", text(of)
         )
-        self.assertIn("lower bound 50.00 ms; auto is", text(limits()))
+        self.assertIn("lower bound 50.00 ms (by costs", text(limits()))
 
     def test_near_the_bound_it_is_the_part_that_binds(self):
         of = dataclasses.replace(limits(work_secs=0.05), bound="joins", bound_secs=0.098)

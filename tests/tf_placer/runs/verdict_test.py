@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, run_result
@@ -23,9 +25,29 @@ class VerdictTest(absltest.TestCase):
         )
         self.assertRegex(
             text,
-            r"^auto is faster than the original: 1\.25 times as fast, and at least "
-            r"1\.2\d times with 97\.5 % certainty \(95 % interval .*, 4 rounds\); a note$",
+            r"^auto is 1\.25 times as fast as the original "
+            r"\(95 % interval 1\.24\d to 1\.25\d, 4 rounds\)\. A note$",
         )
+
+    def test_explains_a_winner_beside_a_faster_single_round(self):
+        confirmed = confirmation({"expert": 1.43, "auto": 1.3})
+        once = dataclasses.replace(confirmed.comparisons["auto"], speedup=1.57)
+        text = describe(
+            Outcome.FASTER,
+            confirmed=dataclasses.replace(
+                confirmed, comparisons={**confirmed.comparisons, "auto": once}
+            ),
+            winner="expert",
+        )
+        self.assertStartsWith(text, "expert is 1.43 times as fast as the original (")
+        self.assertEndsWith(
+            text,
+            "rounds). One round measured auto at 1.57 times, which alone proves nothing: with the "
+            "times of the search it ranked behind expert",
+        )
+        # A slower one needs no explanation.
+        text = describe(Outcome.FASTER, confirmed=confirmed, winner="expert")
+        self.assertEndsWith(text, "4 rounds)")
 
     def test_reports_that_the_original_does_not_run(self):
         text = describe(
@@ -40,20 +62,20 @@ class VerdictTest(absltest.TestCase):
     def test_advises_more_time_if_a_large_speedup_is_possible(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
         self.assertStartsWith(text, "no placement is faster than the original")
-        self.assertRegex(text, r"the best is 0\.\d+ to 1\.\d+ times as fast: more time")
+        self.assertRegex(text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: more time")
 
     def test_gives_no_advice_if_no_speedup_is_possible(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.0}))
-        self.assertEndsWith(text, "the best is at most 1.00 times as fast")
+        self.assertEndsWith(text, ". The best is at most 1.00 times as fast")
 
     def test_reports_a_single_round(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 0.8, "expert": 0.5}))
-        self.assertEndsWith(text, "the best was about 0.80x original")
+        self.assertEndsWith(text, ". The best was about 0.80x original")
 
     def test_notes_and_advice_follow_the_reason(self):
         text = describe(Outcome.NOT_CONFIRMED, note="there was no time")
-        self.assertEqual(text, "no placement was confirmed to be faster: there was no time")
-        self.assertEndsWith(describe(Outcome.INTERRUPTED), ": the same call resumes it")
+        self.assertEqual(text, "no placement was confirmed to be faster. There was no time")
+        self.assertEndsWith(describe(Outcome.INTERRUPTED), ". The same call resumes it")
 
     def test_every_outcome_has_a_sentence(self):
         for outcome in Outcome:
