@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from typing import Any
 
@@ -83,6 +85,43 @@ class KerasModelTest(tf.test.TestCase):
         place(model)
         self.assertTrue(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+
+    def test_says_once_that_fit_takes_other_batches_than_the_placement_was_found_for(self):
+        model = two_towers()
+        place(model)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            model.fit(X, Y, batch_size=8, verbose=0)
+            self.assertEmpty(said.getvalue())
+            model.fit(tf.data.Dataset.from_tensor_slices((X, Y)).batch(8), verbose=0)
+            self.assertEmpty(said.getvalue())
+            # 24 examples are fewer than Keras's default of 32.
+            for _ in range(2):
+                model.fit(X, Y, verbose=0)
+        self.assertEqual(
+            said.getvalue(),
+            "tf_placer: fit takes batches of 24, and the placement was found for 8: it may be "
+            "slower than none. Give batch_size=8, or search again with a batch of 24\n",
+        )
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(12, drop_remainder=True)
+        with contextlib.redirect_stderr(said):
+            model.fit(data, verbose=0)
+        self.assertIn("fit takes batches of 12", said.getvalue())
+
+    def test_says_that_nothing_was_placed(self):
+        model = two_towers()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            PlacedStep(trace_call(model, BATCH), MACHINE).apply(model)
+        self.assertEqual(
+            said.getvalue(), "tf_placer: nothing was placed: the model stays as it is\n"
+        )
+        self.assertFalse(has_train_step(model))
+
+    def test_the_size_of_a_batch_is_the_first_dimension_of_all_arrays(self):
+        model = two_towers()
+        self.assertEqual(trace_call(model, BATCH).batch_size, 8)
+        self.assertEqual(trace_call(model, (tf.constant(X[:5]), tf.constant(Y[:5]))).batch_size, 5)
 
     def test_no_operation_passes_all_gradients_through(self):
         types = {

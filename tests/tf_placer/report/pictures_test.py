@@ -135,7 +135,17 @@ class GraphTest(absltest.TestCase):
         self.assertNotEqual(of[1].y, of[2].y)
         self.assertLess(of[2].x, of[3].x)
         self.assertLen(drawing.edges, 4)
-        self.assertEqual([text for *_, text in drawing.columns], ["stem", "mixed", "end"])
+        # The parts of a small model have names of their own.
+        self.assertEqual([text for *_, text in drawing.columns], ["stem", "a, b", "end"])
+
+    def test_every_column_of_a_small_model_has_a_name(self):
+        problem = make_problem(
+            [[1.0, 1.0]] * 3,
+            tensors=[(0, 1, [1]), (1, 1, [2])],
+            names=["stem/Conv2D", "loss/sub", "loss/Mean"],
+        )
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
+        self.assertEqual([text for *_, text in drawing.columns], ["stem", "loss", "loss"])
 
 
 class TextTest(absltest.TestCase):

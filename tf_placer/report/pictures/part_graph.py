@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 
 import networkx as nx
 import numpy as np
@@ -20,6 +21,9 @@ _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
 _MAX_COLUMNS = 24
 _MAX_COLUMN_NAMES = 2
+# A chain with fewer columns has room for the name of each part, after its scopes down to a depth.
+_SHORT_CHAIN = 8
+_MAX_NAME_DEPTH = 3
 
 
 def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -128,14 +132,32 @@ def _labels(
     ):
         node = parts_of.get(part)
         if not backward and node in depths and scope:
-            scopes[depths[node]][node].append(scope.split("/")[0])
+            scopes[depths[node]][node].append(scope)
+    is_short = max(depths.values(), default=0) < _SHORT_CHAIN
     labels, last = [], None
     for depth, of_parts in sorted(scopes.items()):
-        names = list(dict.fromkeys(map(describe_scopes, of_parts.values())))
+        max_depth = _MAX_NAME_DEPTH if is_short else 1
+        names = list(dict.fromkeys(_name_parts(list(of_parts.values()), max_depth)))
         others = len(names) - _MAX_COLUMN_NAMES
         name = ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
-        if name != last or depth % _MAX_COLUMNS == 0:
+        if name != last or depth % _MAX_COLUMNS == 0 or is_short:
             x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
             labels.append((x, (depth // _MAX_COLUMNS) * row_height, name))
         last = name
     return tuple(labels)
+
+
+def _name_parts(scopes: Sequence[Sequence[str]], max_depth: int) -> list[str]:
+    """Names the parts of a column, after inner scopes if they share the outer ones.
+
+    Args:
+        scopes: for each part the scopes of its operations.
+        max_depth: the number of scopes around the innermost that names a part, itself included.
+    """
+    names: list[str] = []
+    for depth in range(1, max_depth + 1):
+        outer = [["/".join(scope.split("/")[:depth]) for scope in each] for each in scopes]
+        names = [describe_scopes(each).rpartition("/")[2] for each in outer]
+        if len(set(names)) == len(names):
+            break
+    return names
