@@ -155,10 +155,8 @@ def _find_batch_size(fit: Callable[..., Any], *args: Any, **kwargs: Any) -> int 
     if (spec := getattr(data, "element_spec", None)) is not None:
         shape = tf.nest.flatten(spec)[0].shape
         return shape[0] if shape.rank else None
-    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(data)]
-    if not all(shapes):
-        return None
-    return min(int(shapes[0][0]), given.get("batch_size") or _DEFAULT_BATCH_SIZE)
+    [shape, *_] = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(data)]
+    return min(int(shape[0]), given.get("batch_size") or _DEFAULT_BATCH_SIZE) if shape else None
 
 
 def has_train_step(model: Any) -> bool:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 from typing import Any, ClassVar
 from unittest import mock
@@ -24,6 +25,7 @@ from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import Workload, read_workload
+from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live import conclusion, own_processes
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
@@ -174,6 +176,19 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertTrue(self.has_line("placer 'cheapest' needs to know what the operations cost: "))
         self.assertTrue(self.has_line(f"profiled {problem.num_operations} operations and"))
         self.assertTrue(self.has_line(f" s; the costs are in {self.directory.problem}"))
+
+    def test_profiling_that_takes_too_long_is_given_up(self):
+        self.profiler.error = TimeLimitReached()
+        self.run_search()
+        given_up = re.compile(
+            r"placer 'cheapest' needs to know what the operations cost\. Profiling the graph was "
+            r"given up after \d+ s; about 5\.5 s were expected\. Allow about \d+ s"
+        )
+        self.assertTrue(any(given_up.search(line) for line in self.lines))
+        # The search ends with the trials before, and the same call resumes it.
+        result = self.directory.read_result()
+        self.assertRegex(result.note, given_up)
+        self.assertFalse(result.is_complete)
 
     def test_progress_has_a_bound_once_costs_are_known_and_may_end_there(self):
         self.run_search()

@@ -70,6 +70,31 @@ class TimePlanTest(absltest.TestCase):
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=True), 3.0 + 10 * 1)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=False), 3.0 + 10 * 1 + 12.0)
 
+    def test_estimates_the_time_that_is_enough_for_a_verdict(self):
+        trials = set_restart_secs(self.trials, 4.0)
+        # 6 s to the first trial, 13 s of profiling, 4 rounds of a placement as fast as the
+        # original with 16 s each, 6 s for the work after them; a quarter of the whole for trials.
+        usual = {"profile_secs": 13.0, "was_too_short": False}
+        enough_secs = plan(100.0).estimate_enough_secs(trials, **usual)
+        self.assertEqual(enough_secs, 120)
+        self.assertBetween((6 + 13 + 4 * 16 + 6) / 0.75, enough_secs - 10, enough_secs)
+        # Faster placements change nothing.
+        self.assertEqual(plan(100.0).estimate_enough_secs(trials[:1], **usual), enough_secs)
+        # A time that was not enough cannot be enough.
+        self.assertEqual(
+            plan(100.0).estimate_enough_secs(trials, profile_secs=13.0, was_too_short=True), 150
+        )
+        late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
+        self.assertEqual(late.estimate_enough_secs(trials, **usual), 160)
+
+    def test_profiling_is_limited_by_its_estimate_and_the_time_of_the_confirmation(self):
+        trials = set_restart_secs(self.trials, 4.0)
+        limit_secs = plan(1000.0).limit_profile_secs(trials, links_known=True)
+        self.assertEqual(limit_secs, 3 * (3.0 + 10 * 1))
+        # The confirmation needs 4 rounds of 13 s, and 5.6 s for the work after them.
+        limit_secs = plan(90.0).limit_profile_secs(trials, links_known=True)
+        self.assertAlmostEqual(limit_secs, 90 - 4 * 13 - 5.6, delta=1.0)
+
     def test_reserves_more_time_if_the_machine_has_become_slow(self):
         def set_drift(trial, drift):
             measurement = dataclasses.replace(trial.measurement, drift=drift)
