@@ -40,7 +40,7 @@ class OptimizeResult:
         graph_def: the graph, with devices if a faster placement was found, else the original; for
             functions, models and SavedModels the graph of their step.
         changed: whether the graph was changed.
-        reason: the reason in one sentence.
+        reason: the reason, in short sentences.
         placement: the confirmed placement, or None.
         winner: the label of this placement in `confirmation`, or None.
         speedup: step time of the original / of the placed graph, as confirmed; None if they were
@@ -157,7 +157,7 @@ class OptimizeResult:
 
     @property
     def verdict(self) -> str:
-        """The outcome and its reason, in one sentence."""
+        """The outcome and its reason, in short sentences."""
         return f"{'placed' if self.changed else 'unchanged'}: {self.reason}"
 
     def _repr_html_(self) -> str:
