@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from typing import Any
 
 import keras
@@ -92,16 +93,18 @@ class KerasModelTest(tf.test.TestCase):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             model.fit(X, Y, batch_size=8, verbose=0)
-            self.assertEmpty(said.getvalue())
+            self.assertNotIn("tf_placer", said.getvalue())
             model.fit(tf.data.Dataset.from_tensor_slices((X, Y)).batch(8), verbose=0)
-            self.assertEmpty(said.getvalue())
+            self.assertNotIn("tf_placer", said.getvalue())
             # 24 examples are fewer than Keras's default of 32.
             for _ in range(2):
                 model.fit(X, Y, verbose=0)
         self.assertEqual(
-            said.getvalue(),
-            "tf_placer: fit takes batches of 24, and the placement was found for 8: it may be "
-            "slower than none. Give batch_size=8, or search again with a batch of 24\n",
+            re.findall("tf_placer: .*", said.getvalue()),
+            [
+                "tf_placer: fit takes batches of 24, and the placement was found for 8: it may be "
+                "slower than none. Give batch_size=8, or search again with a batch of 24"
+            ],
         )
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(12, drop_remainder=True)
         with contextlib.redirect_stderr(said):
