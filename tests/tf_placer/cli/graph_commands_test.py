@@ -152,7 +152,7 @@ class OptimizeCommandTest(CommandsTestCase):
             "--require_answer",
         )
         printed = self.optimize(*arguments)
-        self.assertRegex(printed, "placed - .* kept answer of .*, not measured again")
+        self.assertRegex(printed, "placed - .* Kept answer of .*, not measured again")
         placed = read_graph(self.path("out.pb")).graph_def
         devices = {node.name: node.device for node in placed.node if node.device}
         self.assertTrue(uses_two_devices(devices))

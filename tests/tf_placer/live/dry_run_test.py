@@ -98,7 +98,7 @@ class DryRunTest(tf.test.TestCase):
         for node in graph_def.node:
             node.device = TASKS[0]
         self.assertRegex(
-            str(self.plan(graph=graph_def).missing), "nothing to place; .*clear_devices=True"
+            str(self.plan(graph=graph_def).missing), r"nothing to place\. .*clear_devices=True"
         )
         with self.assertRaisesRegex(MachineError, "is described, not attached"):
             self.plan(machine="2xK80")

@@ -80,7 +80,7 @@ class KeptAnswersTest(tf.test.TestCase):
         second = self.optimize(graph, "z/")
         self.assertEqual(self.searches, 1)
         self.assertTrue(second.changed)
-        self.assertRegex(second.reason, "2.00 times as fast.*; kept answer of .*, not measured")
+        self.assertRegex(second.reason, r"2.00 times as fast.*\. Kept answer of .*, not measured")
         self.assertRegex(second.kept, r"^\d{4}-\d\d-\d\d$")
         self.assertEqual(second.to_json()["kept"], second.kept)
         self.assertEqual((second.speedup, second.winner), (first.speedup, first.winner))
@@ -142,7 +142,7 @@ class KeptAnswersTest(tf.test.TestCase):
         result = self.optimize(build("z/"), "z/")
         self.assertEqual(self.searches, 1)
         self.assertFalse(result.changed)
-        self.assertRegex(result.reason, "no placement is faster.*kept answer of")
+        self.assertRegex(result.reason, "no placement is faster.*Kept answer of")
         # More time may find more.
         self.optimize(build(), max_trials=11)
         self.assertEqual(self.searches, 2)

@@ -281,7 +281,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             node.device = "/device:CPU:0"
         result = self.optimize(graph_def, "result")
         self.assertFalse(result.changed)
-        self.assertRegex(result.reason, "nothing to place; .*'/device:CPU:0': .*clear_devices=T")
+        self.assertRegex(result.reason, r"nothing to place\. .*'/device:CPU:0': .*clear_devices=T")
         self.assertIs(result.graph_def, graph_def)
         self.assertFalse(self.log_dir.exists())
 
