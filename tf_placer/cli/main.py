@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import tf_placer
-from graph_passes.clearing_advice import clear_by
+from graph_passes.clearing_advice import CLEARING_FLAG, clear_by
 from graph_passes.util.messages import plain_text, shorten_text
 from tf_placer.cli.answer import answer_error
 from tf_placer.cli.flag_file import FLAG, expand_flag_files
@@ -152,7 +152,7 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         command = args.command
         # Messages of TensorFlow at start-up are part of the output of a script.
         is_script = command == _RUN or bool(args.served)
-        clearing = "--clear_devices" if hasattr(args, "clear_devices") else None
+        clearing = CLEARING_FLAG if hasattr(args, "clear_devices") else None
         with (
             contextlib.nullcontext() if is_script else hide_start_up_messages(),
             clear_by(clearing),

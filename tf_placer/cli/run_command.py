@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tf_placer.cli.arguments import add_answers, add_restrictions, read_restrictions
+from tf_placer.cli.arguments import (
+    add_answers,
+    add_clear_devices,
+    add_restrictions,
+    read_restrictions,
+)
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -47,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "'.tf_placer', in the current directory. Delete it to search again",
     )
     add_answers(parser, otherwise="for the training step")
+    add_clear_devices(parser)
     add_restrictions(parser)
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
@@ -75,5 +81,6 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         search_secs=args.search_secs,
         answers=args.answers,
         require_answer=args.require_answer,
+        clear_devices=args.clear_devices,
         **read_restrictions(args),
     )

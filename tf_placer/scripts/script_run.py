@@ -8,10 +8,12 @@ GPU memory and a killed process resumes at its stage. Without a placement the sc
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
+from graph_passes.clearing_advice import CLEARING_FLAG
 from graph_passes.errors import GraphError
 from graph_passes.restrictions import (
     Restrictions,
@@ -65,6 +67,7 @@ def prepare_script(
     search_secs: float | None,
     answers: str | None = None,
     require_answer: bool = False,
+    clear_devices: bool = False,
     pin: Mapping[str, str] | None = None,
     keep_together: Sequence[Sequence[str]] = (),
 ) -> Callable[[], None]:
@@ -82,6 +85,7 @@ def prepare_script(
             ten minutes.
         answers: the store of answers; see `SearchConfig`.
         require_answer: whether an answer of the store has to take the place of a search.
+        clear_devices: whether the step is placed without the devices of the script.
         pin: devices by pattern; see `SearchConfig`.
         keep_together: sets of patterns; see `SearchConfig`.
 
@@ -114,7 +118,8 @@ def prepare_script(
     if start.stage is Stage.ORIGINAL:
         pass
     elif placement is not None:
-        watcher = _place(os.path.abspath(placement), machine, script, require_answer)
+        path = os.path.abspath(placement)
+        watcher = _place(path, machine, script, require_answer, clear_devices=clear_devices)
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
@@ -127,10 +132,12 @@ def prepare_script(
             start,
             may_search=not require_answer,
             restrictions=restrictions,
+            clear_devices=clear_devices,
         )
     else:
         _check_machine(directory, machine)
         restrictions = _check_restrictions(directory, pins, together)
+        is_cleared = _check_clearing(directory, clear_devices=clear_devices)
         is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
         if is_wanted and needs_script(directory):
             watcher = _seek(
@@ -140,6 +147,7 @@ def prepare_script(
                 start,
                 may_search=not require_answer,
                 restrictions=restrictions,
+                clear_devices=is_cleared,
             )
         elif is_wanted:
             with hide_start_up_messages():
@@ -193,6 +201,7 @@ def _seek(
     *,
     may_search: bool,
     restrictions: Restrictions | None,
+    clear_devices: bool,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
         say(
@@ -213,13 +222,19 @@ def _seek(
             restart=start.restart,
             may_search=may_search,
             restrictions=restrictions,
+            clear_devices=clear_devices,
         )
 
     return ScriptWatcher(make, say)
 
 
 def _place(
-    path: str, machine: str | None, script: str, require_answer: bool
+    path: str,
+    machine: str | None,
+    script: str,
+    require_answer: bool,
+    *,
+    clear_devices: bool = False,
 ) -> ScriptWatcher | None:
     """Returns a watcher that places the step; None if there is no placement."""
     if not os.path.exists(path):
@@ -246,9 +261,10 @@ def _place(
         from tf_placer.scripts.step_cache import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(
-            read_cached_step(path), read_placement(file), found, say=say, must_fit=require_answer
-        )
+        step = read_cached_step(path)
+        if clear_devices:
+            step = dataclasses.replace(step, is_cleared=True)
+        return StepPlacer(step, read_placement(file), found, say=say, must_fit=require_answer)
 
     return ScriptWatcher(make, say)
 
@@ -316,3 +332,18 @@ def _check_restrictions(
             "script searched for again"
         )
     return searched
+
+
+def _check_clearing(directory: RunDirectory, *, clear_devices: bool) -> bool:
+    """Checks that a search clears the devices of the script if asked for; returns whether it does.
+
+    Raises:
+        ValueError: it keeps them.
+    """
+    is_cleared = directory.read_is_cleared()
+    if clear_devices and not is_cleared:
+        raise ValueError(
+            f"{os.fspath(directory.path)!r} is a search with the devices of the script: another "
+            f"--log_dir has the script searched for without them ({CLEARING_FLAG})"
+        )
+    return is_cleared

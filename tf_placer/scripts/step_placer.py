@@ -170,6 +170,9 @@ class StepPlacer:
                 move_session(session, target)
 
     def _apply(self, graph: tf.Graph, sent: int) -> int:
+        if self._step.is_cleared:
+            for operation in graph.get_operations()[sent:]:
+                operation._set_device("")
         return apply_placement(
             graph,
             self._placement,
