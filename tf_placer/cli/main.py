@@ -84,7 +84,8 @@ _FLAG_FILE_HELP = (
 )
 _EXIT_CODES = (
     "Exit codes: 0, done; 1, an error, which the last line states in one sentence; no output was "
-    "written; 2, the arguments cannot be understood."
+    "written; 2, the arguments cannot be understood; 3, `optimize` has written the graph unchanged, "
+    "because the search ended without a verdict."
 )
 
 

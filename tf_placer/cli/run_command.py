@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from tf_placer.cli.answer import answer
 from tf_placer.cli.arguments import (
     add_answers,
     add_clear_devices,
     add_restrictions,
     read_restrictions,
 )
-from tf_placer.errors import require_tensorflow
+from tf_placer.errors import describe_error, require_tensorflow
+from tf_placer.files import check_output, is_standard_output
+from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -54,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_answers(parser, otherwise="for the training step")
     add_clear_devices(parser)
     add_restrictions(parser)
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="file for one JSON object about the placement, written when the script has ended; "
+        "docs/programs.md describes it",
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -69,6 +80,11 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         GraphError, MachineError, OSError, ValueError: an argument is wrong.
         NoAnswerError: an answer is required, and there is none.
     """
+    if args.json is not None:
+        check_output(args.json, args.script)
+        if not is_standard_output(args.json):
+            # The script may change the working directory.
+            args.json = os.path.abspath(args.json)
     require_tensorflow()
     from tf_placer.scripts.script_run import prepare_script, search_directory
 
@@ -83,4 +99,13 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         require_answer=args.require_answer,
         clear_devices=args.clear_devices,
         **read_restrictions(args),
+        answer=None if args.json is None else lambda values: _answer(args, values),
     )
+
+
+def _answer(args: argparse.Namespace, values: Mapping[str, Any]) -> None:
+    """Writes the JSON object, or a line about an error: the exit status is that of the script."""
+    try:
+        answer(args, "", values)
+    except OSError as error:
+        say(describe_error(error))

@@ -11,7 +11,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from graph_passes.clearing_advice import CLEARING_FLAG
 from graph_passes.errors import GraphError
@@ -24,18 +27,20 @@ from graph_passes.restrictions import (
 from graph_passes.util.messages import shorten_text
 from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.errors import NoAnswerError
+from tf_placer.errors import NoAnswerError, describe_error
 from tf_placer.files import read_json
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
+from tf_placer.runs.result_values import make_result_values, read_result_values
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.process_restart import ProcessRestart, Stage
+from tf_placer.scripts.removed_names import advise_on_removed_name
 from tf_placer.scripts.script_search import (
     is_search_wanted,
     needs_script,
@@ -70,6 +75,7 @@ def prepare_script(
     clear_devices: bool = False,
     pin: Mapping[str, str] | None = None,
     keep_together: Sequence[Sequence[str]] = (),
+    answer: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Callable[[], None]:
     """Prepares to run a script as `python SCRIPT ARGS...` would, with its training step placed.
 
@@ -88,6 +94,7 @@ def prepare_script(
         clear_devices: whether the step is placed without the devices of the script.
         pin: devices by pattern; see `SearchConfig`.
         keep_together: sets of patterns; see `SearchConfig`.
+        answer: called at the end of the script with JSON values about its placement.
 
     Returns:
         A function that runs the script and raises its errors.
@@ -119,7 +126,7 @@ def prepare_script(
         pass
     elif placement is not None:
         path = os.path.abspath(placement)
-        watcher = _place(path, machine, script, require_answer, clear_devices=clear_devices)
+        watcher = _place(path, machine, script, require_answer, start, clear_devices=clear_devices)
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
@@ -154,16 +161,25 @@ def prepare_script(
                 search_for_step(
                     directory,
                     search_secs,
-                    say,
+                    start.tell,
                     answers=answers,
                     require_answer=require_answer,
                 )
             start.restart(Stage.SEARCHED)
         else:
-            watcher = _place(os.fspath(directory.path), machine, script, require_answer)
+            watcher = _place(os.fspath(directory.path), machine, script, require_answer, start)
     if watcher is not None:
         instrument(watcher)
-    return lambda: _run(script, args, watcher, start)
+    source = directory if placement is None else _find_search(placement)
+
+    def run() -> None:
+        try:
+            _run(script, args, watcher, start)
+        finally:
+            if answer is not None:
+                answer(_describe_run(script, source, watcher, start.notes))
+
+    return run
 
 
 def _run(
@@ -172,20 +188,62 @@ def _run(
     try:
         run_main_script(script, args)
     except SystemExit:
-        _report_missing_step(script, watcher)
+        _report_missing_step(script, watcher, start)
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
             text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
-            say(f"{script} failed when placed, and is restarted without a placement: {text}")
+            start.tell(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.restart(Stage.ORIGINAL)
+        if (advice := advise_on_removed_name(error, script)) is not None:
+            _say_after_traceback(error, advice)
         raise
-    _report_missing_step(script, watcher)
+    _report_missing_step(script, watcher, start)
 
 
-def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
+def _say_after_traceback(error: BaseException, line: str) -> None:
+    """Has Python print a line after the traceback of an error that ends the process."""
+    show = sys.excepthook
+
+    def show_and_say(
+        kind: type[BaseException], value: BaseException, trace: types.TracebackType | None
+    ) -> None:
+        show(kind, value, trace)
+        if value is error:
+            say(line)
+
+    sys.excepthook = show_and_say
+
+
+def _describe_run(
+    script: str, directory: RunDirectory, watcher: ScriptWatcher | None, notes: Sequence[str]
+) -> dict[str, Any]:
+    """Describes the placement of a script that has ended as JSON values.
+
+    Args:
+        script: the Python file.
+        directory: the directory of its search, which may not be there.
+        watcher: the watcher of the script; None if nothing was watched.
+        notes: the lines that the user was told.
+    """
+    try:
+        values = read_result_values(directory)
+    except (OSError, ValueError) as error:
+        values = {**make_result_values(log_dir=directory.path), "placement": None}
+        notes = [*notes, describe_error(error)]
+    has_placed = watcher is not None and watcher.has_placed
+    return {**values, "placed": has_placed, "script": script, "notes": [*notes]}
+
+
+def _find_search(placement: str) -> RunDirectory:
+    """Finds the directory of the search that a placement is of."""
+    path = os.path.abspath(placement)
+    return RunDirectory(path if os.path.isdir(path) else os.path.dirname(path))
+
+
+def _report_missing_step(script: str, watcher: ScriptWatcher | None, start: ProcessRestart) -> None:
     if watcher is not None and not watcher.is_explained:
-        say(
+        start.tell(
             f"{script} ran unchanged: no training step was found. That is one run of a session, "
             "one call of a tf.function or the fit of a Keras model that computes a loss from "
             "data and updates trainable variables or returns their gradients: what runs "
@@ -204,7 +262,7 @@ def _seek(
     clear_devices: bool,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
-        say(
+        start.tell(
             f"the machine has one device only, {machine.devices[0].name}: the script runs "
             "unchanged. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
@@ -218,14 +276,14 @@ def _seek(
             directory,
             machine,
             search_secs or _SEARCH_SECS,
-            say=say,
+            say=start.tell,
             restart=start.restart,
             may_search=may_search,
             restrictions=restrictions,
             clear_devices=clear_devices,
         )
 
-    return ScriptWatcher(make, say)
+    return ScriptWatcher(make, start.tell)
 
 
 def _place(
@@ -233,6 +291,7 @@ def _place(
     machine: str | None,
     script: str,
     require_answer: bool,
+    start: ProcessRestart,
     *,
     clear_devices: bool = False,
 ) -> ScriptWatcher | None:
@@ -252,7 +311,7 @@ def _place(
     if not os.path.exists(file):
         if require_answer and directory.read_result() is None:
             raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
-        say(f"{script} runs unchanged: {_explain_unplaced(directory)}")
+        start.tell(f"{script} runs unchanged: {_explain_unplaced(directory)}")
         return None
     read_json(file)  # Refuses a damaged placement before the script runs.
 
@@ -264,9 +323,11 @@ def _place(
         step = read_cached_step(path)
         if clear_devices:
             step = dataclasses.replace(step, is_cleared=True)
-        return StepPlacer(step, read_placement(file), found, say=say, must_fit=require_answer)
+        return StepPlacer(
+            step, read_placement(file), found, say=start.tell, must_fit=require_answer
+        )
 
-    return ScriptWatcher(make, say)
+    return ScriptWatcher(make, start.tell)
 
 
 def _explain_unplaced(directory: RunDirectory) -> str:

@@ -97,6 +97,11 @@ class TrainingStepDetector:
         return self.is_over
 
     @property
+    def has_placed(self) -> bool:
+        """False, because the step is only detected."""
+        return False
+
+    @property
     def may_have_broken(self) -> bool:
         """False, because nothing is placed."""
         return False
