@@ -34,7 +34,6 @@ from tf_placer.machines.emulation_state import find_emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
-from tf_placer.runs.result_values import make_result_values, read_result_values
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
@@ -226,6 +225,9 @@ def _describe_run(
         watcher: the watcher of the script; None if nothing was watched.
         notes: the lines that the user was told.
     """
+    # Imported after the script, which may set what NumPy reads when it is imported.
+    from tf_placer.runs.result_values import make_result_values, read_result_values
+
     try:
         values = read_result_values(directory)
     except (OSError, ValueError) as error:

@@ -102,7 +102,7 @@ class PlanTest(absltest.TestCase):
             two_chain_problem(3, 4),
             placer="random",
             max_trials=200,
-            report=lambda outcome, eta_secs: reported.append((outcome.trials, eta_secs)),
+            progress=lambda outcome, eta_secs: reported.append((outcome.trials, eta_secs)),
         )
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
