@@ -337,7 +337,7 @@ def _keep_answer(store: AnswerStore, directory: RunDirectory, say: Callable[[str
     finalists = {label: trials[index] for label, index in result.finalists.items()}
     placement = None if result.winner is None else read_placement(directory.placement)
     is_kept = store.keep(result, finalists, placement)
-    if not (result.is_complete and result.outcome.is_verdict):
+    if not (is_kept or (result.is_complete and result.outcome.is_verdict)):
         say("no answer is kept: the search came to no verdict, for which more time is needed")
     with contextlib.suppress(OSError):  # The disk may be full; the answer counts.
         directory.write_result(dataclasses.replace(result, answer_kept=is_kept))

@@ -14,6 +14,8 @@ from graph_passes.util.messages import quote
 __all__ = ["advise_on_removed_name"]
 
 _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+# Parts of the names of modules that are not in the names by which scripts know them.
+_LEVELS = ("_api", "compat", "v1", "v2")
 _MISSING_NAME = re.compile(r"cannot import name '(\w+)' from")
 
 
@@ -33,8 +35,9 @@ def advise_on_removed_name(error: BaseException, script: str) -> str | None:
         return _advise_on_keras(name)
     if package != "tensorflow":
         return None
-    path = [part for part in (*owner.split(".")[1:], name) if part not in ("_api", "v2", "v1")]
-    path = [part for part in path if part != "compat"]
+    path = [part for part in (*owner.split(".")[1:], name) if part not in _LEVELS]
+    if not path:
+        return None
     dotted_name = quote(".".join(("tf", *path)))
     if path[0] == "examples":
         return (

@@ -18,6 +18,8 @@ from tests.tf_placer.small_problem import BEST, small_problem
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.runs.result_values import read_result_values
+from tf_placer.runs.run_directory import RunDirectory
 
 GOLDEN = pathlib.Path(__file__).parent / "testdata"
 # The keys of these objects are names of operations, devices, settings or packages.
@@ -165,6 +167,9 @@ class JsonOutputTest(tf.test.TestCase):
             value = self.call(*arguments, f"--output_graph={self.path('out.pb')}")
         self.assert_golden("optimize", value)
         self.assertTrue(value["placed"])
+        # `run` reads the same values from the directory of a search.
+        written = read_result_values(RunDirectory(self.path("run")))
+        self.assertEqual({name: value[name] for name in written}, written)
         self.assertBetween(value["speedup_interval"][0], 1.9, 2.0)
         self.assertEqual(value["placements"][0]["label"], "original")
         plan = self.call(*arguments, "--dry_run")
