@@ -47,11 +47,12 @@ def make_result_values(
     """
     compared = compare_trials(finalists, confirmation, winner) if finalists else ()
     comparison = best_comparison(confirmation)
+    original_secs = placed_secs = None
+    if confirmation is not None:
+        original_secs = confirmation.step_secs(ORIGINAL)
     if confirmation is not None and winner is not None:
         comparison = confirmation.comparisons[winner]
-    step_secs = {ORIGINAL: None, winner: None}
-    if confirmation is not None:
-        step_secs = {label: confirmation.step_secs(label) for label in (ORIGINAL, winner) if label}
+        placed_secs = confirmation.step_secs(winner)
     return {
         "placed": winner is not None,
         "outcome": None if outcome is None else outcome.value,
@@ -62,8 +63,8 @@ def make_result_values(
         "winner": winner,
         "speedup": None if comparison is None else comparison.speedup,
         "speedup_interval": comparison and comparison.interval and list(comparison.interval),
-        "original_secs": step_secs[ORIGINAL],
-        "placed_secs": step_secs.get(winner),
+        "original_secs": original_secs,
+        "placed_secs": placed_secs,
         "placements": [each.to_json() for each in compared],
         "trials": num_trials,
         "explanation": None if explanation is None else explanation.to_json(),
