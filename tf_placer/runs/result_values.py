@@ -81,7 +81,8 @@ def read_result_values(directory: RunDirectory) -> dict[str, Any]:
     """
     result = directory.read_result()
     if result is None:
-        return {**make_result_values(log_dir=directory.path), "placement": None}
+        log_dir = directory.path if directory.path.exists() else None
+        return {**make_result_values(log_dir=log_dir), "placement": None}
     trials: tuple[Trial, ...] = ()
     # A kept answer has no trials.
     if directory.trials.exists():

@@ -35,11 +35,11 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
+from tf_placer.scripts.former_tensorflow import advise_on_former_tensorflow
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.process_restart import ProcessRestart, Stage
-from tf_placer.scripts.removed_names import advise_on_removed_name
 from tf_placer.scripts.script_search import (
     is_search_wanted,
     needs_script,
@@ -172,11 +172,15 @@ def prepare_script(
     source = directory if placement is None else _find_search(placement)
 
     def run() -> None:
+        error: Exception | None = None
         try:
             _run(script, args, watcher, start)
+        except Exception as raised:
+            error = raised
+            raise
         finally:
             if answer is not None:
-                answer(_describe_run(script, source, watcher, start.notes))
+                answer(_describe_run(script, source, watcher, start.notes, error))
 
     return run
 
@@ -194,7 +198,7 @@ def _run(
             text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
             start.tell(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.restart(Stage.ORIGINAL)
-        if (advice := advise_on_removed_name(error, script)) is not None:
+        if (advice := advise_on_former_tensorflow(error, script)) is not None:
             _say_after_traceback(error, advice)
         raise
     _report_missing_step(script, watcher, start)
@@ -215,7 +219,11 @@ def _say_after_traceback(error: BaseException, line: str) -> None:
 
 
 def _describe_run(
-    script: str, directory: RunDirectory, watcher: ScriptWatcher | None, notes: Sequence[str]
+    script: str,
+    directory: RunDirectory,
+    watcher: ScriptWatcher | None,
+    notes: Sequence[str],
+    error: Exception | None,
 ) -> dict[str, Any]:
     """Describes the placement of a script that has ended as JSON values.
 
@@ -224,17 +232,25 @@ def _describe_run(
         directory: the directory of its search, which may not be there.
         watcher: the watcher of the script; None if nothing was watched.
         notes: the lines that the user was told.
+        error: the error that has ended the script; None if it has ended by itself.
     """
     # Imported after the script, which may set what NumPy reads when it is imported.
     from tf_placer.runs.result_values import make_result_values, read_result_values
 
     try:
         values = read_result_values(directory)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as unreadable:
         values = {**make_result_values(log_dir=directory.path), "placement": None}
-        notes = [*notes, describe_error(error)]
-    has_placed = watcher is not None and watcher.has_placed
-    return {**values, "placed": has_placed, "script": script, "notes": [*notes]}
+        notes = [*notes, describe_error(unreadable)]
+    return {
+        **values,
+        "placed": watcher is not None and watcher.has_placed,
+        "script": script,
+        "notes": [*notes],
+        "error": None
+        if error is None
+        else {"kind": type(error).__name__, "message": shorten_text(str(error))},
+    }
 
 
 def _find_search(placement: str) -> RunDirectory:

@@ -379,6 +379,7 @@ class ScriptRunTest(tf.test.TestCase):
         value = json.loads(output.splitlines()[-1])
         self.assertEqual((value["placed"], value["outcome"]), (False, None))
         self.assertRegex(value["notes"][0], "no training step was found")
+        self.assertEqual((value["log_dir"], value["error"]), (None, None))
 
         # An error of the command.
         with contextlib.chdir(self.directory), self.assertRaises(SystemExit):
@@ -393,9 +394,11 @@ class ScriptRunTest(tf.test.TestCase):
             import tensorflow as tf
             x = tf.placeholder(tf.float32, [None])
             """,
-            options=("--machine=local:2",),
+            options=("--machine=local:2", "--json=answer.json"),
         )
         self.assertEqual(code, 1)
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual(value["error"]["kind"], "AttributeError")
         trace, advice = errors.rstrip().splitlines()[-2:]
         self.assertEqual(
             trace, "AttributeError: module 'tensorflow' has no attribute 'placeholder'"

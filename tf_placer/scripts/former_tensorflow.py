@@ -1,4 +1,4 @@
-"""Advice for scripts that use names which TensorFlow 2 or Keras 3 have removed."""
+"""Advice for scripts that were written for TensorFlow 1 or Keras 2."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import types
 
 from graph_passes.util.messages import quote
 
-__all__ = ["advise_on_removed_name"]
+__all__ = ["advise_on_former_tensorflow"]
 
 _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 # Parts of the names of modules that are not in the names by which scripts know them.
 _LEVELS = ("_api", "compat", "v1", "v2")
+_EAGER = "is not compatible with eager execution"
 _MISSING_NAME = re.compile(r"cannot import name '(\w+)' from")
 
 
-def advise_on_removed_name(error: BaseException, script: str) -> str | None:
-    """Advises on a script that has ended because TensorFlow or Keras lacks a name.
+def advise_on_former_tensorflow(error: BaseException, script: str) -> str | None:
+    """Advises on a script that has ended because it was written for TensorFlow 1 or Keras 2.
 
     Args:
         error: the error that has ended the script.
@@ -29,6 +30,11 @@ def advise_on_removed_name(error: BaseException, script: str) -> str | None:
     Returns:
         A sentence without a full stop; None for any other error.
     """
+    if isinstance(error, RuntimeError) and _EAGER in str(error):
+        return (
+            "the script builds a graph as in TensorFlow 1: call "
+            "tf.compat.v1.disable_v2_behavior() right after its import of TensorFlow"
+        )
     owner, name = _find_missing_name(error)
     package = owner.partition(".")[0]
     if package in ("keras", "tf_keras") or owner.startswith(("tensorflow.keras", "tf.keras")):
@@ -50,7 +56,8 @@ def advise_on_removed_name(error: BaseException, script: str) -> str | None:
         return (
             f"{dotted_name} belongs to TensorFlow 1: write 'import tensorflow.compat.v1 as tf' and "
             f"'tf.disable_v2_behavior()' in place of 'import tensorflow as tf', or let "
-            f"'tf_upgrade_v2 --infile {script} --outfile NEW.py' convert the script"
+            f"'tf_upgrade_v2 --infile {script} --outfile NEW.py' convert the script, and call "
+            "tf.compat.v1.disable_v2_behavior() after its imports"
         )
     if path[0] == "contrib":
         return (

@@ -1,4 +1,4 @@
-"""Tests of advice on names that TensorFlow 2 or Keras 3 have removed."""
+"""Tests of advice on scripts that were written for TensorFlow 1 or Keras 2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from absl.testing import absltest
 
-from tf_placer.scripts.removed_names import advise_on_removed_name
+from tf_placer.scripts.former_tensorflow import advise_on_former_tensorflow
 
 
 def catch(action) -> Exception:
@@ -26,9 +26,9 @@ def import_name(module: str, name: str) -> None:
     exec(f"from {module} import {name}")
 
 
-class RemovedNamesTest(absltest.TestCase):
+class FormerTensorFlowTest(absltest.TestCase):
     def advise(self, action) -> str | None:
-        return advise_on_removed_name(catch(action), "train.py")
+        return advise_on_former_tensorflow(catch(action), "train.py")
 
     def test_names_of_tensorflow_1_are_in_compat_v1(self):
         for name, action in (
@@ -40,6 +40,10 @@ class RemovedNamesTest(absltest.TestCase):
             advice = self.advise(action)
             self.assertRegex(advice, f"^'{name}' belongs to TensorFlow 1: write 'import tensorfl")
             self.assertIn("tf_upgrade_v2 --infile train.py", advice)
+
+    def test_graphs_need_the_behavior_of_tensorflow_1(self):
+        advice = self.advise(lambda: tf.compat.v1.placeholder(tf.float32))
+        self.assertIn("tf.compat.v1.disable_v2_behavior()", advice)
 
     def test_names_without_a_successor_have_other_advice(self):
         for action in (
@@ -86,7 +90,7 @@ class RemovedNamesTest(absltest.TestCase):
             lambda: 1 / 0,
         ):
             self.assertIsNone(self.advise(action))
-        self.assertIsNone(advise_on_removed_name(AttributeError("placeholder"), "train.py"))
+        self.assertIsNone(advise_on_former_tensorflow(AttributeError("placeholder"), "train.py"))
 
 
 if __name__ == "__main__":
