@@ -366,8 +366,9 @@ def _explain_unplaced(directory: RunDirectory) -> str:
             "search again"
         )
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
+    found = "found nothing faster" if result.outcome.is_verdict else "came to no verdict"
     return (
-        f"the search in {path!r} found nothing faster; a --search_secs{secs} resumes it, and "
+        f"the search in {path!r} {found}; a --search_secs{secs} resumes it, and "
         "use another --log_dir if the step has changed"
     )
 

@@ -371,6 +371,14 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertIsNone(value["placement"])
         self.assertRegex(value["notes"][-1], "train.py runs unchanged: .* nothing faster")
 
+        directory.write_result(
+            RunResult(Outcome.NO_TIME, 1, 150, 25.0, None, None, None, {}, is_complete=True)
+        )
+        _, _, errors = self.run_script(script.read_text(), options=("--json=answer.json",))
+        self.assertIn("came to no verdict; a --search_secs of more than 25 resumes it", errors)
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual((value["outcome"], value["has_verdict"]), ("no_time", False))
+
         # A step that is not found has no search.
         code, output, _ = self.run_script(
             script.read_text(),
