@@ -80,20 +80,23 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         GraphError, MachineError, OSError, ValueError: an argument is wrong.
         NoAnswerError: an answer is required, and there is none.
     """
-    if args.json is not None:
-        check_output(args.json, args.script)
-        if not is_standard_output(args.json):
-            # The script may change the working directory.
-            args.json = os.path.abspath(args.json)
+    # An error of the check must not be written to the file that it protects.
+    path, args.json = args.json, None
     require_tensorflow()
+    from tf_placer.runs.own_files import own_paths
     from tf_placer.scripts.script_run import prepare_script, search_directory
 
+    log_dir = args.log_dir or search_directory(args.script)
+    if path is not None:
+        check_output(path, args.script, *own_paths(log_dir))
+        # The script may change the working directory.
+        args.json = path if is_standard_output(path) else os.path.abspath(path)
     return prepare_script(
         args.script,
         args.args,
         machine=args.machine,
         placement=args.placement,
-        log_dir=args.log_dir or search_directory(args.script),
+        log_dir=log_dir,
         search_secs=args.search_secs,
         answers=args.answers,
         require_answer=args.require_answer,

@@ -95,7 +95,7 @@ def read_result_values(directory: RunDirectory) -> dict[str, Any]:
         winner=result.winner,
         confirmation=result.confirmation,
         finalists={label: trials[index] for label, index in result.finalists.items()}
-        if trials
+        if len(trials) == result.num_trials
         else {},
         num_trials=len(trials),
         explanation=read_explanation(directory, result),

@@ -473,6 +473,8 @@ class ScriptRunTest(tf.test.TestCase):
             ("--placement=.", "tf_placer: .* has no placement.json, and no search has begun"),
             ("--placement=train.py", "tf_placer: .*train.py is not a JSON file"),
             ("--machine=4xK80", "tf_placer: .* is described, not attached"),
+            ("--json=train.py", "tf_placer: cannot write to 'train.py': it would replace"),
+            ("--json=.", "tf_placer: cannot write to '.': it is a directory"),
         ):
             with (
                 contextlib.chdir(self.directory),
@@ -482,6 +484,7 @@ class ScriptRunTest(tf.test.TestCase):
                 cli.main(["run", option, "train.py"])
             self.assertRegex(raised.exception.code, message)
             self.assertEqual(output.getvalue(), "")
+        self.assertEqual(script.read_text(), "print(1)")
 
 
 if __name__ == "__main__":
