@@ -544,7 +544,10 @@ class _Confirming:
         )
         if is_disturbed:
             return False
-        return blocks >= _PROTOCOL.max_blocks or self._is_certain(secs, labels)
+        # A selection gives no verdict, so that precision beyond the difference of fresh processes
+        # would be wasted.
+        is_selection = self._leaves_out
+        return is_selection or blocks >= _PROTOCOL.max_blocks or self._is_certain(secs, labels)
 
     def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
         """Returns whether the speed-up of every label is measured precisely enough."""
