@@ -53,13 +53,22 @@ class Annotate(GraphPass):
 
 
 class ClearDevices(GraphPass):
-    """A pass that clears all device fields, also in functions, so that all can be placed anew."""
+    """A pass that clears all device fields, so that all can be placed anew."""
+
+    def __init__(self, *, in_functions: bool = True) -> None:
+        """Makes the pass.
+
+        Args:
+            in_functions: whether operations in functions lose their devices, too.
+        """
+        self._in_functions = in_functions
 
     def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         """Clears the device fields of a copy."""
         cleared = _copy(graph_def)
         modified = False
-        functions = (function.node_def for function in cleared.library.function)
+        library = cleared.library.function if self._in_functions else ()
+        functions = (function.node_def for function in library)
         for nodes in (cleared.node, *functions):
             for node in nodes:
                 modified = modified or bool(node.device)

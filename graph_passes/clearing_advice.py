@@ -6,10 +6,22 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-__all__ = ["advise_clearing", "clear_by", "find_clearing_setting"]
+__all__ = [
+    "CLEARING_ARGUMENT",
+    "CLEARING_FLAG",
+    "advise_clearing",
+    "clear_by",
+    "find_clearing_setting",
+]
+
+CLEARING_ARGUMENT = "clear_devices=True"
+"""The argument of functions that clears the devices of a graph."""
+
+CLEARING_FLAG = "--clear_devices"
+"""The flag of commands that does so."""
 
 _setting: contextvars.ContextVar[str | None] = contextvars.ContextVar(
-    "clearing_setting", default="clear_devices=True"
+    "clearing_setting", default=CLEARING_ARGUMENT
 )
 
 

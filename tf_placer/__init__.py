@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tf_placer.errors import SearchError, require_tensorflow
+from tf_placer.errors import NoAnswerError, SearchError, require_tensorflow
 
 if TYPE_CHECKING:
     from graph_passes.errors import GraphError
@@ -39,28 +39,34 @@ if TYPE_CHECKING:
     from tf_placer.planning.compare import compare
     from tf_placer.planning.explanation import explain
     from tf_placer.planning.plan import plan
-    from tf_placer.planning.plan_result import PlanResult
+    from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
     from tf_placer.planning.simulated_step import simulate
+    from tf_placer.problem.problem_error import ProblemError
     from tf_placer.problem.problem_file import read_problem
     from tf_placer.runs.run_page import write_report
     from tf_placer.search.callbacks import Callback
     from tf_placer.search.config import SearchConfig
+    from tf_placer.search.log_header import LogError
 
 __all__ = [
     "Callback",
     "FunctionResult",
     "GraphError",
     "LocalCluster",
+    "LogError",
     "Machine",
     "MachineError",
     "ModelResult",
+    "NoAnswerError",
     "OptimizeResult",
     "Placement",
     "PlacementHook",
     "PlanResult",
+    "ProblemError",
     "SavedModelResult",
     "SearchConfig",
     "SearchError",
+    "UnwrittenPlanError",
     "compare",
     "connect",
     "explain",
@@ -83,16 +89,13 @@ __version__ = "0.1.0"
 _MODULES = {
     "Callback": "tf_placer.search.callbacks",
     "FunctionResult": "tf_placer.live.result",
-    "GraphError": "graph_passes.errors",
     "LocalCluster": "tf_placer.machines.local_cluster",
     "Machine": "tf_placer.machines.machine",
-    "MachineError": "tf_placer.machines.machine",
     "ModelResult": "tf_placer.live.result",
     "OptimizeResult": "tf_placer.live.result",
     "Placement": "graph_passes.placement",
     "PlacementHook": "tf_placer.inputs.session_hook",
     "SavedModelResult": "tf_placer.live.result",
-    "SearchConfig": "tf_placer.search.config",
     "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
     "load_placed": "tf_placer.functions.loaded_model",
@@ -105,8 +108,13 @@ _MODULES = {
 }
 # Planning does not need TensorFlow.
 _PLANNING_MODULES = {
+    "GraphError": "graph_passes.errors",
+    "LogError": "tf_placer.search.log_header",
+    "MachineError": "tf_placer.machines.machine",
     "PlanResult": "tf_placer.planning.plan_result",
+    "ProblemError": "tf_placer.problem.problem_error",
     "SearchConfig": "tf_placer.search.config",
+    "UnwrittenPlanError": "tf_placer.planning.plan_result",
     "compare": "tf_placer.planning.compare",
     "explain": "tf_placer.planning.explanation",
     "plan": "tf_placer.planning.plan",

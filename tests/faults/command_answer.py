@@ -28,6 +28,7 @@ def answer(command: Sequence[str]) -> tuple[str, str]:
     Returns:
         How it answered, "works" or "sentence" where nothing is wrong; and its last words.
     """
+    from tf_placer.cli.answer import NO_VERDICT
     from tf_placer.cli.main import main as command_line
 
     output, errors = io.StringIO(), io.StringIO()
@@ -36,7 +37,7 @@ def answer(command: Sequence[str]) -> tuple[str, str]:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             command_line(command)
     except SystemExit as end:
-        if end.code in (None, 0):
+        if end.code in (None, 0, NO_VERDICT):
             return "works", ""
         words = end.code if isinstance(end.code, str) else errors.getvalue().strip()
         return _how(words), words

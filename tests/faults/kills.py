@@ -33,6 +33,7 @@ from tests.faults.ray_nodes import RayNodes
 from tests.faults.victim_process import VictimProcess
 from tests.faults.victims import VICTIMS, Victim
 from tests.tf_placer.process_tree import descendants
+from tf_placer.cli.answer import NO_VERDICT
 
 __all__ = ["END", "run_search"]
 
@@ -172,9 +173,9 @@ class _Disturbed:
 def _good_codes(victim: Victim, fault: Fault | None) -> set[int]:
     """Lists the exit codes that a search may have."""
     if fault is None:
-        return {0}
+        return {0, NO_VERDICT}
     number = fault.signals[-1][0].value
-    codes = {0, 1, -number}
+    codes = {0, 1, NO_VERDICT, -number}
     if victim.by_ray:
         codes |= {number, -signal.SIGABRT}  # Ray has handlers of its own while it starts.
     return codes

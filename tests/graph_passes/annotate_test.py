@@ -102,6 +102,15 @@ class ClearDevicesTest(PassTestCase):
         cleared = self.run_and_check_input(ClearDevices(), graph_def)
         self.assertEqual(cleared, clear_devices(graph_def))
 
+    def test_keeps_devices_in_functions_if_asked_to(self):
+        graph_def = functional_graph_def()
+        graph_def.library.function[0].node_def[0].device = "/gpu:0"
+        self.assert_unmodified(ClearDevices(in_functions=False), graph_def)
+        placed = copy_graph(graph_def)
+        placed.node[0].device = "/gpu:0"
+        cleared = self.run_and_check_input(ClearDevices(in_functions=False), placed)
+        self.assertEqual(cleared, graph_def)
+
     def test_graph_without_devices_is_unchanged(self):
         self.assert_unmodified(ClearDevices(), functional_graph_def())
 

@@ -13,6 +13,7 @@ from tf_placer.files import is_standard_output, write_text
 from tf_placer.text.notes import write_note
 
 __all__ = [
+    "NO_VERDICT",
     "add_json",
     "answer",
     "answer_error",
@@ -20,6 +21,9 @@ __all__ = [
     "format_json",
     "print_output",
 ]
+
+NO_VERDICT = 3
+"""The exit code of a search that has ended without a verdict."""
 
 _FORMAT = 1
 # Arguments whose value "-" means standard output.
@@ -60,7 +64,7 @@ def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> Non
     """
     if args.json:
         args.is_answered = True
-        print_output(format_json(args.command, value))
+        _print_json(args, value)
     elif _list_standard_outputs(args):
         write_note(text)
     else:
@@ -77,7 +81,16 @@ def answer_error(args: argparse.Namespace | None, kind: str, message: str) -> No
     """
     if args is None or not getattr(args, "json", False) or hasattr(args, "is_answered"):
         return
-    print_output(format_json(args.command, {"error": {"kind": kind, "message": message}}))
+    _print_json(args, {"error": {"kind": kind, "message": message}})
+
+
+def _print_json(args: argparse.Namespace, value: Mapping[str, Any]) -> None:
+    """Writes a JSON object to standard output, or to the file that --json of `run` names."""
+    text = format_json(args.command, value)
+    if isinstance(args.json, str):
+        write_text(args.json, f"{text}\n")
+    else:
+        print_output(text)
 
 
 def print_output(text: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tf_placer.machines.catalog import list_catalog_names
-from tf_placer.placers import PLACERS, check_options
+from tf_placer.placers import PLACERS, check_options, describe_entry_point, list_entry_points
 from tf_placer.search.config import OBJECTIVES, SearchConfig
 
 __all__ = [
@@ -280,14 +280,21 @@ def _read_max_memory(items: list[str]) -> dict[str, str] | None:
 
 
 def placers_help() -> str:
-    """Describes the placers for the end of a help text; `placers` lists those of other packages."""
+    """Describes the placers for the end of a help text; those of other packages by name only."""
     placers = "; ".join(
         f"{name}{'*' if entry.needs_problem else ''}: {entry.summary}"
         for name, entry in PLACERS.items()
     )
+    # Names only, because a help text must not import other packages.
+    others = "; ".join(
+        f"{point.name} ({describe_entry_point(point)})"
+        for point in list_entry_points()
+        if point.name not in PLACERS
+    )
+    installed = f". Of other packages: {others}" if others else ""
     return (
-        f"The placers: {placers}. Those with a * need the costs of the operations: `optimize` "
-        "profiles the graph first for them"
+        f"The placers: {placers}{installed}. Those with a * need the costs of the operations: "
+        "`optimize` profiles the graph first for them"
     )
 
 

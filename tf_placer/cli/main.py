@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import tf_placer
-from graph_passes.clearing_advice import clear_by
+from graph_passes.clearing_advice import CLEARING_FLAG, clear_by
 from graph_passes.util.messages import plain_text, shorten_text
 from tf_placer.cli.answer import answer_error
 from tf_placer.cli.flag_file import FLAG, expand_flag_files
@@ -84,7 +84,8 @@ _FLAG_FILE_HELP = (
 )
 _EXIT_CODES = (
     "Exit codes: 0, done; 1, an error, which the last line states in one sentence; no output was "
-    "written; 2, the arguments cannot be understood."
+    "written; 2, the arguments cannot be understood; 3, a search of `optimize` "
+    "ended without a verdict, and the graph is written unchanged."
 )
 
 
@@ -123,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv: the command and its arguments; the arguments of the process when None.
     """
     given = list(getattr(sys, "argv", ())[1:] if argv is None else argv)
+    if argv is None and given[:1] != [_RUN]:
+        _find_modules_here()
     try:
         script = _run_command(given)
         if script is not None:
@@ -136,6 +139,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             # At exit Python would search all objects of TensorFlow for cycles again, which takes
             # seconds on a busy computer.
             gc.freeze()
+
+
+def _find_modules_here() -> None:
+    """Lets Python find modules in the working directory, as it does for `python -m tf_placer`."""
+    here = os.path.realpath(os.curdir)
+    # Last, because a file there must not replace a module that is installed.
+    if not sys.flags.safe_path and here not in map(os.path.realpath, filter(None, sys.path)):
+        sys.path.append(here)
 
 
 def _run_command(given: list[str]) -> Callable[[], None] | None:
@@ -152,7 +163,7 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         command = args.command
         # Messages of TensorFlow at start-up are part of the output of a script.
         is_script = command == _RUN or bool(args.served)
-        clearing = "--clear_devices" if hasattr(args, "clear_devices") else None
+        clearing = CLEARING_FLAG if hasattr(args, "clear_devices") else None
         with (
             contextlib.nullcontext() if is_script else hide_start_up_messages(),
             clear_by(clearing),

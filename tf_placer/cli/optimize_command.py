@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
-from tf_placer.cli.answer import add_json, answer
+from tf_placer.cli.answer import NO_VERDICT, add_json, answer
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
@@ -127,3 +128,5 @@ def run(args: argparse.Namespace) -> None:
         result = optimize(graph, **step, config=config)
     error = write_output_graph(args, graph, result)
     answer_result(args, result, error)
+    if not (result.changed or result.outcome.is_verdict):
+        sys.exit(NO_VERDICT)

@@ -79,9 +79,8 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
         "report": args.report if has_log else None,
         "tensorboard": args.tensorboard if has_log else None,
     }
-    outcome = "placed" if result.changed else "unchanged"
     lines = [f"{text}\n" for text in (result.table(), result.explanation_table()) if text]
-    lines.append(f"{outcome} - {result.reason}")
+    lines.append(f"{result.title} - {result.reason}")
     lines += [f"{title}: {path}" for title, path in files.items() if path is not None]
     values = {
         "output_graph": files["graph"],

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from tf_placer.cli.arguments import add_answers, add_restrictions, read_restrictions
-from tf_placer.errors import require_tensorflow
+from tf_placer.cli.answer import answer
+from tf_placer.cli.arguments import (
+    add_answers,
+    add_clear_devices,
+    add_restrictions,
+    read_restrictions,
+)
+from tf_placer.errors import describe_error, require_tensorflow
+from tf_placer.files import check_output, is_standard_output
+from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -47,7 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "'.tf_placer', in the current directory. Delete it to search again",
     )
     add_answers(parser, otherwise="for the training step")
+    add_clear_devices(parser)
     add_restrictions(parser)
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="file for one JSON object about the placement, written when the script has ended; "
+        "docs/programs.md describes it",
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
@@ -63,17 +80,35 @@ def run(args: argparse.Namespace) -> Callable[[], None]:
         GraphError, MachineError, OSError, ValueError: an argument is wrong.
         NoAnswerError: an answer is required, and there is none.
     """
+    # An error of the check must not be written to the file that it protects.
+    path, args.json = args.json, None
     require_tensorflow()
+    from tf_placer.runs.own_files import own_paths
     from tf_placer.scripts.script_run import prepare_script, search_directory
 
+    log_dir = args.log_dir or search_directory(args.script)
+    if path is not None:
+        check_output(path, args.script, *own_paths(log_dir))
+        # The script may change the working directory.
+        args.json = path if is_standard_output(path) else os.path.abspath(path)
     return prepare_script(
         args.script,
         args.args,
         machine=args.machine,
         placement=args.placement,
-        log_dir=args.log_dir or search_directory(args.script),
+        log_dir=log_dir,
         search_secs=args.search_secs,
         answers=args.answers,
         require_answer=args.require_answer,
+        clear_devices=args.clear_devices,
         **read_restrictions(args),
+        answer=None if args.json is None else lambda values: _answer(args, values),
     )
+
+
+def _answer(args: argparse.Namespace, values: Mapping[str, Any]) -> None:
+    """Writes the JSON object, or a line about an error: the exit status is that of the script."""
+    try:
+        answer(args, "", values)
+    except OSError as error:
+        say(describe_error(error))

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
                 args.problem,
                 config=config,
                 output=args.output,
-                report=lambda *state: line.show(format_simulated_progress(*state)),
+                progress=lambda *state: line.show(format_simulated_progress(*state)),
                 say=line.say,
                 start_secs=args.start_secs,
             )

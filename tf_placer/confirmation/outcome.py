@@ -19,3 +19,18 @@ class Outcome(enum.Enum):
     INTERRUPTED = "interrupted"
     FITS = "fits"
     FASTER = "faster"
+
+    @property
+    def is_verdict(self) -> bool:
+        """True if the search says whether the graph is placed; more time would not be needed."""
+        return self in (
+            *(Outcome.FASTER, Outcome.FITS, Outcome.NOT_FASTER),
+            *(Outcome.DIFFERENT_VALUES, Outcome.NOTHING_TO_PLACE),
+        )
+
+    @property
+    def title(self) -> str:
+        """The outcome for the first words of a verdict."""
+        if self is Outcome.FASTER:
+            return "placed"
+        return "unchanged" if self.is_verdict else "no verdict"

@@ -69,12 +69,15 @@ class Workload:
         step: the step.
         live: the original tf.Graph, or None.
         notes: lines for the user.
+        is_cleared: whether the operations had devices that were cleared for `run`, which has to
+            clear them in the script's own graph, too.
     """
 
     op_graph: OpGraph
     step: Step
     live: tf.Graph | None = None
     notes: tuple[str, ...] = ()
+    is_cleared: bool = False
 
     @property
     def graph_def(self) -> tf.compat.v1.GraphDef:

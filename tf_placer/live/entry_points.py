@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from graph_passes.clearing_advice import clear_by, find_clearing_setting
+from graph_passes.clearing_advice import CLEARING_ARGUMENT, clear_by, find_clearing_setting
 from graph_passes.errors import GraphError
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import is_keras_model
@@ -416,8 +416,10 @@ def _optimize(
     check_no_import_is_running()
     check_is_importable(asked.placer)
     check_outputs(asked, target)
-    takes_clearing = not (isinstance(target, Workload) or is_traceable(target))
-    with clear_by(find_clearing_setting() if takes_clearing else None):
+    clearing = find_clearing_setting()
+    if clearing == CLEARING_ARGUMENT and (isinstance(target, Workload) or is_traceable(target)):
+        clearing = None
+    with clear_by(clearing):
         read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
         result = place(read, asked, callback, start_secs)
     if isinstance(shown, NotebookProgress):

@@ -251,6 +251,8 @@ def _build_result(
     """Builds the result for users, and puts the placement on the graph."""
     unchanged = make_result(
         step,
+        outcome=result.outcome,
+        answer_kept=result.answer_kept,
         graph_def=workload.graph_def,
         changed=False,
         reason=verdict(result, resumed_by=resumed_by),
@@ -341,15 +343,18 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
 
 
 def _keep_answer(store: AnswerStore, directory: RunDirectory, say: Callable[[str], None]) -> None:
-    """Keeps the answer of a search that has ended."""
+    """Keeps the answer of a search that has ended, and writes into its result whether it was."""
     result = directory.read_result()
     if result is None:
         return
     _, trials = read_log(directory.trials)
     finalists = {label: trials[index] for label, index in result.finalists.items()}
     placement = None if result.winner is None else read_placement(directory.placement)
-    if not store.keep(result, finalists, placement):
+    is_kept = store.keep(result, finalists, placement)
+    if not (is_kept or (result.is_complete and result.outcome.is_verdict)):
         say("no answer is kept: the search came to no verdict, for which more time is needed")
+    with contextlib.suppress(OSError):  # The disk may be full; the answer counts.
+        directory.write_result(dataclasses.replace(result, answer_kept=is_kept))
 
 
 def _build_answer(

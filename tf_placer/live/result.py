@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from graph_passes.placement import Placement
 from tf_placer.confirmation.confirmation import Confirmation
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
 from tf_placer.runs.result_html import format_result_html
+from tf_placer.runs.result_values import make_result_values
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
@@ -55,6 +57,8 @@ class OptimizeResult:
             nothing was measured.
         kept: the day, "2026-11-28", of the search whose kept answer this is; None if this call
             searched.
+        outcome: the outcome of the search.
+        answer_kept: whether the store of answers has this result; None without a store.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -70,6 +74,8 @@ class OptimizeResult:
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
     kept: str | None = None
+    outcome: Outcome = Outcome.NOTHING_TO_PLACE
+    answer_kept: bool | None = None
 
     @property
     def original_secs(self) -> float | None:
@@ -125,27 +131,26 @@ class OptimizeResult:
 
     def to_json(self) -> dict[str, Any]:
         """Makes a JSON form for programs: the verdict, the finalists and the explanation."""
-        return {
-            "placed": self.changed,
-            "reason": self.reason,
-            "kept": self.kept,
-            "winner": self.winner,
-            "speedup": self.speedup,
-            "speedup_interval": self.speedup_interval and list(self.speedup_interval),
-            "original_secs": self.original_secs,
-            "placed_secs": self.placed_secs,
-            "placements": [each.to_json() for each in self.compare_finalists()],
-            "trials": len(self.trials),
-            "explanation": None if self.explanation is None else self.explanation.to_json(),
-            "log_dir": None if self.log_dir is None else str(self.log_dir),
-        }
+        values = make_result_values(
+            outcome=self.outcome,
+            reason=self.reason,
+            kept=self.kept,
+            answer_kept=self.answer_kept,
+            winner=self.winner,
+            confirmation=self.confirmation,
+            finalists=self.finalists,
+            num_trials=len(self.trials),
+            explanation=self.explanation,
+            log_dir=self.log_dir,
+        )
+        return {**values, "placed": self.changed}
 
     def explanation_table(self) -> str:
         """Formats the explanation for users; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
 
     def __repr__(self) -> str:
-        what = "unchanged"
+        what = self.title
         if self.changed and self.speedup is None:
             what = "placed, and runs as the original does not"
         elif self.changed:
@@ -158,7 +163,12 @@ class OptimizeResult:
     @property
     def verdict(self) -> str:
         """The outcome and its reason, in short sentences."""
-        return f"{'placed' if self.changed else 'unchanged'}: {self.reason}"
+        return f"{self.title}: {self.reason}"
+
+    @property
+    def title(self) -> str:
+        """The outcome in a word: "placed", "unchanged" or "no verdict"."""
+        return "placed" if self.changed else self.outcome.title
 
     def _repr_html_(self) -> str:
         """Shows the verdict, the table and a picture of the placement in a notebook."""

@@ -23,7 +23,7 @@ from graph_passes.util.atomic_write import remove_unfinished_files
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError, describe_error
-from tf_placer.inputs.given_devices import describe_given_devices
+from tf_placer.inputs.given_devices import describe_given_devices, describe_immovable_step
 from tf_placer.inputs.workload import Workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.conclusion import conclude
@@ -206,7 +206,9 @@ def _describe_size(context: SearchContext) -> list[str]:
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
-        if (note := describe_given_devices(grouped.op_graph)) is not None:
+        note = describe_given_devices(grouped.op_graph)
+        # The caller has told of a step that nearly all is given in.
+        if note is not None and describe_immovable_step(grouped.op_graph) is None:
             lines.append(note)
     races = [race for race in grouped.colocation.races if not race.is_ordered]
     if races:

@@ -14,6 +14,8 @@ from tf_placer.placers.making import (
 from tf_placer.placers.own_placers import (
     check_is_importable,
     check_no_import_is_running,
+    describe_entry_point,
+    list_entry_points,
     name_placer,
 )
 from tf_placer.placers.placer import Placer
@@ -41,12 +43,14 @@ __all__ = [
     "check_is_importable",
     "check_no_import_is_running",
     "check_options",
+    "describe_entry_point",
     "describe_placer",
     "find_granularity",
     "find_placer",
     "find_start",
     "find_start_source",
     "is_learned",
+    "list_entry_points",
     "list_placers",
     "make_placer",
     "name_placer",

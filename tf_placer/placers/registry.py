@@ -247,7 +247,7 @@ def find_placer(name: str) -> PlacerEntry:
         module = name.partition(":")[0]
         raise ValueError(
             f"no placer {quote(name)}{suggest(name, known)}, and Python finds no module "
-            f"{quote(module)}: run 'python -m tf_placer' in its directory, or install it"
+            f"{quote(module)}: run the command in its directory, or install it"
         )
     raise ValueError(
         f"no placer {quote(name)}{suggest(name, known)}; the placers are: "

@@ -8,12 +8,13 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tf_placer.errors import describe_error, require_tensorflow
+from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.placers import AUTO, ORIGINAL_START, find_granularity, find_start_source
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -57,6 +58,7 @@ _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 
 
+@accept_former_keywords(report="progress")
 def plan(
     problem: PlacementProblem | str | os.PathLike[str],
     *,
@@ -68,9 +70,10 @@ def plan(
     stop_at_gap: float | None = None,
     config: SearchConfig | None = None,
     output: str | os.PathLike[str] | None = None,
-    report: Callable[[SearchOutcome, float], None] | None = None,
+    progress: Callable[[SearchOutcome, float], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
     start_secs: float | None = None,
+    **others: Any,
 ) -> PlanResult:
     """Finds a fast placement of a problem by simulating steps on all cores.
 
@@ -93,9 +96,10 @@ def plan(
         config: all settings; the arguments above override it. Settings of the machine of a live
             search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
-        report: called with the best placement so far, and the seconds until the budget ends.
+        progress: called with the best placement so far, and the seconds until the budget ends.
         say: called with lines for users.
         start_secs: start of the time limit, by `time.monotonic`; now by default.
+        others: keywords that `plan` does not have, for an error that says what it has instead.
 
     Returns:
         The best placement, and its limits.
@@ -105,6 +109,7 @@ def plan(
         KeyboardInterrupt: the search was interrupted before there was a placement.
         LogError: the directory is that of another search.
         SearchError: workers or controllers are lost repeatedly.
+        TypeError: there is no such keyword, or `progress` cannot be called.
         UnwrittenPlanError: a file cannot be written; the error has the result.
         ValueError: the problem or a setting is wrong, or a file cannot be read.
 
@@ -112,6 +117,7 @@ def plan(
         >>> result = tf_placer.plan("problem.json", max_secs=30)
         >>> print(result.table())
     """
+    _check_keywords(progress, others)
     given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
     given |= {"log_dir": log_dir, "seed": seed, "stop_at_gap": stop_at_gap}
     config = _make_config(config, {name: v for name, v in given.items() if v is not None})
@@ -125,8 +131,8 @@ def plan(
 
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
         file.update(outcome, at_once=eta_secs is None)
-        if report is not None and eta_secs is not None:
-            report(outcome, eta_secs)
+        if progress is not None and eta_secs is not None:
+            progress(outcome, eta_secs)
 
     if config.placer == AUTO:
         result = _plan_by_auto(placed, config, deadline, log, on_best, say)
@@ -146,6 +152,26 @@ def plan(
     if (excess := deadline.describe_excess()) is not None:
         say(excess)
     return result
+
+
+def _check_keywords(progress: object, others: Mapping[str, object]) -> None:
+    """Checks the keywords of `plan`.
+
+    Raises:
+        TypeError: a keyword is unknown, or `progress` cannot be called.
+    """
+    if "callbacks" in others:
+        raise TypeError(
+            "plan() takes no callbacks, which follow live searches: it calls the function progress="
+            "... with the best placement so far and the seconds that are left"
+        )
+    for name in others:
+        raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
+    if progress is not None and not callable(progress):
+        raise TypeError(
+            "plan() calls progress=..., which is no function: for a page call "
+            "tf_placer.write_report(log_dir, path) after plan(..., log_dir=log_dir)"
+        )
 
 
 def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchConfig:

@@ -201,7 +201,9 @@ class AnswerStore:
             os.utime(self._file)
         day = record.kept[:10]
         notes = [record.result.note, f"kept answer of {day}, not measured again"]
-        result = dataclasses.replace(record.result, note=join_sentences(*notes))
+        result = dataclasses.replace(
+            record.result, note=join_sentences(*notes), kept=day, answer_kept=True
+        )
         return Answer(day, result, record.finalists, placement)
 
     def find_similar(self) -> Placement | None:
@@ -243,7 +245,7 @@ class AnswerStore:
             placement: the placement that was found, or None.
 
         Returns:
-            Whether the result is a verdict, which more time would not change.
+            Whether the answer is kept.
         """
         if not result.is_complete or result.outcome not in _FINAL_OUTCOMES:
             return False
@@ -275,6 +277,7 @@ class AnswerStore:
             self._remove_oldest()
         except (OSError, ValueError) as error:
             logging.warning("the answer is not kept: %s", describe_error(error))
+            return False
         return True
 
     @functools.cached_property

@@ -58,6 +58,7 @@ _ENTRIES: Mapping[str, Any] = {
     "initializers": tuple[str, ...],
     "queue_runners": tuple[QueueRunner, ...],
     "command": str | None,
+    "is_cleared": bool,
 }
 
 
@@ -149,6 +150,16 @@ class RunDirectory:
         command: str | None = others.get("command")
         return command
 
+    def read_is_cleared(self) -> bool:
+        """Returns whether the devices of the graph of the request were cleared; see `Workload`.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is no request; the message names it.
+        """
+        _, others = self._read_settings()
+        return bool(others.get("is_cleared", False))
+
     def read_step(self) -> Step:
         """Reads the step of the request.
 
@@ -185,6 +196,7 @@ class RunDirectory:
             "initializers": step.initializers,
             "queue_runners": [runner.to_json() for runner in step.queue_runners],
             "command": format_command_line(),
+            "is_cleared": workload.is_cleared,
             **config.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
@@ -234,7 +246,8 @@ class RunDirectory:
         with name_file_in_errors(self.path / _REQUEST, _ASKED):
             config = SearchConfig(**settings)
         step, graph_def = self._step(others), read_graph(self.graph).graph_def
-        return Workload(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
+        op_graph = OpGraph.from_graph_def(graph_def, step.fetches, step.feeds)
+        return Workload(op_graph, step, is_cleared=others.get("is_cleared", False)), config
 
     def _read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads a request: the arguments of `SearchConfig`, and the other entries by name."""

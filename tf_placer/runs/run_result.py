@@ -33,6 +33,8 @@ class RunResult:
             devices.
         is_complete: whether the search ended by itself.
         request_digest: digest of the request; empty in results of earlier versions.
+        kept: the day of the search whose kept answer this is; None for a search of its own.
+        answer_kept: whether the store of answers has this result; None without a store.
     """
 
     outcome: Outcome
@@ -47,6 +49,8 @@ class RunResult:
     original_assignment: tuple[int, ...] | None = None
     is_complete: bool = False
     request_digest: str = ""
+    kept: str | None = None
+    answer_kept: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: all fields."""

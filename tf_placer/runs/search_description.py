@@ -83,4 +83,5 @@ def verdict_line(state: SearchState) -> str:
     """Formats the verdict, or the reason why there is none, as one line."""
     if state.result is None:
         return f"verdict: {state.reason}"
-    return f"verdict: {'placed' if state.is_placed else 'unchanged'}: {state.reason}"
+    outcome = state.result.outcome
+    return f"verdict: {outcome.title if outcome.is_verdict else 'none'}: {state.reason}"

@@ -24,6 +24,10 @@ class Watcher(Protocol):
         """True if the user was told the outcome for the training step."""
 
     @property
+    def has_placed(self) -> bool:
+        """True if the training step was placed."""
+
+    @property
     def may_have_broken(self) -> bool:
         """True if something was placed that has not trained yet, and may make the script fail."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import json
 import os
 import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
 from tf_placer.interpreter import find_interpreter
+from tf_placer.text.notes import say
 
 __all__ = ["ProcessRestart", "Stage"]
 
-_STAGE = "TF_PLACER_RUN_STAGE"
+_STAGE, _NOTES = "TF_PLACER_RUN_STAGE", "TF_PLACER_RUN_NOTES"
 
 
 class Stage(enum.Enum):
@@ -35,14 +37,21 @@ class ProcessRestart:
 
     Attributes:
         stage: the stage that the process was started for.
+        notes: lines that the user was told, also before a restart.
     """
 
     def __init__(self) -> None:
         self.stage = Stage(os.environ.pop(_STAGE, ""))
+        self.notes: list[str] = json.loads(os.environ.pop(_NOTES, "[]"))
         self._environ = dict(os.environ)
         # A descriptor, because the directory may be renamed or deleted.
         self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
         self._input_offset = _read_input_offset()
+
+    def tell(self, line: str) -> None:
+        """Prints a line for the user, and notes it."""
+        self.notes.append(line)
+        say(line)
 
     def restart(
         self, stage: Stage = Stage.FIRST, environ: Mapping[str, str] | None = None
@@ -68,6 +77,8 @@ class ProcessRestart:
         if self._input_offset is not None:
             os.lseek(0, self._input_offset, os.SEEK_SET)
         environ = {**(environ or self._environ), **({_STAGE: stage.value} if stage.value else {})}
+        if self.notes:
+            environ[_NOTES] = json.dumps(self.notes)
         python = find_interpreter()
         os.execve(python, [python, *sys.orig_argv[1:]], environ)
 

@@ -8,10 +8,15 @@ GPU memory and a killed process resumes at its stage. Without a placement the sc
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
+import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from graph_passes.clearing_advice import CLEARING_FLAG
 from graph_passes.errors import GraphError
 from graph_passes.restrictions import (
     Restrictions,
@@ -22,7 +27,7 @@ from graph_passes.restrictions import (
 from graph_passes.util.messages import shorten_text
 from tf_placer import emulated
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.errors import NoAnswerError
+from tf_placer.errors import NoAnswerError, describe_error
 from tf_placer.files import read_json
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import find_emulated_spec
@@ -30,6 +35,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
+from tf_placer.scripts.former_tensorflow import advise_on_former_tensorflow
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
@@ -65,8 +71,10 @@ def prepare_script(
     search_secs: float | None,
     answers: str | None = None,
     require_answer: bool = False,
+    clear_devices: bool = False,
     pin: Mapping[str, str] | None = None,
     keep_together: Sequence[Sequence[str]] = (),
+    answer: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Callable[[], None]:
     """Prepares to run a script as `python SCRIPT ARGS...` would, with its training step placed.
 
@@ -82,8 +90,10 @@ def prepare_script(
             ten minutes.
         answers: the store of answers; see `SearchConfig`.
         require_answer: whether an answer of the store has to take the place of a search.
+        clear_devices: whether the step is placed without the devices of the script.
         pin: devices by pattern; see `SearchConfig`.
         keep_together: sets of patterns; see `SearchConfig`.
+        answer: called at the end of the script with JSON values about its placement.
 
     Returns:
         A function that runs the script and raises its errors.
@@ -114,7 +124,8 @@ def prepare_script(
     if start.stage is Stage.ORIGINAL:
         pass
     elif placement is not None:
-        watcher = _place(os.path.abspath(placement), machine, script, require_answer)
+        path = os.path.abspath(placement)
+        watcher = _place(path, machine, script, require_answer, start, clear_devices=clear_devices)
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
@@ -127,10 +138,12 @@ def prepare_script(
             start,
             may_search=not require_answer,
             restrictions=restrictions,
+            clear_devices=clear_devices,
         )
     else:
         _check_machine(directory, machine)
         restrictions = _check_restrictions(directory, pins, together)
+        is_cleared = _check_clearing(directory, clear_devices=clear_devices)
         is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
         if is_wanted and needs_script(directory):
             watcher = _seek(
@@ -140,22 +153,36 @@ def prepare_script(
                 start,
                 may_search=not require_answer,
                 restrictions=restrictions,
+                clear_devices=is_cleared,
             )
         elif is_wanted:
             with hide_start_up_messages():
                 search_for_step(
                     directory,
                     search_secs,
-                    say,
+                    start.tell,
                     answers=answers,
                     require_answer=require_answer,
                 )
             start.restart(Stage.SEARCHED)
         else:
-            watcher = _place(os.fspath(directory.path), machine, script, require_answer)
+            watcher = _place(os.fspath(directory.path), machine, script, require_answer, start)
     if watcher is not None:
         instrument(watcher)
-    return lambda: _run(script, args, watcher, start)
+    source = directory if placement is None else _find_search(placement)
+
+    def run() -> None:
+        error: Exception | None = None
+        try:
+            _run(script, args, watcher, start)
+        except Exception as raised:
+            error = raised
+            raise
+        finally:
+            if answer is not None:
+                answer(_describe_run(script, source, watcher, start.notes, error))
+
+    return run
 
 
 def _run(
@@ -164,20 +191,77 @@ def _run(
     try:
         run_main_script(script, args)
     except SystemExit:
-        _report_missing_step(script, watcher)
+        _report_missing_step(script, watcher, start)
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
             text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
-            say(f"{script} failed when placed, and is restarted without a placement: {text}")
+            start.tell(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.restart(Stage.ORIGINAL)
+        if (advice := advise_on_former_tensorflow(error, script)) is not None:
+            _say_after_traceback(error, advice)
         raise
-    _report_missing_step(script, watcher)
+    _report_missing_step(script, watcher, start)
 
 
-def _report_missing_step(script: str, watcher: ScriptWatcher | None) -> None:
+def _say_after_traceback(error: BaseException, line: str) -> None:
+    """Has Python print a line after the traceback of an error that ends the process."""
+    show = sys.excepthook
+
+    def show_and_say(
+        kind: type[BaseException], value: BaseException, trace: types.TracebackType | None
+    ) -> None:
+        show(kind, value, trace)
+        if value is error:
+            say(line)
+
+    sys.excepthook = show_and_say
+
+
+def _describe_run(
+    script: str,
+    directory: RunDirectory,
+    watcher: ScriptWatcher | None,
+    notes: Sequence[str],
+    error: Exception | None,
+) -> dict[str, Any]:
+    """Describes the placement of a script that has ended as JSON values.
+
+    Args:
+        script: the Python file.
+        directory: the directory of its search, which may not be there.
+        watcher: the watcher of the script; None if nothing was watched.
+        notes: the lines that the user was told.
+        error: the error that has ended the script; None if it has ended by itself.
+    """
+    # Imported after the script, which may set what NumPy reads when it is imported.
+    from tf_placer.runs.result_values import make_result_values, read_result_values
+
+    try:
+        values = read_result_values(directory)
+    except (OSError, ValueError) as unreadable:
+        values = {**make_result_values(log_dir=directory.path), "placement": None}
+        notes = [*notes, describe_error(unreadable)]
+    return {
+        **values,
+        "placed": watcher is not None and watcher.has_placed,
+        "script": script,
+        "notes": [*notes],
+        "error": None
+        if error is None
+        else {"kind": type(error).__name__, "message": shorten_text(str(error))},
+    }
+
+
+def _find_search(placement: str) -> RunDirectory:
+    """Finds the directory of the search that a placement is of."""
+    path = os.path.abspath(placement)
+    return RunDirectory(path if os.path.isdir(path) else os.path.dirname(path))
+
+
+def _report_missing_step(script: str, watcher: ScriptWatcher | None, start: ProcessRestart) -> None:
     if watcher is not None and not watcher.is_explained:
-        say(
+        start.tell(
             f"{script} ran unchanged: no training step was found. That is one run of a session, "
             "one call of a tf.function or the fit of a Keras model that computes a loss from "
             "data and updates trainable variables or returns their gradients: what runs "
@@ -193,9 +277,10 @@ def _seek(
     *,
     may_search: bool,
     restrictions: Restrictions | None,
+    clear_devices: bool,
 ) -> ScriptWatcher | None:
     if len(machine.devices) < 2:
-        say(
+        start.tell(
             f"the machine has one device only, {machine.devices[0].name}: the script runs "
             "unchanged. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
@@ -209,17 +294,24 @@ def _seek(
             directory,
             machine,
             search_secs or _SEARCH_SECS,
-            say=say,
+            say=start.tell,
             restart=start.restart,
             may_search=may_search,
             restrictions=restrictions,
+            clear_devices=clear_devices,
         )
 
-    return ScriptWatcher(make, say)
+    return ScriptWatcher(make, start.tell)
 
 
 def _place(
-    path: str, machine: str | None, script: str, require_answer: bool
+    path: str,
+    machine: str | None,
+    script: str,
+    require_answer: bool,
+    start: ProcessRestart,
+    *,
+    clear_devices: bool = False,
 ) -> ScriptWatcher | None:
     """Returns a watcher that places the step; None if there is no placement."""
     if not os.path.exists(path):
@@ -237,7 +329,7 @@ def _place(
     if not os.path.exists(file):
         if require_answer and directory.read_result() is None:
             raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
-        say(f"{script} runs unchanged: {_explain_unplaced(directory)}")
+        start.tell(f"{script} runs unchanged: {_explain_unplaced(directory)}")
         return None
     read_json(file)  # Refuses a damaged placement before the script runs.
 
@@ -246,11 +338,14 @@ def _place(
         from tf_placer.scripts.step_cache import read_cached_step
         from tf_placer.scripts.step_placer import StepPlacer
 
+        step = read_cached_step(path)
+        if clear_devices:
+            step = dataclasses.replace(step, is_cleared=True)
         return StepPlacer(
-            read_cached_step(path), read_placement(file), found, say=say, must_fit=require_answer
+            step, read_placement(file), found, say=start.tell, must_fit=require_answer
         )
 
-    return ScriptWatcher(make, say)
+    return ScriptWatcher(make, start.tell)
 
 
 def _explain_unplaced(directory: RunDirectory) -> str:
@@ -271,8 +366,9 @@ def _explain_unplaced(directory: RunDirectory) -> str:
             "search again"
         )
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
+    found = "found nothing faster" if result.outcome.is_verdict else "came to no verdict"
     return (
-        f"the search in {path!r} found nothing faster; a --search_secs{secs} resumes it, and "
+        f"the search in {path!r} {found}; a --search_secs{secs} resumes it, and "
         "use another --log_dir if the step has changed"
     )
 
@@ -316,3 +412,18 @@ def _check_restrictions(
             "script searched for again"
         )
     return searched
+
+
+def _check_clearing(directory: RunDirectory, *, clear_devices: bool) -> bool:
+    """Checks that a search clears the devices of the script if asked for; returns whether it does.
+
+    Raises:
+        ValueError: it keeps them.
+    """
+    is_cleared = directory.read_is_cleared()
+    if clear_devices and not is_cleared:
+        raise ValueError(
+            f"{os.fspath(directory.path)!r} is a search with the devices of the script: another "
+            f"--log_dir has the script searched for without them ({CLEARING_FLAG})"
+        )
+    return is_cleared

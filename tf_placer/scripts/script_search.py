@@ -134,7 +134,7 @@ def search_for_step(
     for text in (result.table(), result.explanation_table()):
         if text:
             write_note(text, end="\n\n")
-    say(f"{'placed' if result.changed else 'unchanged'} - {result.reason}")
+    say(f"{result.title} - {result.reason}")
     if directory.read_result() is None and result.log_dir is None:
         _write(refusal, Refusal(result.reason, allowed_secs))
 

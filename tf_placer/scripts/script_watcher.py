@@ -40,6 +40,11 @@ class ScriptWatcher:
         return self._has_failed or ("_watcher" in vars(self) and self._watcher.is_explained)
 
     @property
+    def has_placed(self) -> bool:
+        """True if the training step was placed."""
+        return "_watcher" in vars(self) and self._watcher.has_placed
+
+    @property
     def may_have_broken(self) -> bool:
         """True if something was placed, and has not trained yet."""
         return "_watcher" in vars(self) and self._watcher.may_have_broken

@@ -42,6 +42,7 @@ class CachedStep:
         fingerprint: the fingerprint of the operations that these fetches need; None if it is
             unknown.
         graph_def: the graph of the step; None if it is unknown.
+        is_cleared: whether the script's devices give way to the placement.
     """
 
     title: str
@@ -50,6 +51,7 @@ class CachedStep:
     trained_by: tuple[str, ...] = ()
     fingerprint: str | None = None
     graph_def: tf.compat.v1.GraphDef | None = None
+    is_cleared: bool = False
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
         """Says whether a graph contains this step.
@@ -133,6 +135,7 @@ def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
         # Only searches by the command `run` have this file; otherwise all fetches count.
         trained_by = read_json(kept) if kept.exists() else step.fetches
         fingerprint = step_fingerprint(graph_def, trained_by)
+        is_cleared = directory.read_is_cleared()
     except (OSError, TypeError, ValueError, KeyError) as error:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
@@ -144,6 +147,7 @@ def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
         tuple(trained_by),
         fingerprint,
         graph_def,
+        is_cleared,
     )
 
 

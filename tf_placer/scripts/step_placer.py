@@ -66,7 +66,7 @@ class StepPlacer:
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
         self.has_met_step = False
-        self._can_connect, self._has_placed, self._has_trained = True, False, False
+        self._can_connect, self.has_placed, self._has_trained = True, False, False
         # Threads in which a session runs the step.
         self._training: set[int] = set()
         self._has_said_changed = self._has_said_stays = False
@@ -88,7 +88,7 @@ class StepPlacer:
     def may_have_broken(self) -> bool:
         """True if something was placed, and has not trained yet."""
         return (
-            self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
+            self.has_placed and not self._has_trained and not any(map(_has_trained, self._models))
         )
 
     def after_eager_start(self) -> None:
@@ -135,7 +135,7 @@ class StepPlacer:
         except (GraphError, LocalClusterError, MachineError) as error:
             self._say(f"the graph is not placed: {error}")
             return False
-        self._has_placed = True
+        self.has_placed = True
         for each in self._sent.sessions(graph):
             self._move(each)
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
@@ -170,6 +170,9 @@ class StepPlacer:
                 move_session(session, target)
 
     def _apply(self, graph: tf.Graph, sent: int) -> int:
+        if self._step.is_cleared:
+            for operation in graph.get_operations()[sent:]:
+                operation._set_device("")
         return apply_placement(
             graph,
             self._placement,
@@ -302,14 +305,14 @@ class StepPlacer:
 
     def _report_placed(self, placed: PlacedStep) -> None:
         assert placed.placement is not None
-        self._has_placed = True
+        self.has_placed = True
         self._say(
             f"placed {len(placed.placement.assignment)} operations of the training step as "
             f"{self._step.title!r} says"
         )
 
     def _report_refusal(self, name: str, error: Exception) -> None:
-        if not self._has_placed:  # Afterwards, another function or model is no training step.
+        if not self.has_placed:  # Afterwards, another function or model is no training step.
             self._has_said_stays = True
             self._say(f"{name} is not placed: {error}")
 

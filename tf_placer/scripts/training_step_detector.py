@@ -12,11 +12,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from graph_passes.annotate import ClearDevices
+from graph_passes.clearing_advice import CLEARING_FLAG, clear_by
 from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
 from graph_passes.restrictions import Restrictions
 from tf_placer.functions.keras_models import check_training
 from tf_placer.functions.process_gpus import build_session_config
-from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.given_devices import check_given_devices, describe_immovable_step
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.session_arguments import flatten_feeds, list_names
 from tf_placer.inputs.workload import Workload, read_workload
@@ -61,6 +64,7 @@ class TrainingStepDetector:
         restart: Callable[[Stage], None],
         may_search: bool = True,
         restrictions: Restrictions | None = None,
+        clear_devices: bool = False,
     ) -> None:
         """Prepares to detect the step.
 
@@ -73,7 +77,9 @@ class TrainingStepDetector:
             may_search: whether a step that calls Python may be searched for in this process;
                 otherwise the script ends.
             restrictions: the restrictions of placements; None for none.
+            clear_devices: whether the step is placed without the devices of the script.
         """
+        self._clears_devices = clear_devices
         self._may_search, self._restrictions = may_search, restrictions
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, restart
@@ -89,6 +95,11 @@ class TrainingStepDetector:
     def is_explained(self) -> bool:
         """True if the user was told the outcome for the training step."""
         return self.is_over
+
+    @property
+    def has_placed(self) -> bool:
+        """False, because the step is only detected."""
+        return False
 
     @property
     def may_have_broken(self) -> bool:
@@ -215,15 +226,11 @@ class TrainingStepDetector:
         self._is_busy = self.is_over = True
         try:
             workload = read()
+            if self._clears_devices:
+                workload = _clear_devices(workload)
             whole = workload.graph_def if workload.live is None else workload.live.as_graph_def()
             check_runs_elsewhere(whole, self._machine)
-            check_given_devices(
-                workload.op_graph,
-                self._machine,
-                workload.step.initializers,
-                soft=config.allow_soft_placement,
-                advice="a step on devices that the script chose for it stays there",
-            )
+            self._check_devices(workload, soft=config.allow_soft_placement)
             caller = check_python_functions_are_here(workload, self._machine)
         except GraphError as error:
             self._is_busy = False
@@ -248,7 +255,8 @@ class TrainingStepDetector:
             raise SystemExit(1)
         if caller is not None:
             # The step calls Python functions of this process, so the search has to run here.
-            optimize(workload, log_dir=self._directory.path, config=asked)
+            with clear_by(CLEARING_FLAG):
+                optimize(workload, log_dir=self._directory.path, config=asked)
         self._say(
             f"found the training step: {title}; the script ends here, and is restarted after the "
             "search for a placement"
@@ -256,8 +264,35 @@ class TrainingStepDetector:
         # Even an interrupted search in this process must not be resumed right after the restart.
         self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
+    def _check_devices(self, workload: Workload, *, soft: bool) -> None:
+        """Checks that the machine has the devices of a step, and that most of the step can move.
+
+        Raises:
+            GraphError: it has not, or nearly nothing can move, which is not worth a search.
+        """
+        with clear_by(CLEARING_FLAG):
+            check_given_devices(
+                workload.op_graph,
+                self._machine,
+                workload.step.initializers,
+                soft=soft,
+                advice="functions keep the devices that the script chose for what is in them"
+                if workload.is_cleared
+                else f"{CLEARING_FLAG} has devices chosen for what the script has put there",
+            )
+            if (note := describe_immovable_step(workload.op_graph)) is not None:
+                raise GraphError(note)
+
     def _report_refusal(self, error: GraphError) -> None:
         self._say(f"the training step cannot be placed, and runs unchanged: {error}")
+
+
+def _clear_devices(workload: Workload) -> Workload:
+    """Clears the devices of a step, but not those in functions, which the script's graph keeps."""
+    graph_def = ClearDevices(in_functions=False).run(workload.graph_def)
+    step = workload.step
+    op_graph = OpGraph.from_graph_def(graph_def, step.fetches, list(step.feeds))
+    return dataclasses.replace(workload, op_graph=op_graph, is_cleared=True)
 
 
 def build_variables(model: Any, batch: Any) -> None:

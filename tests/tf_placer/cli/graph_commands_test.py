@@ -139,6 +139,30 @@ class OptimizeCommandTest(CommandsTestCase):
             read_graph(self.path("out.pb")).graph_def, read_graph(self.path("in.pb")).graph_def
         )
 
+    def test_a_search_without_a_verdict_has_its_own_exit_code(self):
+        arguments = (f"--input_graph={self.path('in.pb')}", "--fetches=y", "--max_trials=1")
+        output = f"--output_graph={self.path('out.pb')}"
+        with patch_search(Script()):
+            for is_json in (False, True):
+                printed = io.StringIO()
+                with self.assertRaises(SystemExit) as raised, contextlib.redirect_stdout(printed):
+                    cli.main(
+                        [
+                            *("optimize", "--machine=local:2", "--placer=random"),
+                            *(*arguments, output, *(["--json"] if is_json else [])),
+                        ]
+                    )
+                self.assertEqual(raised.exception.code, 3)
+                if is_json:
+                    value = json.loads(printed.getvalue())
+                    self.assertFalse(value["placed"] or value["has_verdict"])
+                    self.assertEqual(value["outcome"], "no_time")
+                else:
+                    self.assertIn("no verdict - ", printed.getvalue())
+        self.assertEqual(
+            read_graph(self.path("out.pb")).graph_def, read_graph(self.path("in.pb")).graph_def
+        )
+
     def test_a_store_answers_another_graph_of_the_same_structure(self):
         store = f"--answers={self.path('store')}"
         with patch_search(Script(secs=split_is_faster)):

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 from typing import Any
+from unittest import mock
 
 import tensorflow as tf
 
@@ -18,6 +19,9 @@ from tests.tf_placer.small_problem import BEST, small_problem
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.runs.result_values import read_result_values
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.scripts import script_run
 
 GOLDEN = pathlib.Path(__file__).parent / "testdata"
 # The keys of these objects are names of operations, devices, settings or packages.
@@ -165,6 +169,9 @@ class JsonOutputTest(tf.test.TestCase):
             value = self.call(*arguments, f"--output_graph={self.path('out.pb')}")
         self.assert_golden("optimize", value)
         self.assertTrue(value["placed"])
+        # `run` reads the same values from the directory of a search.
+        written = read_result_values(RunDirectory(self.path("run")))
+        self.assertEqual({name: value[name] for name in written}, written)
         self.assertBetween(value["speedup_interval"][0], 1.9, 2.0)
         self.assertEqual(value["placements"][0]["label"], "original")
         plan = self.call(*arguments, "--dry_run")
@@ -183,6 +190,26 @@ class JsonOutputTest(tf.test.TestCase):
         )
         self.assert_golden("apply", applied)
         self.assertTrue(applied["is_same_graph"])
+
+    def test_run(self):
+        arguments = ("optimize", f"--input_graph={self.path('in.pb')}", "--fetches=y")
+        settings = ("--machine=local:2", "--placer=random", "--max_trials=8")
+        with patch_search(Script(secs=split_is_faster)):
+            found = self.call(*arguments, *settings, f"--log_dir={self.path('run')}")
+        script, answer = self.path("train.py"), self.directory / "answer.json"
+        pathlib.Path(script).write_text("")
+        with (
+            mock.patch.object(script_run, "run_main_script"),
+            mock.patch.object(script_run, "instrument"),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            cli.main(["run", f"--placement={self.path('run')}", f"--json={answer}", script])
+        value = json.loads(answer.read_text())
+        self.assert_golden("run", value)
+        # The script has no step.
+        self.assertFalse(value["placed"])
+        for name in value.keys() & found.keys() - {"command", "placed"}:
+            self.assertEqual(value[name], found[name], name)
 
     def test_check(self):
         saved = save_functions(self.directory)

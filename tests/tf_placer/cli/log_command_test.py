@@ -85,7 +85,7 @@ class LogCommandTest(absltest.TestCase):
         verdict = json.loads(self.call("--json"))["verdict"]
         self.assertEqual((verdict["outcome"], verdict["placed"]), ("faster", True))
         self.end("nothing_runs")
-        self.assertIn("verdict: unchanged: no placement ran\n", self.call())
+        self.assertIn("verdict: none: no placement ran\n", self.call())
 
     def test_omits_updates_of_a_placer_that_learns_nothing(self):
         with self.log() as log, TrainingLog(self.run_dir, HEADER):

@@ -79,6 +79,29 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
         self.assertEqual(self.call("search", "--json")[0], 2)
 
+    def test_the_installed_command_finds_modules_in_the_working_directory(self):
+        (self.directory / "my_placers.py").write_text(
+            "from tf_placer.placers.heuristics.single_cpu import SingleCpu\n"
+            "class Mine(SingleCpu):\n"
+            "    'Mine.'\n"
+        )
+        (self.directory / "random.py").write_text("raise AssertionError('no module of Python')")
+        program = self.directory / "bin" / "tf_placer"
+        program.parent.mkdir()
+        # As pip writes it: the first entry of sys.path is the directory of the program.
+        program.write_text("import sys\nfrom tf_placer.cli.main import main\nsys.exit(main())\n")
+        paths = [path for path in sys.path if path]
+        done = subprocess.run(
+            [sys.executable, program, "placers", "my_placers:Mine"],
+            cwd=self.directory,
+            env={**_ENVIRON, "PYTHONPATH": os.pathsep.join(paths)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("my_placers:Mine", done.stdout)
+
     def test_prints_the_numbers_of_characters_that_a_terminal_cannot_show(self):
         log = {"format": 2, "placer": "µ", "versions": {}}
         trial = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import io
 import json
 import os
@@ -15,8 +16,10 @@ from unittest import mock
 from absl.testing import absltest
 
 from tests.tf_placer.placers import users_placers
+from tf_placer.cli import arguments as cli_arguments
 from tf_placer.cli import main as cli
 from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers.own_placers import GROUP
 from tf_placer.report.placers_table import placer_table, placers_table
 
 
@@ -46,6 +49,20 @@ class PlacersTableTest(absltest.TestCase):
         for name, entry in PLACERS.items():
             costs = "needed" if entry.needs_problem else ""
             self.assertRegex(lines[name], rf" {costs} +{re.escape(entry.reference)}  ")
+
+    def test_help_texts_name_placers_of_other_packages_without_importing_them(self):
+        point = importlib.metadata.EntryPoint("mine", "no_such_module:Mine", GROUP)
+        for command in ("optimize", "search"):
+            with (
+                mock.patch.object(cli_arguments, "list_entry_points", return_value=[point]),
+                contextlib.redirect_stdout(io.StringIO()) as output,
+                self.assertRaises(SystemExit),
+            ):
+                cli.main([command, "--help"])
+            self.assertRegex(
+                " ".join(output.getvalue().split()),
+                "Of other packages: mine .a package with 'no_such_module:Mine'",
+            )
 
     def test_needs_no_tensorflow(self):
         program = "import sys; sys.modules['tensorflow'] = None\n"

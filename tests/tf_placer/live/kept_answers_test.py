@@ -14,11 +14,13 @@ import tensorflow as tf
 
 from tests.graph_parts import new_graph
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.errors import NoAnswerError
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import optimize, optimize_function, optimize_model
 from tf_placer.runs.answer_store import AnswerStore
+from tf_placer.runs.result_values import read_result_values
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.search_description import describe_search
 from tf_placer.search.config import SearchConfig
@@ -163,10 +165,29 @@ class KeptAnswersTest(tf.test.TestCase):
         config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
         with (
             mock.patch.object(AnswerStore, "keep", return_value=False),
+            mock.patch.object(Outcome, "is_verdict", False),
             contextlib.redirect_stderr(io.StringIO()) as errors,
         ):
-            optimize(build(), ["loss:0"], {"x:0": np.ones([3, 3], np.float32)}, config=config)
+            feeds = {"x:0": np.ones([3, 3], np.float32)}
+            result = optimize(build(), ["loss:0"], feeds, config=config)
         self.assertIn("no answer is kept", errors.getvalue())
+        self.assertIs(result.to_json()["answer_kept"], False)
+
+    def test_tells_programs_of_answers_that_are_kept_and_used(self):
+        for answers, kept, answer_kept in (
+            (None, False, None),
+            (self.answers, False, True),
+            (self.answers, True, True),
+        ):
+            values = self.optimize(build(), answers=answers).to_json()
+            self.assertEqual(values["kept"] is not None, kept)
+            self.assertEqual(values["answer_kept"], answer_kept)
+            self.assertEqual((values["outcome"], values["has_verdict"]), ("faster", True))
+        log_dir = self.directory / "run"
+        values = self.optimize(build(), log_dir=log_dir).to_json()
+        written = read_result_values(RunDirectory(log_dir))
+        self.assertEqual((written["kept"], written["answer_kept"]), (values["kept"], True))
+        self.assertEqual(written["placement"], str(log_dir / "placement.json"))
 
     def test_a_graph_without_a_choice_needs_no_answer(self):
         with new_graph() as graph, tf.device("/device:CPU:0"):

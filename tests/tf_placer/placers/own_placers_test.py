@@ -151,7 +151,7 @@ class NamedPlacerTest(parameterized.TestCase):
             "no placer 'colocrl:publishd' .*mean 'colocrl:published'.*no module 'colocrl'",
         ):
             find_placer("colocrl:publishd")
-        with self.assertRaisesRegex(ValueError, "no module 'no_such.module': run 'python -m"):
+        with self.assertRaisesRegex(ValueError, "no module 'no_such.module': run the command"):
             find_placer("no_such.module:Mine")
 
     def test_a_module_that_cannot_be_imported_is_named_with_the_reason(self):

@@ -102,10 +102,19 @@ class PlanTest(absltest.TestCase):
             two_chain_problem(3, 4),
             placer="random",
             max_trials=200,
-            report=lambda outcome, eta_secs: reported.append((outcome.trials, eta_secs)),
+            progress=lambda outcome, eta_secs: reported.append((outcome.trials, eta_secs)),
         )
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
+
+    def test_explains_keywords_of_other_functions(self):
+        for keywords, message in (
+            ({"callbacks": []}, "plan.. takes no callbacks, .* progress="),
+            ({"progress": "page.html"}, "no function: for a page call tf_placer.write_report"),
+            ({"machine": "local:2"}, "unexpected keyword argument 'machine'"),
+        ):
+            with self.assertRaisesRegex(TypeError, message):
+                tf_placer.plan(small_problem(), max_trials=1, **keywords)
 
     def test_ends_at_the_requested_gap(self):
         problem = two_chain_problem(6)

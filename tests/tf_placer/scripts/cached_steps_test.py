@@ -563,7 +563,91 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertIsNone(self.seeker.before_function_call(train, (tf.ones([4, 3]),), {}))
         [line] = self.said
         self.assertRegex(line, "^the training step cannot be placed, .*: the graph has 'matmul' on")
+        self.assertRegex(line, "--clear_devices has devices chosen")
         self.assertFalse(self.directory.has_request)
+
+    def test_a_step_on_given_devices_is_placed_only_without_them(self):
+        values = np.ones([4, 3], np.float32)
+
+        def build() -> tuple[tf.Tensor, tf.Operation, tf.Operation]:
+            with tf.device("/device:CPU:0"):
+                x = tf1.placeholder(tf.float32, [4, 3], name="x")
+                weights = tf1.get_variable("weights", initializer=tf.ones([3, 2]))
+                loss = tf.reduce_sum(tf.matmul(x, weights)) ** 2
+                train = tf1.train.GradientDescentOptimizer(0.01).minimize(loss)
+                return x, [train, loss], tf1.global_variables_initializer()
+
+        clearing = TrainingStepDetector(
+            self.directory,
+            MACHINE,
+            60.0,
+            say=self.said.append,
+            restart=restart,
+            clear_devices=True,
+        )
+        with tf.Graph().as_default(), tf1.Session() as session:
+            x, fetches, initialize = build()
+            session.run(initialize)
+            self.seeker.before_session_run(session, fetches, {x: values})
+            [line] = self.said
+            self.assertRegex(line, r"cannot be placed, .*: \d+ of \d+ operations .*--clear_devices")
+            self.assertFalse(self.directory.has_request)
+            with self.assertRaises(BeginAgainError):
+                clearing.before_session_run(session, fetches, {x: values})
+        self.assertTrue(read_cached_workload(self.directory)[0].is_cleared)
+
+        placement = self.place()
+        self.assertLen(set(placement.assignment.values()), 2)
+        losses = []
+        for is_placed in (False, True):
+            with tf.Graph().as_default() as graph:
+                x, fetches, initialize = build()
+                config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
+                with tf1.Session(config=config) as session:
+                    if is_placed:
+                        self.placer().before_graph_extension(session)
+                    session.run(initialize)
+                    losses += [session.run(fetches, {x: values})[1] for _ in range(3)]
+                devices = {op.name: op.device for op in graph.get_operations()}
+        for name, device in placement.assignment.items():
+            self.assertEqual(devices[name], device)
+        self.assertAllClose(losses[:3], losses[3:])
+
+    def test_a_function_on_given_devices_is_placed_only_without_them(self):
+        weights = tf.Variable(np.ones([3, 2], np.float32))
+        traced: list[str] = []
+
+        @tf.function(autograph=False)
+        def train(x: tf.Tensor) -> tf.Tensor:
+            with tf.device("CPU:0"), tf.GradientTape() as tape:
+                product = tf.matmul(x, weights)
+                traced.append(product.device)
+                loss = tf.reduce_sum(product**2)
+            weights.assign_sub(0.01 * tape.gradient(loss, weights))
+            return loss
+
+        x = tf.ones([4, 3])
+        clearing = TrainingStepDetector(
+            self.directory,
+            MACHINE,
+            60.0,
+            say=self.said.append,
+            restart=restart,
+            clear_devices=True,
+        )
+        with self.assertRaises(BeginAgainError):
+            clearing.before_function_call(train, (x,), {})
+        workload = read_cached_workload(self.directory)[0]
+        self.assertEqual({node.device for node in workload.graph_def.node}, {""})
+        products = [n.name for n in workload.graph_def.node if n.op == "MatMul"]
+        write_placement(
+            Placement("", DEVICES, dict.fromkeys(products, DEVICES[1])), self.directory.placement
+        )
+        placed = self.placer().before_function_call(train, (x,), {})
+        expected = float(train(x))
+        weights.assign(np.ones([3, 2], np.float32))
+        self.assertAllClose(placed(x), expected)
+        self.assertEqual(traced[-1], DEVICES[1])
 
     def test_only_what_the_step_needs_counts(self):
         def graph_def(*, extra: bool, scale: float = 2.0) -> tf1.GraphDef:

@@ -351,6 +351,119 @@ class ScriptRunTest(tf.test.TestCase):
             cli.main(["run", "--placement=kept", "train.py"])
         self.assertIn("run without --answers to search again", errors.getvalue())
 
+    def test_tells_programs_about_the_placement(self):
+        script = self.directory / "train.py"
+        script.write_text("import sys; print(1); sys.exit(5)")
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        directory.path.mkdir()
+        request = {"machine": find_machine("local:2").to_json(), **_REQUEST}
+        (directory.path / "request.json").write_text(json.dumps(request))
+        directory.write_result(
+            RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
+        )
+        code, output, errors = self.run_script(script.read_text(), options=("--json=answer.json",))
+        self.assertEqual((code, output), (5, "1\n"), errors)
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual((value["format"], value["command"]), (1, "run"))
+        self.assertEqual((value["placed"], value["outcome"]), (False, "not_faster"))
+        self.assertEqual((value["has_verdict"], value["answer_kept"]), (True, None))
+        self.assertEqual(value["log_dir"], str(directory.path))
+        self.assertIsNone(value["placement"])
+        self.assertRegex(value["notes"][-1], "train.py runs unchanged: .* nothing faster")
+
+        directory.write_result(
+            RunResult(Outcome.NO_TIME, 1, 150, 25.0, None, None, None, {}, is_complete=True)
+        )
+        _, _, errors = self.run_script(script.read_text(), options=("--json=answer.json",))
+        self.assertIn("came to no verdict; a --search_secs of more than 25 resumes it", errors)
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual((value["outcome"], value["has_verdict"]), ("no_time", False))
+
+        # A step that is not found has no search.
+        code, output, _ = self.run_script(
+            script.read_text(),
+            options=("--json=/dev/stdout", "--log_dir=new", "--machine=local:2"),
+        )
+        value = json.loads(output.splitlines()[-1])
+        self.assertEqual((value["placed"], value["outcome"]), (False, None))
+        self.assertRegex(value["notes"][0], "no training step was found")
+        self.assertEqual((value["log_dir"], value["error"]), (None, None))
+
+        # An error of the command.
+        with contextlib.chdir(self.directory), self.assertRaises(SystemExit):
+            cli.main(["run", "--json=answer.json", "--machine=local:3", "train.py"])
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual(value["error"]["kind"], "MachineError")
+        self.assertRegex(value["error"]["message"], "is a search for machine 'local:2'")
+
+    def test_scripts_of_tensorflow_1_get_advice_after_their_traceback(self):
+        code, _, errors = self.run_script(
+            """
+            import tensorflow as tf
+            x = tf.placeholder(tf.float32, [None])
+            """,
+            options=("--machine=local:2", "--json=answer.json"),
+        )
+        self.assertEqual(code, 1)
+        value = json.loads((self.directory / "answer.json").read_text())
+        self.assertEqual(value["error"]["kind"], "AttributeError")
+        trace, advice = errors.rstrip().splitlines()[-2:]
+        self.assertEqual(
+            trace, "AttributeError: module 'tensorflow' has no attribute 'placeholder'"
+        )
+        self.assertStartsWith(advice, "tf_placer: 'tf.placeholder' belongs to TensorFlow 1")
+        self.assertEqual(errors.count("belongs to"), 1)
+
+    def test_a_placement_replaces_the_devices_of_a_script_only_if_they_are_cleared(self):
+        script = """
+            import tensorflow.compat.v1 as tf
+
+            tf.disable_eager_execution()
+            with tf.device("/cpu:0"):
+                x = tf.placeholder(tf.float32, [2, 3])
+                weights = tf.get_variable("weights", initializer=tf.ones([3, 2]))
+                loss = tf.reduce_mean(tf.matmul(x, weights, name="product") ** 2)
+                train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                feeds = {x: [[1.0] * 3] * 2}
+                print([float(session.run([loss, train], feeds)[0]) for _ in range(2)])
+                print(tf.get_default_graph().get_operation_by_name("product").device, end="")
+            """
+        devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
+        names = ("product", "weights", "weights/Assign", "weights/read")
+        write_placement(
+            Placement("", devices, dict.fromkeys(names, devices[1])),
+            self.directory / "placement.json",
+        )
+        options = ("--machine=local:2", "--placement=placement.json", "--json=answer.json")
+        for flags, device in (((), "/device:CPU:0"), (("--clear_devices",), devices[1])):
+            code, output, errors = self.run_script(script, options=(*options, *flags))
+            self.assertEqual(code, 0, errors)
+            losses, found = output.splitlines()
+            # The elements of the product are 3, then 2.1.
+            self.assertAllClose(eval(losses), [9.0, 4.41])
+            self.assertEqual(found, device)
+            value = json.loads((self.directory / "answer.json").read_text())
+            self.assertEqual(value["placed"], bool(flags), errors)
+
+    def test_a_search_with_the_devices_of_the_script_is_not_one_without(self):
+        (self.directory / "train.py").write_text("print(1)")
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        directory.path.mkdir()
+        request = {"machine": find_machine("local:2").to_json(), **_REQUEST}
+        refusal = {"reason": "it is wrong", "search_secs": 600.0}
+        (directory.path / "refusal.json").write_text(json.dumps(refusal))
+        for is_cleared, message in (
+            (False, "is a search with the devices of the script: another --log_dir"),
+            (True, "no answer for train.py: .* it is wrong"),
+        ):
+            text = json.dumps({**request, "is_cleared": is_cleared})
+            (directory.path / "request.json").write_text(text)
+            with contextlib.chdir(self.directory), self.assertRaises(SystemExit) as raised:
+                cli.main(["run", "--clear_devices", "--require_answer", "train.py"])
+            self.assertRegex(raised.exception.code, message)
+
     def test_names_missing_files(self):
         script = self.directory / "train.py"
         script.write_text("print(1)")
@@ -360,6 +473,8 @@ class ScriptRunTest(tf.test.TestCase):
             ("--placement=.", "tf_placer: .* has no placement.json, and no search has begun"),
             ("--placement=train.py", "tf_placer: .*train.py is not a JSON file"),
             ("--machine=4xK80", "tf_placer: .* is described, not attached"),
+            ("--json=train.py", "tf_placer: cannot write to 'train.py': it would replace"),
+            ("--json=.", "tf_placer: cannot write to '.': it is a directory"),
         ):
             with (
                 contextlib.chdir(self.directory),
@@ -369,6 +484,7 @@ class ScriptRunTest(tf.test.TestCase):
                 cli.main(["run", option, "train.py"])
             self.assertRegex(raised.exception.code, message)
             self.assertEqual(output.getvalue(), "")
+        self.assertEqual(script.read_text(), "print(1)")
 
 
 if __name__ == "__main__":
