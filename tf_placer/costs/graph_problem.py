@@ -7,15 +7,11 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import compute_graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machines.gpu_memory import compute_usable_bytes
+from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["build_graph_problem", "list_needed_operations"]
-
-# TensorFlow runs ready operations in no fixed order, so the peak memory of a step varies around the
-# simulated one.
-_SAFE_MEMORY_SHARE = 0.97
 
 
 def list_needed_operations(graph: OpGraph) -> np.ndarray:
@@ -119,7 +115,7 @@ def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             raise MachineError(f"it is not known how much memory {device.name} has")
         kind = device.model or device.type
         if device.type == "GPU":
-            memory_bytes = int(_SAFE_MEMORY_SHARE * _find_managed_bytes(machine, device))
+            memory_bytes = compute_plan_bytes(_find_managed_bytes(machine, device))
             devices.append(ProblemDevice(device.name, kind, memory_bytes, is_asynchronous=True))
             continue
         slots = machine.find_class(device).slots if device.model else 1
