@@ -13,6 +13,9 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["build_graph_problem", "list_needed_operations"]
 
+# Operations whose outputs are the examples of a step.
+_INPUTS = ("IteratorGetNext",)
+
 
 def list_needed_operations(graph: OpGraph) -> np.ndarray:
     """Lists the operations of a problem: those that a step needs, in topological order.
@@ -105,7 +108,19 @@ def build_graph_problem(
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
+        batch_size=_find_batch_size(graph),
     )
+
+
+def _find_batch_size(graph: OpGraph) -> int | None:
+    """Finds the first dimension that all inputs of a step have in common; None if they differ."""
+    is_input = graph.fed | graph.has_type(_INPUTS)[graph.tensor_producer]
+    is_input &= graph.needed[graph.tensor_producer]
+    shapes = [graph.tensor_shapes[tensor] for tensor in np.flatnonzero(is_input).tolist()]
+    # A scalar is a setting, such as a learning rate.
+    sizes = {-1 if shape is None else shape[0] for shape in shapes if shape != ()}
+    [size] = sizes if len(sizes) == 1 else [-1]
+    return size if size > 0 else None
 
 
 def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:

@@ -11,17 +11,20 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
-from tf_placer.problem.accelerators import find_accelerators
+from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.least_memory import bisect_memory
+from tf_placer.report.limits import move_to_gpus
 from tf_placer.simulation.simulator import Simulator
-from tf_placer.text.units import format_bytes
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "MemoryPoint",
     "describe_memory_curve",
+    "describe_memory_without_cpu",
     "find_smallest_within",
     "search_memory_curve",
+    "search_memory_without_cpu",
 ]
 
 # Limits between the least memory and the peak of the given placement.
@@ -29,6 +32,7 @@ _NUM_BETWEEN = 4
 _LEAST_SHARE_OF_TIME = 0.4
 # A step that is longer by this share is often worth the memory.
 _LONGER_SHARE = 0.05
+_UNLIMITED_BYTES = 2**50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +120,80 @@ def search_memory_curve(
     return _select_best(MemoryPoint(find_peak(c.peak_bytes), c.step_secs) for c in found)
 
 
+def search_memory_without_cpu(
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    placement: np.ndarray,
+    *,
+    search_secs: float,
+    seed: int = 0,
+) -> MemoryPoint | None:
+    """Searches for the least memory of each GPU with which no work is on a CPU for want of it.
+
+    Half of the time is for the size, the other half for a short step within it.
+
+    Args:
+        problem: the problem.
+        groups: its groups.
+        placement: int32 [num_groups], a placement that fits.
+        search_secs: time limit of all searches together.
+        seed: the seed of the searches.
+
+    Returns:
+        The size and the step of a placement that needs it; None if no work would move.
+    """
+    end_secs = time.monotonic() + search_secs
+    moved, moves = move_to_gpus(problem, placement)
+    if not moves.any():
+        return None
+    gpus = np.array([index for index, each in enumerate(problem.devices) if is_gpu(each)])
+    secs = np.zeros([problem.num_groups, problem.num_devices])
+    np.add.at(secs, problem.groups, problem.compute_secs)
+    hosts = np.setdiff1d(np.arange(problem.num_devices), gpus)
+    is_faster = secs[:, gpus].min(axis=1) < secs[:, hosts].min(axis=1)
+    compute_secs = problem.compute_secs.copy()
+    compute_secs[np.ix_(np.flatnonzero(is_faster[problem.groups]), hosts)] = np.inf
+    on_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
+    # Groups that would be no slower on a GPU may be on a CPU now; the others have to leave it.
+    is_left = is_faster & np.isin(placement, hosts)
+    starts = np.where(is_left, np.where(np.isin(moved, hosts), gpus[0], moved), moved)
+
+    def raise_memory(size: int) -> PlacementProblem:
+        devices = list(on_gpus.devices)
+        for index in gpus.tolist():
+            size_here = max(devices[index].memory_bytes, size)
+            devices[index] = dataclasses.replace(devices[index], memory_bytes=size_here)
+        return dataclasses.replace(on_gpus, devices=tuple(devices))
+
+    def find_peak(peak_bytes: np.ndarray) -> int:
+        return int(peak_bytes[gpus].max())
+
+    unlimited = raise_memory(_UNLIMITED_BYTES)
+    candidates = simulate_candidates(unlimited, Simulator(unlimited), starts.astype(np.int32))
+    found = bisect_memory(
+        raise_memory,
+        find_peak,
+        groups,
+        min(candidates, key=lambda each: find_peak(each.peak_bytes)),
+        min(problem.devices[index].memory_bytes for index in gpus.tolist()),
+        search_secs=search_secs / 2,
+        seed=seed,
+    )
+    size = find_peak(found.peak_bytes)
+    if (left_secs := end_secs - time.monotonic()) > 0:
+        # Memory in use is counted anew, because the allocator of a fuller GPU loses more of it.
+        result = coarse_to_fine_search(
+            raise_memory(size),
+            groups,
+            max_secs=left_secs,
+            starts=[("known", found.placement)],
+            seed=seed,
+        )
+        if not result.best.excess_bytes:
+            found = result.best
+    return MemoryPoint(size, found.step_secs)
+
+
 def _limit_memory(problem: PlacementProblem, limited: np.ndarray, size: int) -> PlacementProblem:
     """Limits the memory of some devices to a size."""
     devices = list(problem.devices)
@@ -157,4 +235,18 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
         f"{format_bytes(near.peak_bytes)} on the fullest device is enough for a step at most "
         f"{_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
         f"{longer:.0%} longer; the shortest takes {format_bytes(points[0].peak_bytes)}"
+    )
+
+
+def describe_memory_without_cpu(point: MemoryPoint, now_secs: float) -> str:
+    """Describes the memory with which no work is on a CPU for want of it, as a clause.
+
+    Args:
+        point: the memory of each GPU, and the step then.
+        now_secs: the present step.
+    """
+    ratio = now_secs / max(point.step_secs, 1e-300)
+    return (
+        f"{format_bytes(point.peak_bytes)} on each GPU would do for what is on the CPU only for "
+        f"want of memory: {format_step(point.step_secs)} a step, {ratio:.2f}x as fast"
     )

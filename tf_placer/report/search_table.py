@@ -17,6 +17,7 @@ from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
@@ -24,7 +25,10 @@ __all__ = ["format_outcome", "search_table", "search_values"]
 
 
 def search_table(
-    problem: PlacementProblem, outcome: SearchOutcome, least_bytes: int | None = None
+    problem: PlacementProblem,
+    outcome: SearchOutcome,
+    least_bytes: int | None = None,
+    offload: HostOffload | None = None,
 ) -> str:
     """Formats the outcome of a search, without a final newline.
 
@@ -32,6 +36,7 @@ def search_table(
         problem: the problem.
         outcome: the outcome.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
+        offload: the step if activations wait on the CPU; None if it is unknown.
     """
     labels = device_labels([device.name for device in problem.devices])
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
@@ -56,6 +61,8 @@ def search_table(
         )
         if least_bytes is not None:
             line += f": {describe_least_memory(problem, least_bytes)}"
+        if offload is not None:
+            line += f"; {offload.describe()}"
         lines.append(line)
     return "\n".join(lines)
 
@@ -68,6 +75,8 @@ def search_values(
     changes: Sequence[WhatIf] = (),
     least_bytes: int | None = None,
     curve: Sequence[MemoryPoint] = (),
+    without_cpu: MemoryPoint | None = None,
+    offload: HostOffload | None = None,
 ) -> dict[str, Any]:
     """Makes the JSON form of a search.
 
@@ -79,6 +88,8 @@ def search_values(
         changes: the steps on other machines.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
         curve: the steps within less memory.
+        without_cpu: the memory of each GPU with which no work is on a CPU for want of it.
+        offload: the step if activations wait on the CPU.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
     return {
@@ -98,6 +109,8 @@ def search_values(
         "changes": [dataclasses.asdict(change) for change in changes],
         "least_memory_bytes": least_bytes,
         "memory_curve": [dataclasses.asdict(point) for point in curve],
+        "memory_without_cpu": None if without_cpu is None else dataclasses.asdict(without_cpu),
+        "offload": None if offload is None else dataclasses.asdict(offload),
     }
 
 
