@@ -85,6 +85,15 @@ class ExplanationTableTest(absltest.TestCase):
         shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04),))
         self.assertRegex(shown, r"one more CPU +50\.00 ms +2\.00x +40\.00 ms")
 
+    def test_says_which_machines_were_not_searched(self):
+        shown = text(limits(), (WhatIf("one more CPU", None, None), WhatIf("b", 0.05, 0.04)))
+        self.assertRegex(shown, r"one more CPU +not searched +- +-\n")
+        self.assertIn("not searched: there was no time; allow more", shown)
+        self.assertIn("more memory is left out: all devices together hold less", shown)
+        memory = text(limits(), (WhatIf("twice the memory", 0.05, 0.04),))
+        self.assertNotIn("left out", memory)
+        self.assertNotIn("not searched", memory)
+
 
 if __name__ == "__main__":
     absltest.main()
