@@ -190,8 +190,8 @@ def _search_fewer(
     if known:
         batch = simulator.simulate(np.stack(known).astype(np.int32))
         counts = [np.isin(accelerators, each).sum() for each in known]
-        as_good = np.asarray(batch.feasible & (batch.step_secs <= limit_secs))
-        enough = min([enough, *np.array(counts)[as_good].tolist()])
+        as_good = np.flatnonzero(batch.feasible & (batch.step_secs <= limit_secs))
+        enough = min([enough, *(int(counts[index]) for index in as_good)])
     too_few = 0
     while enough - too_few > 1:
         count = (too_few + enough) // 2
@@ -226,9 +226,9 @@ def _search_fewer(
 def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
     """Keeps the groups off some devices that may go elsewhere."""
     others = np.setdiff1d(np.arange(problem.num_devices), devices)
-    may_leave = legal_devices(problem)[:, others].any(axis=1)
+    may_leave = legal_devices(problem)[problem.groups][:, others].any(axis=1)
     secs = problem.compute_secs.copy()
-    secs[np.ix_(np.flatnonzero(may_leave[problem.groups]), devices)] = np.inf
+    secs[np.ix_(np.flatnonzero(may_leave), devices)] = np.inf
     return dataclasses.replace(problem, compute_secs=secs)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.heuristics.single_device import SingleDevice
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels, label_single_device
@@ -19,7 +20,7 @@ from tf_placer.report.limits import (
 )
 from tf_placer.report.what_if import WhatIf
 from tf_placer.text.table import table
-from tf_placer.text.units import format_step
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "auto_table",
@@ -67,7 +68,7 @@ def auto_table(
             _label_candidate(problem, name, found.placement),
             format_step(found.step_secs),
             _ratio(found.step_secs, bound_secs),
-            "no" if found.excess_bytes else "yes",
+            _describe_fit(problem, found),
         ]
         for name, found in [("found", result.best), *result.starts]
     ]
@@ -77,6 +78,19 @@ def auto_table(
     if changes:
         parts.append(changes_table(changes, best_secs))
     return "\n\n".join(parts)
+
+
+def _describe_fit(problem: PlacementProblem, found: Candidate) -> str:
+    """Tells whether a candidate fits, and if not, the device that lacks most memory."""
+    if not found.excess_bytes:
+        return "yes"
+    memory_bytes = np.array([device.memory_bytes for device in problem.devices])
+    lacking = found.peak_bytes - memory_bytes
+    names = [device.name for device in problem.devices]
+    fullest = device_labels(names)[names[int(lacking.argmax())]]
+    others = int((lacking > 0).sum()) - 1
+    more = f", and {others} more too little" if others else ""
+    return f"no: {fullest} has {format_bytes(int(lacking.max()))} too little{more}"
 
 
 def _label_candidate(problem: PlacementProblem, name: str, placement: np.ndarray) -> str:
