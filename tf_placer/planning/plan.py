@@ -260,7 +260,7 @@ def _plan_by_auto(
             displaced_secs = _MEMORY_SHARE * left_secs
             left_secs -= displaced_secs
             without_cpu = search_memory_without_cpu(
-                problem, groups, best, search_secs=displaced_secs, seed=config.seed
+                problem, groups, best, known=others, search_secs=displaced_secs, seed=config.seed
             )
         changes = search_changed_machines(
             problem,

@@ -88,9 +88,9 @@ def _describe_fit(problem: PlacementProblem, found: Candidate) -> str:
     lacking = found.peak_bytes - memory_bytes
     names = [device.name for device in problem.devices]
     fullest = device_labels(names)[names[int(lacking.argmax())]]
-    others = int((lacking > 0).sum()) - 1
-    more = f", and {others} more too little" if others else ""
-    return f"no: {fullest} has {format_bytes(int(lacking.max()))} too little{more}"
+    num_lacking = int((lacking > 0).sum())
+    most = f", most of {num_lacking} devices" if num_lacking > 1 else ""
+    return f"no: {fullest} lacks {format_bytes(int(lacking.max()))}{most}"
 
 
 def _label_candidate(problem: PlacementProblem, name: str, placement: np.ndarray) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
-from tf_placer.problem.accelerators import find_accelerators, is_gpu
+from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.least_memory import bisect_memory
 from tf_placer.report.limits import move_to_gpus
@@ -33,6 +33,9 @@ _LEAST_SHARE_OF_TIME = 0.4
 # A step that is longer by this share is often worth the memory.
 _LONGER_SHARE = 0.05
 _UNLIMITED_BYTES = 2**50
+_MAX_ROUNDS = 10
+# A search is worth its preparation from this multiple of the time to simulate the starts.
+_LEAST_SEARCH_STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,73 +128,74 @@ def search_memory_without_cpu(
     groups: GroupGraph,
     placement: np.ndarray,
     *,
+    known: Sequence[Candidate] = (),
     search_secs: float,
     seed: int = 0,
 ) -> MemoryPoint | None:
-    """Searches for the least memory of each GPU with which no work is on a CPU for want of it.
-
-    Half of the time is for the size, the other half for a short step within it.
+    """Searches for the memory of each GPU with which no work is on a CPU for want of it.
 
     Args:
         problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
-        search_secs: time limit of all searches together.
+        known: other placements to start from, which need not fit.
+        search_secs: time limit of the searches for less memory.
         seed: the seed of the searches.
 
     Returns:
-        The size and the step of a placement that needs it; None if no work would move.
+        The least memory found for a step at most 5 % longer than the shortest; None if no work
+        would move to a GPU.
     """
-    end_secs = time.monotonic() + search_secs
+    start_secs = time.monotonic()
     moved, moves = move_to_gpus(problem, placement)
     if not moves.any():
         return None
-    gpus = np.array([index for index, each in enumerate(problem.devices) if is_gpu(each)])
+    gpus = find_accelerators(problem)
+    hosts = np.setdiff1d(np.arange(problem.num_devices), gpus)
     secs = np.zeros([problem.num_groups, problem.num_devices])
     np.add.at(secs, problem.groups, problem.compute_secs)
-    hosts = np.setdiff1d(np.arange(problem.num_devices), gpus)
     is_faster = secs[:, gpus].min(axis=1) < secs[:, hosts].min(axis=1)
     compute_secs = problem.compute_secs.copy()
     compute_secs[np.ix_(np.flatnonzero(is_faster[problem.groups]), hosts)] = np.inf
     on_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
-    # Groups that would be no slower on a GPU may be on a CPU now; the others have to leave it.
-    is_left = is_faster & np.isin(placement, hosts)
-    starts = np.where(is_left, np.where(np.isin(moved, hosts), gpus[0], moved), moved)
+    fastest_gpu = gpus[secs[:, gpus].argmin(axis=1)]
+    starts = np.stack([*moved, *(each.placement for each in known)])
+    # Some groups of other placements have to leave the CPU, too.
+    starts = np.where(is_faster & np.isin(starts, hosts), fastest_gpu, starts).astype(np.int32)
 
     def raise_memory(size: int) -> PlacementProblem:
-        devices = list(on_gpus.devices)
-        for index in gpus.tolist():
-            size_here = max(devices[index].memory_bytes, size)
-            devices[index] = dataclasses.replace(devices[index], memory_bytes=size_here)
-        return dataclasses.replace(on_gpus, devices=tuple(devices))
+        return _raise_memory(on_gpus, gpus, size)
 
-    def find_peak(peak_bytes: np.ndarray) -> int:
-        return int(peak_bytes[gpus].max())
+    def find_peak(candidate: Candidate) -> int:
+        return int(candidate.peak_bytes[gpus].max())
 
     unlimited = raise_memory(_UNLIMITED_BYTES)
-    candidates = simulate_candidates(unlimited, Simulator(unlimited), starts.astype(np.int32))
-    found = bisect_memory(
-        raise_memory,
-        find_peak,
-        groups,
-        min(candidates, key=lambda each: find_peak(each.peak_bytes)),
-        min(problem.devices[index].memory_bytes for index in gpus.tolist()),
-        search_secs=search_secs / 2,
-        seed=seed,
-    )
-    size = find_peak(found.peak_bytes)
-    if (left_secs := end_secs - time.monotonic()) > 0:
-        # Memory in use is counted anew, because the allocator of a fuller GPU loses more of it.
-        result = coarse_to_fine_search(
-            raise_memory(size),
-            groups,
-            max_secs=left_secs,
-            starts=[("known", found.placement)],
-            seed=seed,
+    found = simulate_candidates(unlimited, Simulator(unlimited), starts)
+    fastest = min(found, key=lambda each: (each.excess_bytes, each.step_secs))
+    # The allocator of a fuller GPU loses more of its memory, so the size grows until all fits.
+    size = find_peak(fastest)
+    for _ in range(_MAX_ROUNDS):
+        enough = raise_memory(size)
+        [fastest] = simulate_candidates(enough, Simulator(enough), fastest.placement[None])
+        if not fastest.excess_bytes:
+            break
+        size = find_peak(fastest)
+    points: tuple[MemoryPoint, ...] = (MemoryPoint(size, fastest.step_secs),)
+    left_secs = start_secs + search_secs - time.monotonic()
+    if left_secs > _LEAST_SEARCH_STEPS * (time.monotonic() - start_secs):
+        points = search_memory_curve(
+            enough, groups, fastest.placement, search_secs=left_secs, seed=seed
         )
-        if not result.best.excess_bytes:
-            found = result.best
-    return MemoryPoint(size, found.step_secs)
+    return find_smallest_within(points, _LONGER_SHARE)
+
+
+def _raise_memory(problem: PlacementProblem, raised: np.ndarray, size: int) -> PlacementProblem:
+    """Gives some devices at least this memory."""
+    devices = list(problem.devices)
+    for index in raised.tolist():
+        memory_bytes = max(devices[index].memory_bytes, size)
+        devices[index] = dataclasses.replace(devices[index], memory_bytes=memory_bytes)
+    return dataclasses.replace(problem, devices=tuple(devices))
 
 
 def _limit_memory(problem: PlacementProblem, limited: np.ndarray, size: int) -> PlacementProblem:
