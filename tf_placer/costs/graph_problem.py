@@ -114,8 +114,7 @@ def build_graph_problem(
 
 def _find_batch_size(graph: OpGraph) -> int | None:
     """Finds the first dimension that all inputs of a step have in common; None if they differ."""
-    is_input = graph.fed | graph.has_type(_INPUTS)[graph.tensor_producer]
-    is_input &= graph.needed[graph.tensor_producer]
+    is_input = graph.fed | (graph.needed & graph.has_type(_INPUTS))[graph.tensor_producer]
     shapes = [graph.tensor_shapes[tensor] for tensor in np.flatnonzero(is_input).tolist()]
     # A scalar is a setting, such as a learning rate.
     sizes = {-1 if shape is None else shape[0] for shape in shapes if shape != ()}

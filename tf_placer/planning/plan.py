@@ -145,7 +145,7 @@ def plan(
         )
     try:
         try:
-            log.write(result.auto, result.changes, result.memory_curve)
+            log.write(result.auto, result.changes, result.memory_curve, result.list_remarks())
         finally:
             file.finish(result.outcome)
     except OSError as error:

@@ -11,6 +11,7 @@ import numpy as np
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.auto_table import auto_table, limits_table
+from tf_placer.report.least_memory import describe_least_memory
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import (
     MemoryPoint,
@@ -74,7 +75,8 @@ class PlanResult:
 
     def table(self) -> str:
         """Formats the placement, its step and its limits, without a final newline."""
-        lines = [search_table(self.problem, self.outcome, self.least_memory_bytes, self.offload)]
+        least_bytes = self.least_memory_bytes
+        lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
         if self.auto is None:
             if self.limits is not None:
                 lines += ["", limits_table(self.limits, "found")]
@@ -87,13 +89,29 @@ class PlanResult:
             )
         if len(self.memory_curve) > 1:
             lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
-        if self.memory_without_cpu is not None and self.limits is not None:
-            more = describe_memory_without_cpu(self.memory_without_cpu, self.limits.step_secs)
+        if more := self._describe_more_memory():
             lines.append(f"more memory:  {more}")
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
         return "\n".join(lines)
+
+    def list_remarks(self) -> list[str]:
+        """Lists sentences about other memory, as the page shows them."""
+        remarks = []
+        if more := self._describe_more_memory():
+            remarks.append(f"With more memory: {more}.")
+        if self.least_memory_bytes is not None:
+            least = describe_least_memory(self.problem, self.least_memory_bytes)
+            remarks.append(f"Nothing fits; {least}.")
+        if self.offload is not None:
+            remarks.append(f"Nothing fits, but {self.offload.describe()}.")
+        return remarks
+
+    def _describe_more_memory(self) -> str:
+        if self.memory_without_cpu is None or self.limits is None:
+            return ""
+        return describe_memory_without_cpu(self.memory_without_cpu, self.limits.step_secs)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""

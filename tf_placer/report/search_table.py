@@ -29,6 +29,7 @@ def search_table(
     outcome: SearchOutcome,
     least_bytes: int | None = None,
     offload: HostOffload | None = None,
+    limits: Limits | None = None,
 ) -> str:
     """Formats the outcome of a search, without a final newline.
 
@@ -37,15 +38,25 @@ def search_table(
         outcome: the outcome.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
         offload: the step if activations wait on the CPU; None if it is unknown.
+        limits: the limits of the placement; None if it does not fit.
     """
     labels = device_labels([device.name for device in problem.devices])
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
+    busy = (
+        {} if limits is None else {e.where: e.share for e in limits.limits if e.kind == "compute"}
+    )
     rows = [
-        [labels[device.name], count, format_bytes(peak), format_bytes(device.memory_bytes)]
+        [
+            labels[device.name],
+            count,
+            f"{busy[device.name]:.0%}" if device.name in busy else "-",
+            format_bytes(peak),
+            format_bytes(device.memory_bytes),
+        ]
         for device, count, peak in zip(problem.devices, counts, outcome.peak_bytes, strict=True)
     ]
     lines = [
-        table(["device", "groups", "peak memory", "memory"], rows, "lrrr"),
+        table(["device", "groups", "busy", "peak memory", "memory"], rows, "lrrrr"),
         "",
         f"step:         {format_outcome(outcome)}",
         f"lower bound:  {format_step(outcome.lower_bound_secs)}",
