@@ -28,7 +28,7 @@ from tf_placer.live.context import SearchContext
 from tf_placer.live.time_plan import ConfirmationPlan
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.report.explanation import Explanation
-from tf_placer.report.least_memory import describe_least_memory, find_least_memory
+from tf_placer.report.least_memory import describe_least_memory, describe_offload, find_least_memory
 from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
@@ -185,7 +185,7 @@ def _find_enough_memory(context: SearchContext) -> str | None:
         )
         offload = find_offload(problem, on_one_gpu, max_secs=search_secs / 2)
         if offload is not None and offload.num_tensors:
-            clauses.append(offload.describe())
+            clauses.append(describe_offload(offload))
     return f"by simulation {'; '.join(clauses)}" if clauses else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.auto_table import auto_table, limits_table
-from tf_placer.report.least_memory import describe_least_memory
+from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import (
     MemoryPoint,
@@ -105,7 +105,7 @@ class PlanResult:
             least = describe_least_memory(self.problem, self.least_memory_bytes)
             remarks.append(f"Nothing fits; {least}.")
         if self.offload is not None:
-            remarks.append(f"Nothing fits, but {self.offload.describe()}.")
+            remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
         return remarks
 
     def _describe_more_memory(self) -> str:

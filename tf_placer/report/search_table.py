@@ -12,7 +12,7 @@ from tf_placer.placers import AUTO
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
-from tf_placer.report.least_memory import describe_least_memory
+from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
@@ -73,7 +73,7 @@ def search_table(
         if least_bytes is not None:
             line += f": {describe_least_memory(problem, least_bytes)}"
         if offload is not None:
-            line += f"; {offload.describe()}"
+            line += f"; {describe_offload(offload)}"
         lines.append(line)
     return "\n".join(lines)
 

@@ -12,7 +12,6 @@ from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
-from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["HostOffload", "find_offload", "move_tensors", "offload_to_host"]
 
@@ -37,15 +36,6 @@ class HostOffload:
     moved_bytes: int
     step_secs: float
     unmoved_secs: float
-
-    def describe(self) -> str:
-        """Describes the step as a clause."""
-        longer = self.step_secs / max(self.unmoved_secs, 1e-300) - 1.0
-        return (
-            f"with {format_bytes(self.moved_bytes)} of activations moved to the CPU and back it "
-            f"would fit: {format_step(self.step_secs)} a step, {max(longer, 0.0):.0%} slower than "
-            "with enough memory (an estimate: tf_placer does not change graphs in this way)"
-        )
 
 
 def find_offload(

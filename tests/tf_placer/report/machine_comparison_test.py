@@ -113,7 +113,7 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertIn("data parallelism may be faster, try it, too: 4xA100", findings)
 
     def test_data_parallelism_may_be_cheaper(self):
-        # Of 9.00 an hour, a million steps of at least 6 ms take a sixth: 15.00, instead of 20.00.
+        # A million steps of 6 ms take 5/3 hours, of 9.00 each; on one GPU they cost 20.00.
         one = dataclasses.replace(_ONE, price_per_hour=1.8)
         for bound_secs, sentence in (
             (

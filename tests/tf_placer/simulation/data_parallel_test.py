@@ -50,7 +50,7 @@ class DataParallelTest(absltest.TestCase):
         self.assertAlmostEqual(secs, np.maximum(6.0 * shares, 3.0 * (1 - shares)).min(), delta=0.01)
 
     def test_examples_are_not_divided(self):
-        # Of 3 examples of 2 s each, one of two devices computes 2; of 4 devices, one has none.
+        # One of two devices computes 2 of 3 examples, of 2 s each; one of four devices has none.
         for count, examples, expected_secs in ((2, 3, 4.0), (4, 3, 2.0), (4, 1, 6.0), (4, 8, 1.5)):
             problem = training_problem(count, bandwidth=1e6)
             batch = dataclasses.replace(problem, batch_size=examples)

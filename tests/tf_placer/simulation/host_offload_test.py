@@ -9,6 +9,7 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.least_memory import describe_offload
 from tf_placer.simulation.host_offload import (
     HostOffload,
     find_offload,
@@ -69,7 +70,7 @@ class HostOffloadTest(absltest.TestCase):
         placements = [np.ones(6, np.int32)] * 2
         moved = find_offload(problem, placements, max_secs=60.0)
         self.assertStartsWith(
-            moved.describe(),
+            describe_offload(moved),
             "with 4 B of activations moved to the CPU and back it would fit: 66.00 s a step, 10% "
             "slower than with enough memory",
         )
