@@ -14,7 +14,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.util.json_text import format_value
 from tf_placer.placers.auto.auto_search import AutoProgress
-from tf_placer.placers.auto.candidate import Candidate
+from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
@@ -97,6 +97,7 @@ def compare(
     searched = sorted(
         (name for name in read if name not in found), key=lambda name: read[name][0].num_devices
     )
+    pool = list(found.values())
     needed: dict[str, int] = {}
     used: dict[str, float] = {}
     start_secs = time.monotonic()
@@ -112,30 +113,31 @@ def compare(
         left_secs = max(_MIN_SEARCH_SECS, start_secs + max_secs - begin_secs)
         secs = left_secs / (len(searched) - number)
         count = len(find_accelerators(problem))
-        groups, starts = group_graph(problem), _list_starts(problem, found)
+        groups = group_graph(problem)
         result = coarse_to_fine_search(
             problem,
             groups,
             max_secs=secs if count == 1 else (1.0 - _FEWER_SHARE) * secs,
-            starts=starts,
+            starts=[("known", each) for each in _list_legal(problem, pool)],
             seed=seed,
             report=functools.partial(_report_progress, progress, place),
         )
-        found[name] = result.best.placement
+        pool.append(result.best.placement)
         if not result.interrupted and not result.best.excess_bytes:
             progress(f"{place}: searching on fewer devices")
-            needed[name] = _search_fewer(
-                problem,
-                groups,
-                result.best,
-                [placement for _, placement in starts],
+            fewest = _search_fewer(
+                *(problem, groups, result.best, pool),
                 max_secs=begin_secs + secs - time.monotonic(),
                 seed=seed,
             )
+            pool.append(fewest)
         used[name] = time.monotonic() - begin_secs
         if result.interrupted:
             say(f"interrupted: {len(searched) - number - 1} machines are left out")
             break
+    for name in used:
+        # A placement that was found for a larger machine may be better for a smaller one, too.
+        found[name], needed[name] = _choose_placement(read[name][0], pool)
     if used:
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())
         say(f"searched for {format_duration(sum(used.values()))}: {each}")
@@ -163,7 +165,7 @@ def _search_fewer(
     *,
     max_secs: float,
     seed: int,
-) -> int:
+) -> np.ndarray:
     """Searches for a placement on as few accelerators as possible, within 2 % of the best step.
 
     By bisection of their number; those with the most work in the best placement stay.
@@ -177,7 +179,7 @@ def _search_fewer(
         seed: seed of the searches.
 
     Returns:
-        The number of accelerators of the placement that was found.
+        int32 [num_groups], the placement on the fewest accelerators that was found.
     """
     end_secs = time.monotonic() + max_secs
     limit_secs = AS_WELL_AS * best.step_secs
@@ -186,13 +188,13 @@ def _search_fewer(
     step = step_report(simulator.trace(best.placement))
     busy_secs = np.array([step.devices[index].busy_secs for index in accelerators])
     order = accelerators[np.argsort(-busy_secs, kind="stable")]
-    enough = len(accelerators) - _count_spare(simulator, problem, best.placement, step)
-    if known:
-        batch = simulator.simulate(np.stack(known).astype(np.int32))
-        counts = [np.isin(accelerators, each).sum() for each in known]
-        as_good = np.flatnonzero(batch.feasible & (batch.step_secs <= limit_secs))
-        enough = min([enough, *(int(counts[index]) for index in as_good)])
-    too_few = 0
+    tried = [best.placement, *_merge_idle(problem, best.placement, step)]
+    fewest = _find_fewest(
+        problem,
+        simulate_candidates(problem, simulator, np.stack([*tried, *_list_legal(problem, known)])),
+        limit_secs,
+    )
+    enough, too_few = _count_used(problem, fewest), 0
     while enough - too_few > 1:
         count = (too_few + enough) // 2
         fewer = _forbid(problem, order[count:])
@@ -201,26 +203,54 @@ def _search_fewer(
         if left_secs <= 0:
             break
         if bounds.fits and bounds.step_secs <= limit_secs:
+            on_fewer = np.where(np.isin(best.placement, order[count:]), order[0], best.placement)
             result = coarse_to_fine_search(
                 fewer,
                 groups,
                 max_secs=left_secs / math.ceil(math.log2(enough - too_few)),
                 stop_secs=limit_secs,
-                starts=[
-                    (
-                        "known",
-                        np.where(np.isin(best.placement, order[count:]), order[0], best.placement),
-                    )
-                ],
+                starts=[("known", on_fewer)],
                 seed=seed,
             )
             if result.interrupted:
                 break
             if not result.best.excess_bytes and result.best.step_secs <= limit_secs:
-                enough = max(1, int(np.isin(accelerators, result.best.placement).sum()))
+                fewest = result.best.placement
+                enough = _count_used(problem, fewest)
                 continue
         too_few = count
-    return enough
+    return fewest
+
+
+def _choose_placement(
+    problem: PlacementProblem, pool: Sequence[np.ndarray]
+) -> tuple[np.ndarray, int]:
+    """Chooses the best of several placements, of which at least one is legal.
+
+    Returns:
+        int32 [num_groups], the placement, and the number of accelerators of the placement on the
+        fewest that is within 2 % of it.
+    """
+    placements = np.stack(_list_legal(problem, pool))
+    candidates = simulate_candidates(problem, Simulator(problem), placements)
+    best = min(candidates, key=lambda each: each.rank)
+    if best.excess_bytes:
+        return best.placement, len(find_accelerators(problem))
+    fewest = _find_fewest(problem, candidates, AS_WELL_AS * best.step_secs)
+    return best.placement, _count_used(problem, fewest)
+
+
+def _find_fewest(
+    problem: PlacementProblem, candidates: Sequence[Candidate], limit_secs: float
+) -> np.ndarray:
+    """Finds the placement on the fewest accelerators of those that fit and are fast enough."""
+    good = [each for each in candidates if not each.excess_bytes and each.step_secs <= limit_secs]
+    return min(good, key=lambda each: _count_used(problem, each.placement)).placement
+
+
+def _count_used(problem: PlacementProblem, placement: np.ndarray) -> int:
+    """Counts the accelerators that a placement uses, at least one."""
+    return max(1, int(np.isin(find_accelerators(problem), placement).sum()))
 
 
 def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
@@ -268,19 +298,30 @@ def _read_source(name: str, source: Source) -> tuple[PlacementProblem, np.ndarra
     return problem, read_assignment(os.fspath(directory.result), problem, problem_path)
 
 
-def _list_starts(
-    problem: PlacementProblem, found: Mapping[str, np.ndarray]
-) -> list[tuple[str, np.ndarray]]:
-    """Lists the placements of other machines that are legal on this one."""
+def _list_legal(problem: PlacementProblem, pool: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Lists placements of other machines that are legal on this one, int32 [num_groups] each.
+
+    Each counts as it is, and with the first accelerators of this machine for those that it uses.
+    """
     legal = legal_devices(problem)
-    starts = []
-    for name, placement in found.items():
-        is_possible = len(placement) == problem.num_groups and (
-            placement.max(initial=0) < problem.num_devices
-        )
-        if is_possible and legal[np.arange(len(placement)), placement].all():
-            starts.append((name, placement.astype(np.int32)))
-    return starts
+    accelerators = find_accelerators(problem)
+    hosts = np.setdiff1d(np.arange(problem.num_devices), accelerators)
+    placements = []
+    for placement in pool:
+        if len(placement) != problem.num_groups:
+            continue
+        placements.append(placement)
+        others = np.setdiff1d(placement, hosts)
+        if len(others) <= len(accelerators):
+            renamed = np.arange(max(problem.num_devices, placement.max(initial=0) + 1))
+            renamed[others] = accelerators[: len(others)]
+            placements.append(renamed[placement])
+    rows = np.arange(problem.num_groups)
+    return [
+        placement.astype(np.int32)
+        for placement in placements
+        if placement.max(initial=0) < problem.num_devices and legal[rows, placement].all()
+    ]
 
 
 def _find_idle(problem: PlacementProblem, step: StepReport) -> np.ndarray:
@@ -291,23 +332,18 @@ def _find_idle(problem: PlacementProblem, step: StepReport) -> np.ndarray:
     return accelerators[is_idle]
 
 
-def _count_spare(
-    simulator: Simulator, problem: PlacementProblem, placement: np.ndarray, step: StepReport
-) -> int:
-    """Counts the idle accelerators that a placement can do without, within 2 % of its step."""
+def _merge_idle(
+    problem: PlacementProblem, placement: np.ndarray, step: StepReport
+) -> list[np.ndarray]:
+    """Lists the placements with the work of idle accelerators on one of the others."""
     legal = legal_devices(problem)
     idle = _find_idle(problem, step)
     is_moved = np.isin(placement, idle)
-    moved = [
-        np.where(is_moved, target, placement)
+    return [
+        np.where(is_moved, target, placement).astype(np.int32)
         for target in np.setdiff1d(find_accelerators(problem), idle)
         if legal[is_moved, target].all()
     ]
-    if moved:
-        batch = simulator.simulate(np.stack(moved).astype(np.int32))
-        if (batch.feasible & (batch.step_secs <= AS_WELL_AS * step.step_secs)).any():
-            return len(idle)
-    return int((~np.isin(idle, placement)).sum())
 
 
 def _describe(
@@ -338,7 +374,11 @@ def _describe(
     fitting = one_device.step_secs[one_device.feasible]
     labels = device_labels([device.name for device in problem.devices])
     fullest = max(step.devices, key=lambda each: each.peak_bytes / max(each.memory_bytes, 1))
-    spare = len(accelerators) - needed if needed is not None else None
+    if needed is None and step.fits:
+        merged = [placement, *_merge_idle(problem, placement, step)]
+        candidates = simulate_candidates(problem, simulator, np.stack(merged).astype(np.int32))
+        fewest = _find_fewest(problem, candidates, AS_WELL_AS * step.step_secs)
+        needed = _count_used(problem, fewest)
     on_cpus = [
         device.busy_secs
         for index, device in enumerate(step.devices)
@@ -361,7 +401,7 @@ def _describe(
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,
         idle=tuple(labels[problem.devices[index].name] for index in _find_idle(problem, step)),
-        spare=_count_spare(simulator, problem, placement, step) if spare is None else spare,
+        spare=0 if needed is None else len(accelerators) - needed,
         price_per_hour=price,
         cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
         displaced_share=find_limits(problem, placement).displaced_share if step.fits else 0.0,

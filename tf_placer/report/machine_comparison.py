@@ -202,8 +202,9 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
                 f"{enough.name} is within 2 % of {largest.name}"
             )
         if enough.spare:
+            most = "at most " if enough.needed > 1 else ""
             lines.append(
-                f"at most {_count(enough, enough.needed)} of the {enough.accelerators} of "
+                f"{most}{_count(enough, enough.needed)} of the {enough.accelerators} of "
                 f"{enough.name} would do as well: a placement on so few is within 2 %"
             )
     return lines

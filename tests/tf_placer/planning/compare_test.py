@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import time
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -110,13 +111,32 @@ class CompareTest(absltest.TestCase):
         self.assertAlmostEqual(spread.step_secs, 5e-3)
         groups = group_graph(problem)
         search_fewer = compare_module._search_fewer
-        count = search_fewer(problem, groups, spread, [], max_secs=2.0, seed=0)
-        self.assertEqual(count, 2)
+        fewest = search_fewer(problem, groups, spread, [], max_secs=2.0, seed=0)
+        self.assertLen(set(fewest.tolist()), 2)
         # Without time, a known placement is as good.
         two = np.array([0, 0, 0, 3, 3, 3], np.int32)
         for known, expected in (([two], 2), ([], 4)):
-            count = search_fewer(problem, groups, spread, known, max_secs=0.0, seed=0)
-            self.assertEqual(count, expected)
+            fewest = search_fewer(problem, groups, spread, known, max_secs=0.0, seed=0)
+            self.assertLen(set(fewest.tolist()), expected)
+
+    def test_a_smaller_machine_gets_what_was_found_for_a_larger_one(self):
+        # The first search has no time, and the one for three devices finds two devices.
+        apart = np.array([1, 1, 1, 2, 2, 2], np.int32)
+        [start] = simulate_candidates(
+            two_chain_problem(3, 3), Simulator(two_chain_problem(3, 3)), apart[None]
+        )
+        slow = np.zeros(6, np.int32)
+
+        def search(problem, *_, **__):
+            placement = apart if problem.num_devices == 3 else slow
+            [best] = simulate_candidates(problem, Simulator(problem), placement[None])
+            return mock.Mock(best=best, interrupted=False)
+
+        problems = {str(count): two_chain_problem(3, count) for count in (2, 3)}
+        with mock.patch.object(compare_module, "coarse_to_fine_search", search):
+            two, three = tf_placer.compare(problems, max_secs=1.0).machines
+        self.assertEqual((two.step_secs, three.step_secs), (start.step_secs, start.step_secs))
+        self.assertEqual((two.needed, three.needed), (2, 2))
 
     def test_says_what_is_on_the_cpu_for_want_of_memory(self):
         # Each of two operations takes 1 s on the GPU, which has room for one, or 10 s on the CPU.
