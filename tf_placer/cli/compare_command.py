@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 from tf_placer.cli.answer import add_json, answer
@@ -14,7 +15,7 @@ from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step
 from tf_placer.cli.graph_costs import cost_on_machines
 from tf_placer.planning.compare import Source, compare
 from tf_placer.planning.plan import DEFAULT_SECS
-from tf_placer.text.notes import write_note
+from tf_placer.text.terminal_line import TerminalLine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -55,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max_secs",
         type=float,
         default=DEFAULT_SECS,
-        help="time limit of all searches together in seconds, divided evenly among the machines "
-        f"(default {DEFAULT_SECS:g})",
+        help="time limit of all searches together in seconds, divided evenly among the machines; "
+        f"reading the graph comes on top (default {DEFAULT_SECS:g})",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
     add_json(parser)
@@ -83,9 +84,15 @@ def run(args: argparse.Namespace) -> None:
                     f"{name!r} is neither a problem file nor a directory; a machine needs "
                     "--input_graph"
                 )
-    comparison = compare(
-        sources, max_secs=args.max_secs, seed=args.seed, prices=prices, say=write_note
-    )
+    with TerminalLine(sys.stderr) as line:
+        comparison = compare(
+            sources,
+            max_secs=args.max_secs,
+            seed=args.seed,
+            prices=prices,
+            say=line.say,
+            progress=line.show,
+        )
     answer(args, comparison.table(), comparison.to_json())
 
 

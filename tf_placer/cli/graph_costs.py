@@ -89,6 +89,7 @@ def cost_graph_file(
             stack.callback(processes.close)
             stages.begin("starting TensorFlow")
             processes.launch()
+        stages.enter("importing TensorFlow")
         # Import TensorFlow only now: it takes seconds, while the worker processes start.
         from tf_placer.costs.costed_graph import cost_graph
         from tf_placer.inputs.python_functions import check_no_python_functions
@@ -137,6 +138,7 @@ def cost_on_machines(args: argparse.Namespace, specs: Sequence[str]) -> dict[str
         if path is not None:
             os.stat(path)
     with Stages(write_note) as stages:
+        stages.enter("importing TensorFlow")
         from tf_placer.costs.costed_graph import cost_graph
 
         workload = _read_step(

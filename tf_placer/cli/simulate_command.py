@@ -96,6 +96,10 @@ def run(args: argparse.Namespace) -> None:
     if args.output is not None:
         write_json(args.output, step.to_json())
         lines.append(f"report: {args.output}")
+    elif args.trace is None and step.trace is not None:
+        lines.append(
+            "--output writes all of the path, the links and the memory; --trace shows them in time"
+        )
     answer(args, "\n".join(lines), step.to_json())
 
 

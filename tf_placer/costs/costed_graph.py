@@ -8,7 +8,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -193,21 +193,15 @@ def cost_graph(
                 "leave out measure_links"
             )
         costs = compute_analytic_costs(workload.op_graph, machine)
-        unknown = costs.unknown_sizes
-        if unknown:
-            report(
-                f"the sizes of {len(unknown)} tensors are not known, the first of them "
-                f"{unknown[0]}: an unknown dimension counts as 1. Feed arrays of the sizes that "
-                "your steps have"
-            )
+        if costs.unknown_sizes:
+            report(_describe_unknown_sizes(costs.unknown_sizes))
         loops = costs.unknown_loops
         if loops:
             listed = ", ".join(loops[:_MAX_LISTED_LOOPS])
             listed += ", ..." if len(loops) > _MAX_LISTED_LOOPS else ""
             report(
                 f"constants and shapes do not tell how often these loops run: {listed}; of each of "
-                "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
-                "maximum_iterations to tf.while_loop"
+                "them one iteration counts. Give maximum_iterations to tf.while_loop"
             )
         if machine.backend.is_timed:
             report(f"the costs are those that the description of {machine.spec} gives")
@@ -241,6 +235,18 @@ def cost_graph(
                 left_secs=end_secs - time.monotonic(),
             )
     return CostedGraph(grouped, _set_unlimited_memory(machine), costs)
+
+
+def _describe_unknown_sizes(unknown: Sequence[str]) -> str:
+    """Describes tensors of unknown size; the sizes of fed tensors are always known."""
+    first = f"the size of {unknown[0]} depends"
+    if len(unknown) > 1:
+        first = f"the sizes of {len(unknown)} tensors, the first of them {unknown[0]}, depend"
+    return (
+        f"{first} on values that a step computes or reads: an unknown dimension counts as 1. If it "
+        "is large, let the graph tell it, by tf.ensure_shape or by batches with "
+        "drop_remainder=True"
+    )
 
 
 def _slow_down(

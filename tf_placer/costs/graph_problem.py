@@ -7,15 +7,14 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import compute_graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machines.gpu_memory import compute_usable_bytes
+from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["build_graph_problem", "list_needed_operations"]
 
-# TensorFlow runs ready operations in no fixed order, so the peak memory of a step varies around the
-# simulated one.
-_SAFE_MEMORY_SHARE = 0.97
+# Operations whose outputs are the examples of a step.
+_INPUTS = ("IteratorGetNext",)
 
 
 def list_needed_operations(graph: OpGraph) -> np.ndarray:
@@ -109,7 +108,18 @@ def build_graph_problem(
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
+        batch_size=_find_batch_size(graph),
     )
+
+
+def _find_batch_size(graph: OpGraph) -> int | None:
+    """Finds the first dimension that all inputs of a step have in common; None if they differ."""
+    is_input = graph.fed | (graph.needed & graph.has_type(_INPUTS))[graph.tensor_producer]
+    shapes = [graph.tensor_shapes[tensor] for tensor in np.flatnonzero(is_input).tolist()]
+    # A scalar is a setting, such as a learning rate.
+    sizes = {-1 if shape is None else shape[0] for shape in shapes if shape != ()}
+    [size] = sizes if len(sizes) == 1 else [-1]
+    return size if size > 0 else None
 
 
 def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
@@ -119,7 +129,7 @@ def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             raise MachineError(f"it is not known how much memory {device.name} has")
         kind = device.model or device.type
         if device.type == "GPU":
-            memory_bytes = int(_SAFE_MEMORY_SHARE * _find_managed_bytes(machine, device))
+            memory_bytes = compute_plan_bytes(_find_managed_bytes(machine, device))
             devices.append(ProblemDevice(device.name, kind, memory_bytes, is_asynchronous=True))
             continue
         slots = machine.find_class(device).slots if device.model else 1

@@ -26,8 +26,9 @@ from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live.context import SearchContext
 from tf_placer.live.time_plan import ConfirmationPlan
+from tf_placer.problem.accelerators import is_gpu
 from tf_placer.report.explanation import Explanation
-from tf_placer.report.least_memory import describe_least_memory, find_least_memory
+from tf_placer.report.least_memory import describe_least_memory, describe_offload, find_least_memory
 from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
@@ -35,6 +36,7 @@ from tf_placer.runs.search_result import build_placement, summarize_comparison
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.simulation.host_offload import find_offload
 from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
 
@@ -164,19 +166,28 @@ def _find_enough_memory(context: SearchContext) -> str | None:
     """Finds the memory with which a placement would run, if costs are known and there is time."""
     if context.costs is None or context.interrupts.count:
         return None
-    problem = context.costs.problem
+    problem, legal = context.costs.problem, context.legal
     search_secs = min(_LEAST_MEMORY_SECS, context.plan.compute_secs_left())
+    clauses = []
     with contextlib.suppress(KeyboardInterrupt), context.interrupts.interruptible(1, search_secs):
         least_bytes = find_least_memory(
             problem,
             context.grouped.group_graph,
-            context.legal.argmax(axis=1).astype(np.int32),
-            search_secs=search_secs,
+            legal.argmax(axis=1).astype(np.int32),
+            search_secs=search_secs / 2,
             seed=context.config.seed,
         )
         if least_bytes is not None:
-            return f"by simulation {describe_least_memory(problem, least_bytes)}"
-    return None
+            clauses.append(describe_least_memory(problem, least_bytes))
+        on_one_gpu = (
+            np.where(legal[:, number], number, legal.argmax(axis=1)).astype(np.int32)
+            for number, device in enumerate(problem.devices)
+            if is_gpu(device)
+        )
+        offload = find_offload(problem, on_one_gpu, max_secs=search_secs / 2)
+        if offload is not None and offload.num_tensors:
+            clauses.append(describe_offload(offload))
+    return f"by simulation {'; '.join(clauses)}" if clauses else None
 
 
 def _is_out_of_memory(trial: Trial) -> bool:

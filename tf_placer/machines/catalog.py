@@ -37,15 +37,16 @@ import importlib.resources
 import itertools
 import json
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.device_classes import read_device_classes
+from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.machine import Machine, MachineError, name_worker_cpu
 from tf_placer.machines.machine_file import parse_machine, read_machine_file
-from tf_placer.text.units import format_bytes, format_step
+from tf_placer.text.table import table
+from tf_placer.text.units import format_bytes
 
 __all__ = [
     "build_catalog_values",
@@ -58,7 +59,6 @@ __all__ = [
 ]
 
 _FILE = "machines.json"
-_WIDTH = 78
 _MAX_SUGGESTIONS, _MAX_COMPARED = 3, 60
 _MAX_MIXED_GPUS = 16
 _MIX = (
@@ -136,25 +136,37 @@ def find_machine_source(spec: str) -> str:
 
 
 def format_catalog() -> str:
-    """Formats every machine and every class of device, with the sources, as text."""
-    lines = []
+    """Formats the catalog as a table, a line for each kind of machine."""
+    rows = []
     for entry in _read_entries().values():
-        lines.append(f"{entry['name']}, N from 1 to {_find_limit(entry)[0]}")
-        lines += [f"    {line}" for line in _summarize(_make_largest(entry))]
-        lines += _wrap_text(entry["source"])
-    for device_class in read_device_classes().values():
-        lines += textwrap.wrap(
-            f"{device_class.name}: {device_class.type}, {format_bytes(device_class.memory_bytes)}, "
-            f"{device_class.peak_flops / 1e12:g} TFLOPS "
-            f"(of which {device_class.compute_fraction:g}), "
-            f"{_format_speed(device_class.memory_bandwidth_bytes_per_sec)} (of which "
-            f"{device_class.bandwidth_fraction:g}), "
-            f"{format_step(device_class.launch_secs)} per operation",
-            _WIDTH,
-            subsequent_indent="    ",
+        machine = _make_largest(entry)
+        cpu, worker = machine.devices[:2]
+        known = machine.find_class(worker)
+        is_gpu = worker.type == "GPU"
+        between, to_cpu = _list_speeds(machine)
+        rows.append(
+            [
+                entry["name"],
+                _find_limit(entry)[0],
+                format_bytes(worker.memory_bytes or 0),
+                format_bytes(compute_plan_bytes(compute_usable_bytes(worker.memory_bytes or 0)))
+                if is_gpu
+                else "all",
+                f"{known.peak_flops * known.compute_fraction / 1e12:.3g}",
+                f"{known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction / 1e9:.0f}",
+                between,
+                to_cpu if is_gpu else "-",
+                cpu.model or cpu.type,
+            ]
         )
-        lines += _wrap_text(device_class.source)
-    return "\n".join(lines)
+    headers = ["machine", "N up to", "memory", "for tensors", "TFLOPS", "GB/s"]
+    return (
+        f"{table([*headers, 'between', 'to CPU', 'CPU'], rows, 'lrrrrrrrl')}\n\n"
+        "N: the number of GPUs or sockets, as in 4xA100; `machines 4xA100` shows the details, and "
+        "the\nsources of the numbers. For tensors: what TensorFlow leaves of the memory of a GPU, "
+        "and plans use.\nTFLOPS, GB/s: what TensorFlow is assumed to reach, in the memory, between "
+        "two GPUs or sockets, and\nto the CPU"
+    )
 
 
 def build_catalog_values() -> dict[str, Any]:
@@ -187,37 +199,16 @@ def _find_limit(entry: _Entry) -> tuple[int, str]:
     return entry["max_gpus"], "GPUs"
 
 
-def _wrap_text(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
-
-
-def _format_speed(bytes_per_sec: float) -> str:
-    return f"{format_bytes(int(bytes_per_sec))}/s"
-
-
-def _summarize(machine: Machine) -> list[str]:
-    """Describes the devices and links of a machine with GPUs or of two sockets in words."""
-    cpu, gpu = machine.devices[:2]
-    if gpu.type == "CPU":
-        [speed] = {link.bandwidth_bytes_per_sec for link in machine.links}
-        return [
-            f"each {cpu.model} with {format_bytes(cpu.memory_bytes or 0)}",
-            f"{_format_speed(speed)} between sockets",
-        ]
-    speeds: dict[str, set[float]] = {"between CPU and GPU": set(), "between GPUs": set()}
+def _list_speeds(machine: Machine) -> tuple[str, str]:
+    """Lists the speeds in GB/s of links between GPUs or sockets, and of links with the CPU."""
+    cpu = machine.devices[0]
+    has_gpus = machine.devices[1].type == "GPU"
+    speeds: dict[bool, set[float]] = {False: set(), True: set()}
     for link in machine.links:
-        with_cpu = cpu.name in (link.source, link.destination)
-        speeds["between CPU and GPU" if with_cpu else "between GPUs"].add(
-            link.bandwidth_bytes_per_sec or 0.0
-        )
-    return [
-        f"{cpu.model} with {format_bytes(cpu.memory_bytes or 0)}, "
-        f"each {gpu.model} with {format_bytes(gpu.memory_bytes or 0)}",
-        *(
-            f"{' or '.join(_format_speed(speed) for speed in sorted(each))} {ends}"
-            for ends, each in speeds.items()
-        ),
-    ]
+        is_with_cpu = has_gpus and cpu.name in (link.source, link.destination)
+        speeds[is_with_cpu].add((link.bandwidth_bytes_per_sec or 0.0) / 1e9)
+    between, to_cpu = (" or ".join(f"{each:g}" for each in sorted(s)) for s in speeds.values())
+    return between, to_cpu
 
 
 def find(spec: str, session_config: Any = None) -> Machine | None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["compute_usable_bytes"]
+__all__ = ["compute_plan_bytes", "compute_usable_bytes"]
 
 _MIB = 2**20
+# TensorFlow runs ready operations in no fixed order, so the peak memory of a step varies around the
+# simulated one.
+_SAFE_SHARE = 0.97
+
+
+def compute_plan_bytes(managed_bytes: int) -> int:
+    """Computes the bytes that a plan may use, of those that TensorFlow's allocator manages."""
+    return int(_SAFE_SHARE * managed_bytes)
 
 
 def compute_usable_bytes(memory_bytes: int) -> int:

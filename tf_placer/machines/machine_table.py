@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from tf_placer.machines.catalog import find_machine_source
+from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.machines.numa_nodes import format_cores
@@ -40,13 +42,14 @@ def format_machine(spec: str) -> str:
     return "\n\n".join([_device_table(machine), _link_table(machine), "\n".join(lines)])
 
 
-def build_machine_values(spec: str) -> dict[str, Any]:
-    """Builds the JSON form of a machine, like that of the catalog.
+def build_machine_values(specs: Sequence[str]) -> dict[str, Any]:
+    """Builds the JSON form of machines, like that of the catalog.
 
     Raises:
         MachineError: there is no such machine.
     """
-    machine = find_machine(spec)
+    machines = {spec: find_machine(spec) for spec in specs}
+    classes = {each.name: each for machine in machines.values() for each in machine.classes}
     return {
         "machines": [
             {
@@ -56,8 +59,9 @@ def build_machine_values(spec: str) -> dict[str, Any]:
                 "devices": [dataclasses.asdict(device) for device in machine.devices],
                 "links": [dataclasses.asdict(link) for link in machine.links],
             }
+            for spec, machine in machines.items()
         ],
-        "device_classes": [dataclasses.asdict(each) for each in machine.classes],
+        "device_classes": [dataclasses.asdict(each) for each in classes.values()],
     }
 
 
@@ -88,13 +92,28 @@ def _device_table(machine: Machine) -> str:
                 known.type,
                 known.name,
                 format_bytes(devices[0].memory_bytes or 0),
+                _format_tensor_bytes(machine, devices[0]),
                 f"{known.peak_flops / 1e12:g} x {known.compute_fraction:g}",
                 f"{known.memory_bandwidth_bytes_per_sec / 1e9:g} x {known.bandwidth_fraction:g}",
                 format_step(known.launch_secs),
             ]
         )
-    headers = ["number", "type", "class", "memory", "TFLOPS", "memory GB/s", "per operation"]
-    return table(headers, rows, "rllrrrr") + "\nx: the share that TensorFlow is assumed to reach"
+    headers = ["number", "type", "class", "memory", "for tensors", "TFLOPS", "memory GB/s"]
+    return (
+        table([*headers, "per operation"], rows, "rllrrrrr")
+        + "\nx: the share that TensorFlow is assumed to reach; for tensors: what it leaves of the "
+        "memory, and\nplans use"
+    )
+
+
+def _format_tensor_bytes(machine: Machine, device: Device) -> str:
+    """Formats the memory that plans use of a device."""
+    if device.type != "GPU":
+        return "all"
+    managed_bytes = device.memory_bytes or 0
+    if not machine.backend.is_timed:
+        managed_bytes = compute_usable_bytes(managed_bytes)
+    return format_bytes(compute_plan_bytes(managed_bytes))
 
 
 def _link_table(machine: Machine) -> str:

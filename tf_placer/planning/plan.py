@@ -32,8 +32,12 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.least_memory import find_least_memory
-from tf_placer.report.limits import Limits, find_limits
-from tf_placer.report.memory_curve import MemoryPoint, search_memory_curve
+from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits, find_limits
+from tf_placer.report.memory_curve import (
+    MemoryPoint,
+    search_memory_curve,
+    search_memory_without_cpu,
+)
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
@@ -44,6 +48,7 @@ from tf_placer.search.simulated_search import SIMULATED_TRIALS, SearchOutcome, s
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
+from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.temporary_directory import temporary_directory
 
@@ -56,6 +61,8 @@ DEFAULT_SECS = 60.0
 _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
+# Share of it for estimates with activations on the CPU where nothing fits.
+_OFFLOAD_SHARE = 0.3
 
 
 @accept_former_keywords(report="progress")
@@ -144,7 +151,7 @@ def plan(
         )
     try:
         try:
-            log.write(result.auto, result.changes, result.memory_curve)
+            log.write(result.auto, result.changes, result.memory_curve, result.list_remarks())
         finally:
             file.finish(result.outcome)
     except OSError as error:
@@ -260,7 +267,10 @@ def _plan_by_auto(
     curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     least_bytes: int | None = None
+    without_cpu: MemoryPoint | None = None
+    offload: HostOffload | None = None
     best = result.best.placement
+    others = [*result.finalists, *(found for _, found in result.starts)]
     if outcome.feasible and not result.interrupted:
         memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
         memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
@@ -268,18 +278,46 @@ def _plan_by_auto(
             problem,
             groups,
             best,
-            known=[*result.finalists, *(found for _, found in result.starts)],
+            known=others,
             search_secs=memory_secs,
             seed=config.seed,
         )
+        if limits is not None and limits.displaced_share >= LEAST_DISPLACED_SHARE:
+            displaced_secs = _MEMORY_SHARE * left_secs
+            left_secs -= displaced_secs
+            without_cpu = search_memory_without_cpu(
+                problem, groups, best, known=others, search_secs=displaced_secs, seed=config.seed
+            )
         changes = search_changed_machines(
-            problem, groups, best, search_secs=left_secs - memory_secs, seed=config.seed
+            problem,
+            groups,
+            best,
+            known=others,
+            search_secs=left_secs - memory_secs,
+            seed=config.seed,
         )
     elif not result.interrupted:
         least_bytes = find_least_memory(
-            problem, groups, best, search_secs=left_secs, seed=config.seed
+            problem,
+            groups,
+            best,
+            search_secs=(1.0 - _OFFLOAD_SHARE) * left_secs,
+            seed=config.seed,
         )
-    return PlanResult(problem, outcome, result, limits, changes, config.log_dir, least_bytes, curve)
+        placements = {each.placement.tobytes(): each.placement for each in [result.best, *others]}
+        offload = find_offload(problem, placements.values(), max_secs=_OFFLOAD_SHARE * left_secs)
+    return PlanResult(
+        problem,
+        outcome,
+        result,
+        limits,
+        changes,
+        config.log_dir,
+        least_bytes,
+        curve,
+        without_cpu,
+        offload,
+    )
 
 
 def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:

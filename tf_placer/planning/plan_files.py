@@ -92,6 +92,7 @@ class PlanLog:
         result: AutoResult | None = None,
         changes: Sequence[WhatIf] = (),
         memory_curve: Sequence[MemoryPoint] = (),
+        remarks: Sequence[str] = (),
     ) -> None:
         """Writes the record of the search."""
         if self.directory is None:
@@ -114,6 +115,7 @@ class PlanLog:
                 ),
                 changes=tuple(changes),
                 memory_curve=tuple(memory_curve),
+                remarks=tuple(remarks),
             )
         )
 

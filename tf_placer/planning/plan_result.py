@@ -11,11 +11,17 @@ import numpy as np
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.auto_table import auto_table, limits_table
+from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
-from tf_placer.report.memory_curve import MemoryPoint, describe_memory_curve
+from tf_placer.report.memory_curve import (
+    MemoryPoint,
+    describe_memory_curve,
+    describe_memory_without_cpu,
+)
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.simulation.host_offload import HostOffload
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -36,6 +42,9 @@ class PlanResult:
             None if one fits as it is, or there was no time to find out.
         memory_curve: steps within less memory, beginning with the placement or a better one; empty
             if there was no time, and for another placer than `auto`.
+        memory_without_cpu: the least memory of each GPU with which no work is on a CPU for want of
+            memory, and the step then; None if there is no such work, or there was no time.
+        offload: the step if activations wait on the CPU, where nothing fits otherwise; or None.
     """
 
     problem: PlacementProblem
@@ -46,6 +55,8 @@ class PlanResult:
     log_dir: str | os.PathLike[str] | None = None
     least_memory_bytes: int | None = None
     memory_curve: tuple[MemoryPoint, ...] = ()
+    memory_without_cpu: MemoryPoint | None = None
+    offload: HostOffload | None = None
 
     @property
     def assignment(self) -> np.ndarray:
@@ -64,7 +75,8 @@ class PlanResult:
 
     def table(self) -> str:
         """Formats the placement, its step and its limits, without a final newline."""
-        lines = [search_table(self.problem, self.outcome, self.least_memory_bytes)]
+        least_bytes = self.least_memory_bytes
+        lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
         if self.auto is None:
             if self.limits is not None:
                 lines += ["", limits_table(self.limits, "found")]
@@ -77,10 +89,29 @@ class PlanResult:
             )
         if len(self.memory_curve) > 1:
             lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
+        if more := self._describe_more_memory():
+            lines.append(f"more memory:  {more}")
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
         return "\n".join(lines)
+
+    def list_remarks(self) -> list[str]:
+        """Lists sentences about other memory, as the page shows them."""
+        remarks = []
+        if more := self._describe_more_memory():
+            remarks.append(f"With more memory: {more}.")
+        if self.least_memory_bytes is not None:
+            least = describe_least_memory(self.problem, self.least_memory_bytes)
+            remarks.append(f"Nothing fits; {least}.")
+        if self.offload is not None:
+            remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
+        return remarks
+
+    def _describe_more_memory(self) -> str:
+        if self.memory_without_cpu is None or self.limits is None:
+            return ""
+        return describe_memory_without_cpu(self.memory_without_cpu, self.limits.step_secs)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
@@ -92,6 +123,8 @@ class PlanResult:
             self.changes,
             self.least_memory_bytes,
             self.memory_curve,
+            self.memory_without_cpu,
+            self.offload,
         )
 
     def __repr__(self) -> str:

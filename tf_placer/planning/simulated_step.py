@@ -39,7 +39,7 @@ class SimulatedStep:
         """Formats the step as a table, without a final newline."""
         if self.trace is None:
             return f"not simulated: {self.failure.message if self.failure else ''}"
-        return step_table(step_report(self.trace), self.bounds)
+        return step_table(step_report(self.trace), self.bounds, self.trace.problem)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `simulate --output` writes it."""

@@ -88,6 +88,8 @@ def check_problem(problem: ProblemColumns) -> None:
         _check_shared("layer", problem.layers, "group", problem.groups)
         if problem.coarse_groups is not None:
             _check_shared("layer", problem.layers, "coarse_group", problem.coarse_groups)
+    if problem.batch_size is not None and problem.batch_size < 1:
+        raise ProblemError(f"batch_size is {problem.batch_size}: it must be at least 1")
     _check_tensors(problem)
     _check_control_edges(problem)
     _check_order(problem)

@@ -45,6 +45,7 @@ class ProblemColumns:
         layers: int32 [num_operations], the model layer of each operation, from the inputs to the
             outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
+        batch_size: the number of examples in the batch of a step; None if unknown.
     """
 
     devices: tuple[ProblemDevice, ...]
@@ -63,6 +64,7 @@ class ProblemColumns:
     coarse_groups: np.ndarray | None = None
     layers: np.ndarray | None = None
     operation_types: tuple[str, ...] | None = None
+    batch_size: int | None = None
 
     @property
     def num_operations(self) -> int:

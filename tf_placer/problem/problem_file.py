@@ -58,6 +58,7 @@ class _File:
     operations: list[Any]
     tensors: list[Any]
     control_edges: list[Any]
+    batch_size: int | None = None
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -172,6 +173,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
             )
         ],
         "control_edges": problem.control_edges.tolist(),
+        **({} if problem.batch_size is None else {"batch_size": problem.batch_size}),
     }
 
 
@@ -234,6 +236,7 @@ def _problem(file: _File) -> PlacementProblem:
         operation_types=(
             tuple(operation["type"] for operation in operations) if "type" in optional else None
         ),
+        batch_size=file.batch_size,
         **{
             name: _column(operations, "operations", entry)
             for entry, name in _OPTIONAL_NUMBERS.items()

@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.heuristics.single_device import SingleDevice
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels, label_single_device
 from tf_placer.report.explanation import Explanation
-from tf_placer.report.limits import Limit, Limits
+from tf_placer.report.limits import (
+    FOR_WANT_OF_MEMORY,
+    LEAST_DISPLACED_SHARE,
+    Limit,
+    Limits,
+)
 from tf_placer.report.what_if import WhatIf
 from tf_placer.text.table import table
-from tf_placer.text.units import format_step
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "auto_table",
@@ -26,7 +32,7 @@ __all__ = [
     "limits_table",
 ]
 
-_KINDS = ("compute", "link", "memory")
+_KINDS = ("compute", "link", "memory", FOR_WANT_OF_MEMORY)
 _OF = {"memory": "it"}
 _CHANGE_HEADERS = ("what if", "simulated step", "speedup", "lower bound")
 _LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
@@ -62,7 +68,7 @@ def auto_table(
             _label_candidate(problem, name, found.placement),
             format_step(found.step_secs),
             _ratio(found.step_secs, bound_secs),
-            "no" if found.excess_bytes else "yes",
+            _describe_fit(problem, found),
         ]
         for name, found in [("found", result.best), *result.starts]
     ]
@@ -72,6 +78,19 @@ def auto_table(
     if changes:
         parts.append(changes_table(changes, best_secs))
     return "\n\n".join(parts)
+
+
+def _describe_fit(problem: PlacementProblem, found: Candidate) -> str:
+    """Tells whether a candidate fits, and if not, the device that lacks most memory."""
+    if not found.excess_bytes:
+        return "yes"
+    memory_bytes = np.array([device.memory_bytes for device in problem.devices])
+    lacking = found.peak_bytes - memory_bytes
+    names = [device.name for device in problem.devices]
+    fullest = device_labels(names)[names[int(lacking.argmax())]]
+    num_lacking = int((lacking > 0).sum())
+    most = f", most of {num_lacking} devices" if num_lacking > 1 else ""
+    return f"no: {fullest} lacks {format_bytes(int(lacking.max()))}{most}"
 
 
 def _label_candidate(problem: PlacementProblem, name: str, placement: np.ndarray) -> str:
@@ -120,7 +139,9 @@ def limit_rows(limits: Limits) -> list[tuple[str, str, str]]:
 def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
     """Makes a row for each other machine: its step, speed-up and lower bound."""
     return [
-        (
+        (change.change, "not searched", "-", "-")
+        if change.step_secs is None or change.lower_bound_secs is None
+        else (
             change.change,
             format_step(change.step_secs),
             _ratio(now_secs, change.step_secs),
@@ -130,9 +151,22 @@ def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, s
     ]
 
 
+def describe_left_out(changes: Sequence[WhatIf]) -> list[str]:
+    """Describes the machines that were not searched, in sentences."""
+    lines = []
+    if any(change.step_secs is None for change in changes):
+        lines.append("not searched: there was no time; allow more")
+    if not any("memory" in change.change for change in changes):
+        lines.append(
+            "more memory is left out: all devices together hold less than one of them has room for"
+        )
+    return lines
+
+
 def changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
     """Formats the steps on other machines, beside the present step."""
-    return table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
+    rows = table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
+    return "\n".join([rows, *describe_left_out(changes)])
 
 
 def limits_table(limits: Limits, label: str, basis: str = "") -> str:
@@ -157,6 +191,12 @@ def _describe_tightest(
     where: Callable[[Limit], str],
 ) -> str:
     """Describes the tightest limit of a placement, as a clause."""
+    displaced = max(by_kind[FOR_WANT_OF_MEMORY], key=_get_share, default=None)
+    if displaced is not None and displaced.share >= LEAST_DISPLACED_SHARE:
+        return (
+            f"memory: {displaced.share:.0%} of the step is on {where(displaced)}, because the "
+            "memory of the GPUs is short"
+        )
     bound_share = limits.lower_bound_secs / max(limits.step_secs, 1e-300)
     is_work = (
         limits.bound == "work" if limits.bound else limits.critical_path_secs < limits.work_secs

@@ -45,10 +45,13 @@ class Explanation:
     Attributes:
         label: the name of the placement.
         candidates: the measured placements, the original first.
-        error: typical relative difference between predicted and measured steps, as a standard
-            deviation of the logarithm of their ratio.
+        error: typical relative difference between predicted and measured steps of the candidates,
+            as a standard deviation of the logarithm of their ratio, about 0.
         limits: the limits of the placement.
         changes: the steps on other machines.
+        compute_factors: a factor for each device, by which profiled costs of operations were
+            multiplied; empty if unknown.
+        transfer_factor: the factor of all transfers.
     """
 
     label: str
@@ -56,6 +59,9 @@ class Explanation:
     error: float
     limits: Limits
     changes: tuple[WhatIf, ...]
+    # Explanations of older versions lack these fields.
+    compute_factors: tuple[float, ...] = ()
+    transfer_factor: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form."""
@@ -123,15 +129,27 @@ def explain(
         for name, secs in zip(rows, simulated.step_secs, strict=True)
         if math.isfinite(secs)
     }
+    candidates = tuple(
+        MeasuredCandidate(name, predicted.get(name), secs) for name, (_, secs) in measured.items()
+    )
     return Explanation(
         label=label,
-        candidates=tuple(
-            MeasuredCandidate(name, predicted.get(name), secs)
-            for name, (_, secs) in measured.items()
-        ),
-        error=factors.deviation,
+        candidates=candidates,
+        error=_compute_error(candidates),
         limits=find_limits(corrected, rows[label]),
         changes=search_changed_machines(
             corrected, groups, rows[label], search_secs=search_secs, seed=seed
         ),
+        compute_factors=tuple(factors.compute.tolist()),
+        transfer_factor=factors.transfer,
     )
+
+
+def _compute_error(candidates: Sequence[MeasuredCandidate]) -> float:
+    """Computes the error of the predictions, of all candidates that have one and ran."""
+    logs = [
+        math.log(each.measured_secs / each.predicted_secs)
+        for each in candidates
+        if each.measured_secs and each.predicted_secs
+    ]
+    return float(np.sqrt(np.mean(np.square(logs)))) if logs else 0.0

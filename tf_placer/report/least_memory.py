@@ -15,10 +15,11 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.report.device_labels import device_labels
+from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.simulator import Simulator
-from tf_placer.text.units import format_bytes
+from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["bisect_memory", "describe_least_memory", "find_least_memory"]
+__all__ = ["bisect_memory", "describe_least_memory", "describe_offload", "find_least_memory"]
 
 # The search ends when a smaller size is at most this share smaller.
 _TOLERANCE = 0.01
@@ -151,3 +152,13 @@ def describe_least_memory(problem: PlacementProblem, least_bytes: int) -> str:
     elif len(short) > _MAX_LISTED_DEVICES:
         devices = f"each of the {len(short)} devices with less"
     return f"{format_bytes(least_bytes)} on {devices} would do"
+
+
+def describe_offload(offload: HostOffload) -> str:
+    """Describes a step whose activations wait on the CPU, as a clause."""
+    longer = offload.step_secs / max(offload.unmoved_secs, 1e-300) - 1.0
+    return (
+        f"with {format_bytes(offload.moved_bytes)} of activations moved to the CPU and back it "
+        f"would fit: {format_step(offload.step_secs)} a step, {max(longer, 0.0):.0%} slower than "
+        "with enough memory (an estimate: tf_placer does not change graphs in this way)"
+    )

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tf_placer.report.limits import LEAST_DISPLACED_SHARE
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -37,8 +38,11 @@ class ComparedMachine:
         peak_bytes: the peak memory of that device.
         memory_bytes: the memory of that device.
         idle: the accelerators that compute in less than 1 % of the step.
-        spare: the number of them without which the step takes at most 2 % longer.
+        spare: the number of accelerators without which a placement was found whose step is at most
+            2 % longer; there may be more of them.
         price_per_hour: the price of the machine; None if it was not given.
+        cpu_share: the share of the step in which a CPU beside GPUs computes.
+        displaced_share: the share of the step in which it does work for which GPUs lack memory.
     """
 
     name: str
@@ -55,6 +59,13 @@ class ComparedMachine:
     idle: tuple[str, ...]
     spare: int
     price_per_hour: float | None = None
+    cpu_share: float = 0.0
+    displaced_share: float = 0.0
+
+    @property
+    def needed(self) -> int:
+        """The number of accelerators that suffice for a step at most 2 % longer."""
+        return self.accelerators - self.spare
 
     @property
     def speedup(self) -> float | None:
@@ -66,9 +77,17 @@ class ComparedMachine:
     @property
     def cost_per_million_steps(self) -> float | None:
         """The price of a million steps; None without a price or a step."""
-        if self.step_secs is None or self.price_per_hour is None:
+        return self._compute_cost(self.step_secs)
+
+    @property
+    def data_parallel_cost_per_million_steps(self) -> float | None:
+        """The least price of a million data-parallel steps; None without a price or a bound."""
+        return self._compute_cost(self.data_parallel_secs)
+
+    def _compute_cost(self, step_secs: float | None) -> float | None:
+        if step_secs is None or self.price_per_hour is None:
             return None
-        return self.price_per_hour / _SECS_PER_HOUR * self.step_secs * _COST_STEPS
+        return self.price_per_hour / _SECS_PER_HOUR * step_secs * _COST_STEPS
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form."""
@@ -77,6 +96,7 @@ class ComparedMachine:
             "fits": self.step_secs is not None,
             "speedup": self.speedup,
             "cost_per_million_steps": self.cost_per_million_steps,
+            "data_parallel_cost_per_million_steps": self.data_parallel_cost_per_million_steps,
         }
 
 
@@ -97,6 +117,7 @@ class MachineComparison:
         columns = {
             "machine": ("l", [each.name for each in self.machines]),
             f"{noun}s": ("r", [each.accelerators for each in self.machines]),
+            "needed": ("r", [_format_needed(each) for each in self.machines]),
             "step": ("r", [_format_secs(each.step_secs, "none") for each in self.machines]),
             f"over one {noun}": ("r", [_format_speedup(each) for each in self.machines]),
             "lower bound": ("r", [format_step(each.lower_bound_secs) for each in self.machines]),
@@ -105,18 +126,28 @@ class MachineComparison:
                 [_format_secs(each.data_parallel_secs, "-") for each in self.machines],
             ),
             "fullest device": ("l", [_format_memory(each) for each in self.machines]),
-            "fits": ("l", ["no" if m.step_secs is None else "yes" for m in self.machines]),
-            "idle": ("r", [len(each.idle) for each in self.machines]),
+            "on the CPU": ("r", [_format_cpu(each) for each in self.machines]),
             "price/h": ("r", [_format_price(each.price_per_hour) for each in self.machines]),
             "per 1M steps": (
                 "r",
                 [_format_price(each.cost_per_million_steps) for each in self.machines],
             ),
+            "data parallel": (
+                "r",
+                [
+                    _format_price(each.data_parallel_cost_per_million_steps)
+                    for each in self.machines
+                ],
+            ),
         }
+        if all(each.device_type != "GPU" for each in self.machines):
+            del columns["on the CPU"]
         if all(each.data_parallel_secs is None for each in self.machines):
             del columns["data parallel (bound)"]
         if all(each.price_per_hour is None for each in self.machines):
             del columns["price/h"], columns["per 1M steps"]
+        if all(each.data_parallel_cost_per_million_steps is None for each in self.machines):
+            del columns["data parallel"]
         rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
         alignment = "".join(side for side, _ in columns.values())
         return "\n\n".join([table(list(columns), rows, alignment), "\n".join(self.list_findings())])
@@ -133,6 +164,13 @@ class MachineComparison:
             cheapest = min(priced, key=lambda each: each.cost_per_million_steps or 0.0)
             cost = _format_price(cheapest.cost_per_million_steps)
             lines.append(f"cheapest: {cheapest.name}, {cost} per million steps")
+            lines += _describe_cheaper(fitting, cheapest)
+        lines += [
+            f"{each.name}: {each.displaced_share:.0%} of the step is on the CPU, because the "
+            "memory of the GPUs is short: take GPUs with more memory, or more of them"
+            for each in fitting
+            if each.displaced_share >= LEAST_DISPLACED_SHARE
+        ]
         lines += _describe_fewer(fitting)
         lines += _describe_data_parallelism(fitting)
         return lines
@@ -164,11 +202,27 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
                 f"{enough.name} is within 2 % of {largest.name}"
             )
         if enough.spare:
+            most = "at most " if enough.needed > 1 else ""
             lines.append(
-                f"{_count(enough, enough.accelerators - enough.spare)} would do as well as "
-                f"{enough.accelerators}: the rest of {enough.name} has next to nothing to do"
+                f"{most}{_count(enough, enough.needed)} of the {enough.accelerators} of "
+                f"{enough.name} would do as well: a placement on so few is within 2 %"
             )
     return lines
+
+
+def _describe_cheaper(fitting: Sequence[ComparedMachine], cheapest: ComparedMachine) -> list[str]:
+    """Says which machine may be cheaper by data parallelism than the cheapest placement."""
+    bounded = [each for each in fitting if each.data_parallel_cost_per_million_steps is not None]
+    if not bounded:
+        return []
+    least = min(bounded, key=lambda each: each.data_parallel_cost_per_million_steps or 0.0)
+    cost = least.data_parallel_cost_per_million_steps or 0.0
+    if cost >= (cheapest.cost_per_million_steps or 0.0):
+        return ["data parallelism is not cheaper on any of them"]
+    return [
+        f"perhaps cheaper by data parallelism: {least.name}, at least {_format_price(cost)} per "
+        "million steps"
+    ]
 
 
 def _count(machine: ComparedMachine, number: int) -> str:
@@ -206,6 +260,16 @@ def _format_speedup(machine: ComparedMachine) -> str:
     if machine.one_device_secs is None:
         return "too small"
     return "-" if machine.speedup is None else f"{machine.speedup:.2f}x"
+
+
+def _format_needed(machine: ComparedMachine) -> str:
+    if machine.step_secs is None:
+        return "-"
+    return str(machine.needed) if machine.needed == 1 else f"≤ {machine.needed}"
+
+
+def _format_cpu(machine: ComparedMachine) -> str:
+    return "-" if machine.device_type != "GPU" else f"{machine.cpu_share:.0%}"
 
 
 def _format_memory(machine: ComparedMachine) -> str:

@@ -14,14 +14,17 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.least_memory import bisect_memory
+from tf_placer.report.limits import move_to_gpus
 from tf_placer.simulation.simulator import Simulator
-from tf_placer.text.units import format_bytes
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "MemoryPoint",
     "describe_memory_curve",
+    "describe_memory_without_cpu",
     "find_smallest_within",
     "search_memory_curve",
+    "search_memory_without_cpu",
 ]
 
 # Limits between the least memory and the peak of the given placement.
@@ -29,6 +32,10 @@ _NUM_BETWEEN = 4
 _LEAST_SHARE_OF_TIME = 0.4
 # A step that is longer by this share is often worth the memory.
 _LONGER_SHARE = 0.05
+_UNLIMITED_BYTES = 2**50
+_MAX_ROUNDS = 10
+# A search is worth its preparation from this multiple of the time to simulate the starts.
+_LEAST_SEARCH_STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +123,81 @@ def search_memory_curve(
     return _select_best(MemoryPoint(find_peak(c.peak_bytes), c.step_secs) for c in found)
 
 
+def search_memory_without_cpu(
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    placement: np.ndarray,
+    *,
+    known: Sequence[Candidate] = (),
+    search_secs: float,
+    seed: int = 0,
+) -> MemoryPoint | None:
+    """Searches for the memory of each GPU with which no work is on a CPU for want of it.
+
+    Args:
+        problem: the problem.
+        groups: its groups.
+        placement: int32 [num_groups], a placement that fits.
+        known: other placements to start from, which need not fit.
+        search_secs: time limit of the searches for less memory.
+        seed: the seed of the searches.
+
+    Returns:
+        The least memory found for a step at most 5 % longer than the shortest; None if no work
+        would move to a GPU.
+    """
+    start_secs = time.monotonic()
+    moved, moves = move_to_gpus(problem, placement)
+    if not moves.any():
+        return None
+    gpus = find_accelerators(problem)
+    hosts = np.setdiff1d(np.arange(problem.num_devices), gpus)
+    secs = np.zeros([problem.num_groups, problem.num_devices])
+    np.add.at(secs, problem.groups, problem.compute_secs)
+    is_faster = secs[:, gpus].min(axis=1) < secs[:, hosts].min(axis=1)
+    compute_secs = problem.compute_secs.copy()
+    compute_secs[np.ix_(np.flatnonzero(is_faster[problem.groups]), hosts)] = np.inf
+    on_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
+    fastest_gpu = gpus[secs[:, gpus].argmin(axis=1)]
+    starts = np.stack([*moved, *(each.placement for each in known)])
+    # Some groups of other placements have to leave the CPU, too.
+    starts = np.where(is_faster & np.isin(starts, hosts), fastest_gpu, starts).astype(np.int32)
+
+    def raise_memory(size: int) -> PlacementProblem:
+        return _raise_memory(on_gpus, gpus, size)
+
+    def find_peak(candidate: Candidate) -> int:
+        return int(candidate.peak_bytes[gpus].max())
+
+    unlimited = raise_memory(_UNLIMITED_BYTES)
+    found = simulate_candidates(unlimited, Simulator(unlimited), starts)
+    fastest = min(found, key=lambda each: (each.excess_bytes, each.step_secs))
+    # The allocator of a fuller GPU loses more of its memory, so the size grows until all fits.
+    size = find_peak(fastest)
+    for _ in range(_MAX_ROUNDS):
+        enough = raise_memory(size)
+        [fastest] = simulate_candidates(enough, Simulator(enough), fastest.placement[None])
+        if not fastest.excess_bytes:
+            break
+        size = find_peak(fastest)
+    points: tuple[MemoryPoint, ...] = (MemoryPoint(size, fastest.step_secs),)
+    left_secs = start_secs + search_secs - time.monotonic()
+    if left_secs > _LEAST_SEARCH_STEPS * (time.monotonic() - start_secs):
+        points = search_memory_curve(
+            enough, groups, fastest.placement, search_secs=left_secs, seed=seed
+        )
+    return find_smallest_within(points, _LONGER_SHARE)
+
+
+def _raise_memory(problem: PlacementProblem, raised: np.ndarray, size: int) -> PlacementProblem:
+    """Gives some devices at least this memory."""
+    devices = list(problem.devices)
+    for index in raised.tolist():
+        memory_bytes = max(devices[index].memory_bytes, size)
+        devices[index] = dataclasses.replace(devices[index], memory_bytes=memory_bytes)
+    return dataclasses.replace(problem, devices=tuple(devices))
+
+
 def _limit_memory(problem: PlacementProblem, limited: np.ndarray, size: int) -> PlacementProblem:
     """Limits the memory of some devices to a size."""
     devices = list(problem.devices)
@@ -157,4 +239,18 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
         f"{format_bytes(near.peak_bytes)} on the fullest device is enough for a step at most "
         f"{_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
         f"{longer:.0%} longer; the shortest takes {format_bytes(points[0].peak_bytes)}"
+    )
+
+
+def describe_memory_without_cpu(point: MemoryPoint, now_secs: float) -> str:
+    """Describes the memory with which no work is on a CPU for want of it, as a clause.
+
+    Args:
+        point: the memory of each GPU, and the step then.
+        now_secs: the present step.
+    """
+    ratio = now_secs / max(point.step_secs, 1e-300)
+    return (
+        f"{format_bytes(point.peak_bytes)} on each GPU would do for what is on the CPU only for "
+        f"want of memory: {format_step(point.step_secs)} a step, {ratio:.2f}x as fast"
     )

@@ -59,6 +59,7 @@ class PlanRecord:
         candidates: the compared placements.
         changes: the steps on other machines.
         memory_curve: the steps within less memory.
+        remarks: sentences about other memory.
     """
 
     header: Mapping[str, Any]
@@ -69,6 +70,7 @@ class PlanRecord:
     candidates: tuple[PlanCandidate, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     memory_curve: tuple[MemoryPoint, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 class PlanDirectory:
@@ -155,6 +157,7 @@ class PlanDirectory:
                 "candidates": [dataclasses.asdict(each) for each in record.candidates],
                 "changes": [dataclasses.asdict(each) for each in record.changes],
                 "memory_curve": [dataclasses.asdict(each) for each in record.memory_curve],
+                "remarks": list(record.remarks),
             },
         )
 

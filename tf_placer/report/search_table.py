@@ -12,11 +12,12 @@ from tf_placer.placers import AUTO
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
-from tf_placer.report.least_memory import describe_least_memory
+from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
@@ -24,7 +25,11 @@ __all__ = ["format_outcome", "search_table", "search_values"]
 
 
 def search_table(
-    problem: PlacementProblem, outcome: SearchOutcome, least_bytes: int | None = None
+    problem: PlacementProblem,
+    outcome: SearchOutcome,
+    least_bytes: int | None = None,
+    offload: HostOffload | None = None,
+    limits: Limits | None = None,
 ) -> str:
     """Formats the outcome of a search, without a final newline.
 
@@ -32,15 +37,26 @@ def search_table(
         problem: the problem.
         outcome: the outcome.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
+        offload: the step if activations wait on the CPU; None if it is unknown.
+        limits: the limits of the placement; None if it does not fit.
     """
     labels = device_labels([device.name for device in problem.devices])
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
+    busy = (
+        {} if limits is None else {e.where: e.share for e in limits.limits if e.kind == "compute"}
+    )
     rows = [
-        [labels[device.name], count, format_bytes(peak), format_bytes(device.memory_bytes)]
+        [
+            labels[device.name],
+            count,
+            f"{busy[device.name]:.0%}" if device.name in busy else "-",
+            format_bytes(peak),
+            format_bytes(device.memory_bytes),
+        ]
         for device, count, peak in zip(problem.devices, counts, outcome.peak_bytes, strict=True)
     ]
     lines = [
-        table(["device", "groups", "peak memory", "memory"], rows, "lrrr"),
+        table(["device", "groups", "busy", "peak memory", "memory"], rows, "lrrrr"),
         "",
         f"step:         {format_outcome(outcome)}",
         f"lower bound:  {format_step(outcome.lower_bound_secs)}",
@@ -56,6 +72,8 @@ def search_table(
         )
         if least_bytes is not None:
             line += f": {describe_least_memory(problem, least_bytes)}"
+        if offload is not None:
+            line += f"; {describe_offload(offload)}"
         lines.append(line)
     return "\n".join(lines)
 
@@ -68,6 +86,8 @@ def search_values(
     changes: Sequence[WhatIf] = (),
     least_bytes: int | None = None,
     curve: Sequence[MemoryPoint] = (),
+    without_cpu: MemoryPoint | None = None,
+    offload: HostOffload | None = None,
 ) -> dict[str, Any]:
     """Makes the JSON form of a search.
 
@@ -79,6 +99,8 @@ def search_values(
         changes: the steps on other machines.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
         curve: the steps within less memory.
+        without_cpu: the memory of each GPU with which no work is on a CPU for want of it.
+        offload: the step if activations wait on the CPU.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
     return {
@@ -98,6 +120,8 @@ def search_values(
         "changes": [dataclasses.asdict(change) for change in changes],
         "least_memory_bytes": least_bytes,
         "memory_curve": [dataclasses.asdict(point) for point in curve],
+        "memory_without_cpu": None if without_cpu is None else dataclasses.asdict(without_cpu),
+        "offload": None if offload is None else dataclasses.asdict(offload),
     }
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping
 
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels, shorten_middle
+from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.simulation.critical_path import PathItem, Wait
 from tf_placer.simulation.lower_bounds import LowerBounds
-from tf_placer.simulation.step_report import DeviceReport, StepReport
+from tf_placer.simulation.step_report import StepReport
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["step_table"]
 
 _WIDTH = 100
-_CHANNEL_WIDTH = 10
-_OPERATION_WIDTH = 55
-_MAX_LINKS = 10
-_MAX_SEGMENTS = 20
-_MAX_OPERATIONS = 10
-_MAX_HOLDERS = 5
+_OPERATION_WIDTH = 60
+_MAX_LINKS = 5
+_MAX_KINDS = 8
+_MAX_HOLDERS = 3
+_TRANSFERS = {"transfer": "transfer", "control": "signal"}
 _REASONS: dict[Wait, str] = {
     "input": "inputs",
     "transfer": "transfers",
@@ -31,22 +31,21 @@ _REASONS: dict[Wait, str] = {
 }
 
 
-def step_table(report: StepReport, bounds: LowerBounds) -> str:
+def step_table(report: StepReport, bounds: LowerBounds, problem: PlacementProblem) -> str:
     """Formats a step as tables, in lines of at most 100 characters, without a final newline.
 
     Args:
         report: the report on the step.
         bounds: the lower bounds of its problem.
+        problem: the problem.
     """
     labels = device_labels([device.name for device in report.devices])
     parts = [
         _summary(report, bounds, labels),
         _devices(report, labels),
         _links(report, labels),
-        _path(report, labels),
-        _path_operations(report, labels),
+        _path(report, labels, _name_operations(problem)),
         _memory(report, labels),
-        _holders(report, labels),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -106,11 +105,10 @@ def _links(report: StepReport, labels: Mapping[str, str]) -> str:
             format_bytes(link.bytes),
             format_step(link.busy_secs),
             format_step(link.waiting_secs),
-            shorten_middle(link.channel or "", _CHANNEL_WIDTH),
         ]
         for link in links[:_MAX_LINKS]
     ]
-    text = table(["link", "transfers", "bytes", "busy", "waiting", "channel"], rows, "lrrrrl")
+    text = table(["link", "transfers", "bytes", "busy", "waiting"], rows, "lrrrr")
     others = links[_MAX_LINKS:]
     if others:
         text += (
@@ -121,43 +119,7 @@ def _links(report: StepReport, labels: Mapping[str, str]) -> str:
     return text
 
 
-@dataclasses.dataclass(frozen=True)
-class _PathSegment:
-    """Consecutive items of the critical path on one device or link."""
-
-    items: Sequence[PathItem]
-
-    @property
-    def secs(self) -> float:
-        return self.items[-1].end_secs - self.items[0].start_secs
-
-    def name_place(self, labels: Mapping[str, str]) -> str:
-        first = self.items[0]
-        device = labels[first.device]
-        return f"{device} -> {labels[first.destination]}" if first.destination else device
-
-    def describe(self, width: int) -> str:
-        first, last, count = self.items[0], self.items[-1], len(self.items)
-        size = format_bytes(sum(item.bytes for item in self.items))
-        if count == 1:
-            start = {"compute": "", "transfer": f"{size} of ", "control": "signal of "}[first.kind]
-            return start + shorten_middle(first.operation, width - len(start))
-        if first.kind != "compute":
-            return f"{count} transfers, {size}"
-        start = f"{count} operations, "
-        each = (width - len(start) - len(" to ")) // 2
-        names = (shorten_middle(item.operation, each) for item in (first, last))
-        return start + " to ".join(names)
-
-
-def _path(report: StepReport, labels: Mapping[str, str]) -> str:
-    places = itertools.groupby(
-        report.critical_path, key=lambda item: (item.device, item.destination)
-    )
-    segments = [_PathSegment(tuple(items)) for _, items in places]
-    by_length = sorted(range(len(segments)), key=lambda k: -segments[k].secs)
-    shown = [segments[k] for k in sorted(by_length[:_MAX_SEGMENTS])]
-    others = [segments[k] for k in by_length[_MAX_SEGMENTS:]]
+def _path(report: StepReport, labels: Mapping[str, str], kinds: Mapping[str, str]) -> str:
     waits = collections.Counter(item.waited_for for item in report.critical_path)
     reasons = [f"{waits[reason]} for {text}" for reason, text in _REASONS.items() if waits[reason]]
     lines = [
@@ -168,69 +130,80 @@ def _path(report: StepReport, labels: Mapping[str, str]) -> str:
     ]
     if reasons:
         lines.append(f"waits on it: {', '.join(reasons)}")
-    cells = [
-        [format_step(s.items[0].start_secs), format_step(s.secs), s.name_place(labels)]
-        for s in shown
-    ]
-    used = sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True))
-    rows = [[*row, s.describe(_WIDTH - used)] for row, s in zip(cells, shown, strict=True)]
-    lines.append(table(["start", "time", "where", "what"], rows, "rrll"))
+    alike: dict[tuple[str, str], list[PathItem]] = {}
+    for item in report.critical_path:
+        alike.setdefault(_name_kind(item, labels, kinds), []).append(item)
+    by_time = sorted(alike.items(), key=lambda each: -_sum_secs(each[1]))
+    rows = []
+    for (kind, place), items in by_time[:_MAX_KINDS]:
+        secs, longest = _sum_secs(items), max(items, key=lambda item: item.secs)
+        share = _share(secs, report.step_secs)
+        rows.append([kind, place, str(len(items)), format_step(secs), share, longest.operation])
+    headers = ["on the critical path", "where", "number", "time", "of step", "longest"]
+    columns = list(zip(headers, *rows, strict=True))[:-1]
+    used = sum(max(map(len, column)) + 2 for column in columns)
+    rows = [[*row[:-1], shorten_middle(row[-1], _WIDTH - used)] for row in rows]
+    lines.append(table(headers, rows, "llrrrl"))
+    others = [item for _, items in by_time[_MAX_KINDS:] for item in items]
     if others:
-        lines.append(f"and {len(others)} shorter, {format_step(sum(s.secs for s in others))}")
+        noun = "other" if len(others) == 1 else "others"
+        lines.append(f"and {len(others)} {noun}, {format_step(_sum_secs(others))}")
     return "\n".join(lines)
 
 
-def _path_operations(report: StepReport, labels: Mapping[str, str]) -> str:
-    operations = [item for item in report.critical_path if item.kind == "compute"]
-    operations.sort(key=lambda item: -item.secs)
-    rows = [
-        [
-            shorten_middle(item.operation, _OPERATION_WIDTH),
-            labels[item.device],
-            format_step(item.secs),
-            _share(item.secs, report.step_secs),
-        ]
-        for item in operations[:_MAX_OPERATIONS]
-    ]
-    return table(["longest operations on it", "device", "time", "of step"], rows, "llrr")
+def _name_operations(problem: PlacementProblem) -> dict[str, str]:
+    """Names the kind of each operation, or its type if it is of no kind that has a name."""
+    kinds = operation_kinds(problem).kinds
+    types = problem.operation_types or kinds
+    return {
+        name: kind if kind != "other" else op_type
+        for name, kind, op_type in zip(problem.operation_names, kinds, types, strict=True)
+    }
+
+
+def _name_kind(
+    item: PathItem, labels: Mapping[str, str], kinds: Mapping[str, str]
+) -> tuple[str, str]:
+    """Names the kind of work of an item, and its device or link."""
+    device = labels[item.device]
+    if item.destination is not None:
+        return _TRANSFERS[item.kind], f"{device} -> {labels[item.destination]}"
+    return kinds[item.operation], device
+
+
+def _sum_secs(items: Iterable[PathItem]) -> float:
+    return sum(item.secs for item in items)
 
 
 def _memory(report: StepReport, labels: Mapping[str, str]) -> str:
+    """Formats what the device holds at its peak that is the fullest."""
+    fullest = max(report.devices, key=lambda each: each.peak_bytes / max(each.memory_bytes, 1))
+    if not fullest.peak_bytes:
+        return ""
+    parts = {
+        "for the whole step": fullest.resident_bytes,
+        "outputs": fullest.output_bytes,
+        "copies from other devices": fullest.copy_bytes,
+        "temporary": fullest.temporary_bytes,
+        "lost between blocks": fullest.unused_bytes,
+    }
+    listed = ", ".join(f"{format_bytes(size)} {name}" for name, size in parts.items() if size)
     rows = [
         [
-            labels[device.name],
-            format_bytes(device.peak_bytes),
-            format_step(device.peak_secs),
-            format_bytes(device.resident_bytes),
-            format_bytes(device.output_bytes),
-            format_bytes(device.copy_bytes),
-            format_bytes(device.temporary_bytes),
-            format_bytes(device.unused_bytes),
-        ]
-        for device in _find_devices_in_use(report)
-    ]
-    headers = ["device", "peak", "at", "resident", "outputs", "copies", "temporary", "unused"]
-    if not any(device.unused_bytes for device in report.devices):
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
-    return table(headers, rows, "l" + "r" * (len(headers) - 1)) if rows else ""
-
-
-def _holders(report: StepReport, labels: Mapping[str, str]) -> str:
-    rows = [
-        [
-            labels[device.name],
             holder.kind,
             shorten_middle(holder.operation, _OPERATION_WIDTH),
             format_bytes(holder.bytes),
         ]
-        for device in _find_devices_in_use(report)
-        for holder in device.holders[:_MAX_HOLDERS]
+        for holder in fullest.holders[:_MAX_HOLDERS]
     ]
-    return table(["device", "at its peak", "of", "bytes"], rows, "lllr") if rows else ""
-
-
-def _find_devices_in_use(report: StepReport) -> list[DeviceReport]:
-    return [device for device in report.devices if device.peak_bytes > 0]
+    lines = [
+        f"fullest is {labels[fullest.name]}, {format_bytes(fullest.peak_bytes)} at "
+        f"{format_step(fullest.peak_secs)}:",
+        *textwrap.wrap(listed, _WIDTH, initial_indent="    ", subsequent_indent="    "),
+    ]
+    if rows:
+        lines.append(table(["at its peak", "of", "bytes"], rows, "llr"))
+    return "\n".join(lines)
 
 
 def _share(part_secs: float, step_secs: float) -> str:

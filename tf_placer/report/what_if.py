@@ -6,17 +6,19 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.limits import move_to_gpus
 from tf_placer.simulation.host_offload import HostOffload, offload_to_host
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
@@ -37,13 +39,14 @@ class WhatIf:
 
     Attributes:
         change: the difference, for people.
-        step_secs: the step time under the best placement found for that machine.
-        lower_bound_secs: the lower bound of the step time there.
+        step_secs: the step time under the best placement found for that machine; None if there was
+            no time to search for one.
+        lower_bound_secs: the lower bound of the step time there; None without a search.
     """
 
     change: str
-    step_secs: float
-    lower_bound_secs: float
+    step_secs: float | None
+    lower_bound_secs: float | None
 
 
 def search_changed_machines(
@@ -51,6 +54,7 @@ def search_changed_machines(
     groups: GroupGraph,
     placement: np.ndarray,
     *,
+    known: Sequence[Candidate] = (),
     search_secs: float,
     seed: int = 0,
 ) -> tuple[WhatIf, ...]:
@@ -58,27 +62,30 @@ def search_changed_machines(
 
     Each search starts from the given placement, and takes an equal share of the time. Twice the
     memory is among the changes if memory is short, and so are tensors that wait on the CPU if that
-    makes a faster placement fit. The reported step is at most the present one: a faster machine
-    allows that, although a simulated step may take longer when only a transfer is faster, because
-    operations then run in another order.
+    makes a faster placement fit. As memory makes the largest difference, that search comes first,
+    gets two shares, and also starts from known placements, which may not fit. The reported step is
+    at most the present one: a faster machine allows that, although a simulated step may take longer
+    when only a transfer is faster, because operations then run in another order.
 
     Args:
         problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
+        known: other placements, such as fast ones that do not fit.
         search_secs: time limit of all searches together, with their preparation.
         seed: the seed of the searches.
 
     Returns:
-        A step for each machine; none for faster transfers if there is only one device, and none
-        for machines that there is no time for.
+        A step for each machine, with None for machines that there is no time for; none for faster
+        transfers if there is only one device, and nothing if there is no time for any machine.
     """
     end_secs = time.monotonic() + search_secs
     now_secs, is_short = _simulate_now(problem, placement)
     preparing_secs = _PREPARATION_STEPS * (time.monotonic() - (end_secs - search_secs))
     machines = list(_change_machines(problem, is_short=is_short))
+    others = [each.placement for each in known]
     results: list[WhatIf] = []
-    known = [placement]
+    fast = [placement]
     for number, (change, machine) in enumerate(machines):
         start_secs = time.monotonic()
         if end_secs - start_secs <= preparing_secs:
@@ -89,20 +96,25 @@ def search_changed_machines(
         left_secs = end_secs - time.monotonic()
         if left_secs <= 0:
             break
+        starts = fast
+        share = 1.0 / (len(machines) - number)
+        if change == _MORE_MEMORY:
+            starts = [placement, *others, *_move_off_cpu(problem, placement)]
+            share = 2.0 / (1 + len(machines))
         found = coarse_to_fine_search(
             machine,
             groups,
-            max_secs=min(left_secs, max(preparing_secs, left_secs / (len(machines) - number))),
-            starts=[("known", each) for each in known],
+            max_secs=min(left_secs, max(preparing_secs, share * left_secs)),
+            starts=[("known", each) for each in starts],
             seed=seed,
         )
-        known = [placement]
+        fast = [placement]
         most_secs = now_secs
         if change == _TWICE:
             # A placement for fast transfers is a good start for even faster ones.
-            known.append(found.best.placement)
+            fast.append(found.best.placement)
         elif change == _NO_TRANSFERS:
-            most_secs = results[-1].step_secs
+            most_secs = min(most_secs, results[-1].step_secs or math.inf)
         found_secs = math.inf if found.best.excess_bytes else found.best.step_secs
         step_secs = min(most_secs, _step_secs(machine, placement), found_secs)
         results.append(WhatIf(change, step_secs, float(bound_secs)))
@@ -112,7 +124,16 @@ def search_changed_machines(
                 results.append(_describe_offload(problem, moved))
         if found.interrupted:
             break
+    if results:
+        searched = {each.change for each in results}
+        results += [WhatIf(name, None, None) for name, _ in machines if name not in searched]
     return tuple(results)
+
+
+def _move_off_cpu(problem: PlacementProblem, placement: np.ndarray) -> list[np.ndarray]:
+    """Lists the placement with its work on CPUs moved to GPUs, if there is such work."""
+    moved, moves = move_to_gpus(problem, placement)
+    return list(moved) if moves.any() else []
 
 
 def _change_machines(
@@ -124,16 +145,16 @@ def _change_machines(
         problem: the problem.
         is_short: whether there are placements that do not fit, so that memory may matter.
     """
-    each = np.ones(problem.num_devices)
-    if problem.links:
-        yield _TWICE, scale_costs(problem, each, 0.5)
-        yield _NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)
     if is_short:
         devices = [
             dataclasses.replace(device, memory_bytes=2 * device.memory_bytes)
             for device in problem.devices
         ]
         yield _MORE_MEMORY, dataclasses.replace(problem, devices=tuple(devices))
+    each = np.ones(problem.num_devices)
+    if problem.links:
+        yield _TWICE, scale_costs(problem, each, 0.5)
+        yield _NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)
     # GPUs come first, because there may be no time for all.
     ordered = sorted(problem.devices, key=lambda device: not is_gpu(device))
     for kind in dict.fromkeys(device.kind for device in ordered):

@@ -162,7 +162,7 @@ def _view_run(directory: RunDirectory) -> RunView:
     finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
     found = _find_subject(trials, finalists, winner)
-    problem, steps, notes = _simulate_steps(directory, trials, found, result, labels)
+    problem, steps, notes = _simulate_steps(directory, trials, found, result, labels, explanation)
     if state.is_running and problem is None:
         notes = ("The page has no steps as long as the costs of the operations are not profiled.",)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
@@ -214,8 +214,13 @@ def _simulate_steps(
     found: Trial | None,
     result: RunResult | None,
     labels: Mapping[int, str],
+    explanation: Explanation | None,
 ) -> tuple[PlacementProblem | None, tuple[StepView, ...], tuple[str, ...]]:
-    """Simulates the original and the found placement, with costs corrected by measurements."""
+    """Simulates the original and the found placement, with costs corrected by measurements.
+
+    The costs are those of the explanation, so that the timeline agrees with the predictions, the
+    limits and the steps on other machines; without an explanation they are fitted to the trials.
+    """
     if not directory.problem.exists():
         return (
             None,
@@ -232,12 +237,17 @@ def _simulate_steps(
         if t.assignment is not None and t.measurement.median_secs is not None
     ]
     notes = []
-    if ran:
+    error = None
+    if explanation is not None and len(explanation.compute_factors) == problem.num_devices:
+        compute, error = np.array(explanation.compute_factors), explanation.error
+        problem = scale_costs(problem, compute, explanation.transfer_factor)
+    elif ran:
         factors = fit_corrected_costs(problem, ran)
-        problem = scale_costs(problem, factors.compute, factors.transfer)
+        problem, error = scale_costs(problem, factors.compute, factors.transfer), factors.deviation
+    if error is not None:
         notes.append(
             "Times in a step are simulated, with costs that were profiled and corrected by what "
-            f"was measured; predictions of whole steps are off by {factors.deviation:.0%}."
+            f"was measured; predictions of whole steps are off by {error:.0%}."
         )
     given = None if result is None else result.original_assignment
     views = []

@@ -24,9 +24,10 @@ def compute_data_parallel_bound(
     more on a faster accelerator. No operation takes less than this share of its time with the whole
     batch, because its launch, the update of variables and the reading of weights do not shrink. The
     best shares take 1 / sum(1 / t_i) seconds, t_i being the seconds of the whole batch on
-    accelerator i; that is t / n if all are equal. To sum up G bytes of gradients, each accelerator
-    must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry B bytes per
-    second together. Computing and sending may overlap, so that
+    accelerator i; that is t / n if all are equal. If the batch is known to have b examples, each
+    accelerator gets a whole number of them, and n is at most b. To sum up G bytes of gradients,
+    each accelerator must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry
+    B bytes per second together. Computing and sending may overlap, so that
 
         step >= max(1 / sum(1 / t_i), 2 (n - 1)/n G / B),
 
@@ -49,21 +50,43 @@ def compute_data_parallel_bound(
         Journal of Parallel and Distributed Computing 69, 2009.
     """
     accelerators = find_accelerators(problem)
-    count, gradient_bytes = len(accelerators), count_gradient_bytes(problem)
-    if count == 1 or gradient_bytes == 0:
+    gradient_bytes = count_gradient_bytes(problem)
+    if len(accelerators) == 1 or gradient_bytes == 0:
         return None
-    names = [problem.devices[index].name for index in accelerators]
-    slowest = min(_sum_bandwidths(problem, name, names) for name in names)
-    fastest_secs = float(one_device_secs.min())
-    # Relative times keep the result for equal accelerators exact.
-    shares = fastest_secs / np.maximum(one_device_secs, 1e-300)
+    shares = _divide_batch(one_device_secs, problem.batch_size)
     resident_bytes = problem.resident_bytes.sum()
-    batch_bytes = shares / shares.sum() * (one_device_bytes - resident_bytes)
+    batch_bytes = shares * (one_device_bytes - resident_bytes)
     memory_bytes = np.array([problem.devices[index].memory_bytes for index in accelerators])
-    if (resident_bytes + batch_bytes > memory_bytes).any():
+    used = shares > 0
+    if (resident_bytes + batch_bytes > memory_bytes)[used].any():
         return None
-    computing_secs = fastest_secs / max(float(shares.sum()), 1e-300)
-    return max(computing_secs, 2 * (count - 1) / count * gradient_bytes / slowest)
+    names = [problem.devices[index].name for index in accelerators[used]]
+    computing_secs = float((shares * one_device_secs)[used].max())
+    if len(names) == 1:
+        return computing_secs
+    slowest = min(_sum_bandwidths(problem, name, names) for name in names)
+    return max(computing_secs, 2 * (len(names) - 1) / len(names) * gradient_bytes / slowest)
+
+
+def _divide_batch(one_device_secs: np.ndarray, batch_size: int | None) -> np.ndarray:
+    """Divides a batch so that the accelerators end as early as they can.
+
+    Args:
+        one_device_secs: float64 [num_accelerators], the seconds of the whole batch.
+        batch_size: the number of examples; None to divide the batch into any shares.
+
+    Returns:
+        float64 [num_accelerators], the share of each accelerator; they add up to 1.
+    """
+    secs = np.maximum(one_device_secs, 1e-300)
+    # Relative speeds keep the result for equal accelerators exact.
+    speeds = secs.min() / secs
+    if batch_size is None:
+        return speeds / speeds.sum()
+    counts = np.floor(batch_size * speeds / speeds.sum())
+    while counts.sum() < batch_size:
+        counts[np.argmin((counts + 1) / speeds)] += 1
+    return counts / batch_size
 
 
 def count_gradient_bytes(problem: PlacementProblem) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 
-__all__ = ["HostOffload", "move_tensors", "offload_to_host"]
+__all__ = ["HostOffload", "find_offload", "move_tensors", "offload_to_host"]
 
 # The peak moves as tensors leave, so that it takes several rounds.
 _MAX_ROUNDS = 40
@@ -27,11 +29,37 @@ class HostOffload:
         num_tensors: the number of tensors that are sent to the CPU and back.
         moved_bytes: their sizes together.
         step_secs: the simulated step time with their transfers, in seconds.
+        unmoved_secs: the step time of the same placement if nothing moves, as if it fitted.
     """
 
     num_tensors: int
     moved_bytes: int
     step_secs: float
+    unmoved_secs: float
+
+
+def find_offload(
+    problem: PlacementProblem, placements: Iterable[np.ndarray], *, max_secs: float
+) -> HostOffload | None:
+    """Finds the shortest step of placements that fit if tensors wait on the CPU.
+
+    Args:
+        problem: the placement problem.
+        placements: int32 [num_groups] each, legal placements.
+        max_secs: time limit in seconds, after which no further placement is tried.
+
+    Returns:
+        The shortest step; None if none of them fits in this way.
+    """
+    end_secs = time.monotonic() + max_secs
+    best: HostOffload | None = None
+    for placement in placements:
+        if time.monotonic() >= end_secs:
+            break
+        moved = offload_to_host(problem, placement)
+        if moved is not None and (best is None or moved.step_secs < best.step_secs):
+            best = moved
+    return best
 
 
 def offload_to_host(problem: PlacementProblem, placement: np.ndarray) -> HostOffload | None:
@@ -51,13 +79,14 @@ def offload_to_host(problem: PlacementProblem, placement: np.ndarray) -> HostOff
     hosts = [number for number, device in enumerate(problem.devices) if not is_gpu(device)]
     moved, placed = problem, np.asarray(placement, np.int32)
     num_tensors = moved_bytes = 0
+    unmoved_secs = float(Simulator(problem, memory=False).simulate(placed[None]).step_secs[0])
     for _ in range(_MAX_ROUNDS):
         trace = Simulator(moved, threads=1).trace(placed)
         room = np.array([device.memory_bytes for device in moved.devices])
         excess = trace.peak_bytes - room
         over = int(np.argmax(excess))
         if excess[over] <= 0:
-            return HostOffload(num_tensors, moved_bytes, trace.step_secs)
+            return HostOffload(num_tensors, moved_bytes, trace.step_secs, unmoved_secs)
         if not hosts or over in hosts:
             return None
         chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]))

@@ -44,11 +44,11 @@ class CompareCommandTest(tf.test.TestCase):
     def test_compares_problem_files(self):
         one, two, four = self.files
         printed, errors = self.call(*self.files, "--max_secs=3", f"--price={two}=3.6")
-        self.assertRegex(printed, rf"{one} +1 +6.000 ms +1.00x ")
-        self.assertRegex(printed, rf"{two} +2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
-        self.assertRegex(printed, rf"{four} +4 +3.000 ms +2.00x .* 2 +- +-\n")
+        self.assertRegex(printed, rf"{one} +1 +1 +6.000 ms +1.00x ")
+        self.assertRegex(printed, rf"{two} +2 +≤ 2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
+        self.assertRegex(printed, rf"{four} +4 +≤ 2 +3.000 ms +2.00x .* +- +-\n")
         self.assertIn("2 GPUs would do as well as 4", printed)
-        self.assertIn(f"searching for {four}", errors)
+        self.assertIn("searching on 3 machines for 3.0 s in all", errors)
 
     def test_compares_finished_searches(self):
         logs = []
@@ -58,8 +58,8 @@ class CompareCommandTest(tf.test.TestCase):
                 search = ["search", f"--problem={path}", "--max_secs=1", f"--log_dir={logs[-1]}"]
                 cli.main([*search, f"--output={self.path('r.json')}"])
         printed, errors = self.call(*logs)
-        self.assertRegex(printed, rf"{logs[0]} +1 +6.000 ms +1.00x ")
-        self.assertRegex(printed, rf"{logs[1]} +2 +3.000 ms +2.00x ")
+        self.assertRegex(printed, rf"{logs[0]} +1 +1 +6.000 ms +1.00x ")
+        self.assertRegex(printed, rf"{logs[1]} +2 +≤ 2 +3.000 ms +2.00x ")
         self.assertNotIn("searching", errors)
 
     def test_computes_the_costs_of_a_graph_on_every_machine(self):

@@ -585,7 +585,9 @@ class SimulateCommandTest(ProblemCommandsTestCase):
 
     def test_without_an_output_it_only_prints(self):
         self.assignment(*BEST)
-        self.assertIn("critical path", self.simulate())
+        printed = self.simulate()
+        self.assertIn("on the critical path", printed)
+        self.assertIn("--output writes all of the path", printed)
         self.assertEqual(sorted(os.listdir(self.directory)), ["assignment.json", "problem.json"])
 
     def test_writes_a_trace(self):
@@ -699,9 +701,14 @@ class MachinesCommandTest(ProblemCommandsTestCase):
 
     def test_shows_one_machine(self):
         printed = self.call("machines", "8xL4")
-        self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +60 x 0.5 ")
+        self.assertRegex(printed, r"\n +8  GPU +L4 +22.49 GiB +20.51 GiB +60 x 0.5 ")
         self.assertIn("sparsity", printed)
         self.assert_refused(r"'8xL5' \(did you mean '8xL4'", "machines", "8xL5")
+
+    def test_shows_several_machines_one_after_the_other(self):
+        printed = self.call("machines", "1xL4", "2xT4")
+        self.assertRegex(printed, r"(?s)^1xL4\n\nnumber .*\n\n2xT4\n\nnumber ")
+        self.assert_refused("unknown machine '2xT5'", "machines", "1xL4", "2xT5")
 
     def test_shows_a_mix_and_groups_of_cores(self):
         self.assertRegex(self.call("machines", "1xA100+2xT4"), r"\nA100 to T4 +2 +1 +9 ")

@@ -158,6 +158,21 @@ class CostedGraphTest(tf.test.TestCase):
         self.assertStartsWith(note, "constants and shapes do not tell how often these loops")
         self.assertIn(": 'until_None'; of each", note)
 
+    def test_reports_sizes_that_depend_on_values(self):
+        said: list[str] = []
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [3, 4], name="x")
+            kept, _ = tf.dynamic_partition(x, tf.cast(x[:, 0] > 0, tf.int32), 2, name="kept")
+            tf.reduce_sum(kept, name="y")
+        source = read_workload(graph, ["y"], {"x:0": np.ones([3, 4], np.float32)})
+        cost_graph(source, find_machine(_MACHINE), steps=1, report=said.append)
+        [note] = [line for line in said if "unknown dimension" in line]
+        self.assertRegex(
+            note, "^the size(s of 2 tensors, the first of them|  of) 'kept:0' .* depend"
+        )
+        # All that can be fed is fed.
+        self.assertNotIn("Feed", note)
+
     def test_omits_operations_that_the_step_does_not_need(self):
         graph = graphs.saver_and_summaries()
         problem, placement = self.cost_graph_of(graph.graph, graph.fetches).build_placed_problem(

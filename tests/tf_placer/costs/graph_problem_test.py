@@ -87,6 +87,31 @@ class GraphProblemTest(tf.test.TestCase):
                 tf.group(w.assign_sub(tf.ones([2, 3])), name="train")
         return OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
 
+    def test_the_batch_is_the_first_dimension_of_all_inputs(self):
+        for shapes, batch_size in (
+            ([[8, 3], [8], []], 8),
+            ([[8, 3], [3, 8]], None),
+            ([[None, 3]], None),
+            ([], None),
+        ):
+            with tf.Graph().as_default() as graph:
+                fed = [
+                    v1.placeholder(tf.float32, shape, name=f"x{number}")
+                    for number, shape in enumerate(shapes)
+                ]
+                tf.add_n([tf.reduce_sum(each) for each in [tf.ones([2, 3]), *fed]], name="y")
+            feeds = [f"x{number}:0" for number in range(len(shapes))]
+            op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
+            self.assertEqual(_build_problem(op_graph).batch_size, batch_size)
+
+    def test_the_batch_of_a_dataset_is_that_of_its_iterator(self):
+        with tf.Graph().as_default() as graph:
+            batches = tf.data.Dataset.from_tensors((np.zeros([5, 2]), np.zeros([5])))
+            features, labels = v1.data.make_one_shot_iterator(batches).get_next()
+            tf.add(tf.reduce_sum(features), tf.reduce_sum(labels), name="y")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"])
+        self.assertEqual(_build_problem(op_graph).batch_size, 5)
+
     def test_has_the_needed_operations_in_topological_order(self):
         op_graph = self.small()
         problem = _build_problem(op_graph)

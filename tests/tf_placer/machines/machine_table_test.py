@@ -23,7 +23,8 @@ class MachineTableTest(absltest.TestCase):
         text = format_machine("4xK80")
         rows = parse_rows(text)
         self.assertIn(
-            ["4", "GPU", "K80", "11.17 GiB", "4.37 x 0.42", "240 x 0.75", "10.00 µs"], rows
+            ["4", "GPU", "K80", "11.17 GiB", "10.19 GiB", "4.37 x 0.42", "240 x 0.75", "10.00 µs"],
+            rows,
         )
         # Two boards of two GPUs have two connections to the processor in each direction.
         self.assertIn(["CPU to GPU", "4", "2", "11", "25.00 µs"], rows)
@@ -45,7 +46,7 @@ class MachineTableTest(absltest.TestCase):
         with usable:
             rows = parse_rows(format_machine("cores:0-2/5"))
             limited = parse_rows(format_machine("local:2,memory_mb=1024"))
-            values = build_machine_values("cores:0-2/5")
+            values = build_machine_values(["cores:0-2/5"])
         names = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
         self.assertEqual(rows[2:], [[names[0], "0-2", "-"], [names[1], "5", "-"]])
         self.assertIn([names[1], "2,5", "1.000 GiB"], limited)
@@ -54,11 +55,22 @@ class MachineTableTest(absltest.TestCase):
         self.assertEqual((machine["source"], values["device_classes"]), ("", []))
 
     def test_values_have_the_numbers_and_sources(self):
-        values = build_machine_values("2xT4")
+        values = build_machine_values(["2xT4"])
         [machine] = values["machines"]
         self.assertEqual([each["model"] for each in machine["devices"]], ["CPU", "T4", "T4"])
         self.assertLen(machine["links"], 6)
         self.assertIn("g4dn.12xlarge", machine["source"])
+        self.assertEqual([each["name"] for each in values["device_classes"]], ["CPU", "T4"])
+
+    def test_memory_for_tensors_is_that_of_problems(self):
+        # A plan uses all memory of an emulated GPU but for the order of operations.
+        for spec, memory in (("1xP100", "14.50 GiB"), ("emulated:1xP100", "14.50 GiB")):
+            [row] = [row for row in parse_rows(format_machine(spec)) if "P100" in row]
+            self.assertEqual(row[4], memory)
+
+    def test_values_of_several_machines_have_each_class_once(self):
+        values = build_machine_values(["2xT4", "1xT4"])
+        self.assertEqual([each["name"] for each in values["machines"]], ["2xT4", "1xT4"])
         self.assertEqual([each["name"] for each in values["device_classes"]], ["CPU", "T4"])
 
     def test_an_unknown_machine_is_an_error_with_near_names(self):

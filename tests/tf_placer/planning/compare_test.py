@@ -6,16 +6,21 @@ import dataclasses
 import os
 import pathlib
 import time
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 import tf_placer
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.mixed_problems import make_mixed_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.placers.auto.candidate import simulate_candidates
+from tf_placer.planning import compare as compare_module
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -98,6 +103,50 @@ class CompareTest(absltest.TestCase):
             self.assertEqual(compared.idle, ("D2",))
             self.assertEqual(compared.spare, spare)
 
+    def test_searches_for_placements_on_fewer_devices(self):
+        # Chains that change devices take 5 ms; one device takes 6 ms, and two take 3 ms.
+        problem = two_chain_problem(3, 4)
+        apart = np.array([0, 0, 0, 1, 2, 3], np.int32)
+        [spread] = simulate_candidates(problem, Simulator(problem), apart[None])
+        self.assertAlmostEqual(spread.step_secs, 5e-3)
+        groups = group_graph(problem)
+        search_fewer = compare_module._search_fewer
+        fewest = search_fewer(problem, groups, spread, [], max_secs=2.0, seed=0)
+        self.assertLen(set(fewest.tolist()), 2)
+        # Without time, a known placement is as good.
+        two = np.array([0, 0, 0, 3, 3, 3], np.int32)
+        for known, expected in (([two], 2), ([], 4)):
+            fewest = search_fewer(problem, groups, spread, known, max_secs=0.0, seed=0)
+            self.assertLen(set(fewest.tolist()), expected)
+
+    def test_a_smaller_machine_gets_what_was_found_for_a_larger_one(self):
+        # The first search has no time, and the one for three devices finds two devices.
+        apart = np.array([1, 1, 1, 2, 2, 2], np.int32)
+        [start] = simulate_candidates(
+            two_chain_problem(3, 3), Simulator(two_chain_problem(3, 3)), apart[None]
+        )
+        slow = np.zeros(6, np.int32)
+
+        def search(problem, *_, **__):
+            placement = apart if problem.num_devices == 3 else slow
+            [best] = simulate_candidates(problem, Simulator(problem), placement[None])
+            return mock.Mock(best=best, interrupted=False)
+
+        problems = {str(count): two_chain_problem(3, count) for count in (2, 3)}
+        with mock.patch.object(compare_module, "coarse_to_fine_search", search):
+            two, three = tf_placer.compare(problems, max_secs=1.0).machines
+        self.assertEqual((two.step_secs, three.step_secs), (start.step_secs, start.step_secs))
+        self.assertEqual((two.needed, three.needed), (2, 2))
+
+    def test_says_what_is_on_the_cpu_for_want_of_memory(self):
+        # Each of two operations takes 1 s on the GPU, which has room for one, or 10 s on the CPU.
+        for memory_bytes, cpu_share in ((10, 1.0), (20, 0.0)):
+            problem = build_task_problem(
+                [(10.0, 1.0)] * 2, resident_bytes=[10, 10], memory_bytes=[100, memory_bytes]
+            )
+            [machine] = tf_placer.compare({"one": problem}, max_secs=0.5).machines
+            self.assertEqual((machine.cpu_share, machine.displaced_share), (cpu_share, cpu_share))
+
     def test_tells_what_does_not_fit(self):
         # Beside the source, the CPU has room for 15 bytes and the GPU for 10; `right` holds 20.
         problems = {"small": small_problem(25, 10), "medium": small_problem(25, 50)}
@@ -136,9 +185,12 @@ class CompareTest(absltest.TestCase):
         problems = {str(count): build_layered_problem(300, count) for count in (2, 3, 4)}
         start_secs = time.monotonic()
         said: list[str] = []
-        tf_placer.compare(problems, max_secs=1.5, say=said.append)
+        shown: list[str] = []
+        tf_placer.compare(problems, max_secs=1.5, say=said.append, progress=shown.append)
         self.assertLess(time.monotonic() - start_secs, 3.0)
-        self.assertLen(said, 3)
+        self.assertStartsWith(said[0], "searching on 3 machines for 1.5 s in all (max_secs), 0.5 s")
+        self.assertRegex(said[1], r"^searched for .* s: 2 .* s, 3 .* s, 4 .* s$")
+        self.assertRegex(" ".join(shown), r"3 \(2 of 3\): [0-9,]+ trials \| best .* of its time")
 
     def test_refuses_invalid_arguments(self):
         problems = {"two": two_chain_problem(2)}

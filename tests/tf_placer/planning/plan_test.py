@@ -13,11 +13,14 @@ import numpy as np
 from absl.testing import absltest
 
 import tf_placer
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.report.memory_curve import MemoryPoint
+from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.search.distributed import workers
 from tf_placer.simulation.simulator import Simulator
 
@@ -53,6 +56,43 @@ class PlanTest(absltest.TestCase):
             self.assertIn("found is bound by", result.table())
         [bound_secs] = bounds
         self.assertAlmostEqual(bound_secs, 2e-3)
+
+    def test_says_how_much_memory_keeps_work_off_the_cpu(self):
+        # Four operations of 10 s on the CPU and 1 s on the GPU, which has room for one of them.
+        problem = build_task_problem(
+            [(10.0, 1.0)] * 4, resident_bytes=[10] * 4, memory_bytes=[100, 10]
+        )
+        result = tf_placer.plan(problem, max_secs=3.0, log_dir=self.directory / "log")
+        self.assertEqual(result.step_secs, 30.0)
+        self.assertEqual(result.memory_without_cpu, MemoryPoint(40, 4.0))
+        table = result.table()
+        self.assertIn("found is bound by memory: 100% of the step is on device_0", table)
+        self.assertIn("more memory:  40 B on each GPU would do for what is on the CPU only", table)
+        self.assertRegex(table, r"device_0 +3 +100% +30 B +100 B\n")
+        self.assertEqual(result.to_json()["memory_without_cpu"]["peak_bytes"], 40)
+        [remark] = PlanDirectory(self.directory / "log").read_record().remarks
+        self.assertStartsWith(remark, "With more memory: 40 B on each GPU would do")
+
+    def test_says_whether_activations_on_the_cpu_would_make_it_fit(self):
+        # A forward and a backward pass on a GPU of 10 bytes, which they exceed by 3.
+        problem = build_task_problem(
+            [(np.inf, 10.0)] * 6,
+            [(0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 4, 1), (4, 5, 1)],
+            memory_bytes=[1000, 10],
+        )
+        problem = dataclasses.replace(
+            problem,
+            consumer_start=np.array([0, 2, 4, 5, 6, 7]),
+            consumers=np.array([1, 5, 2, 4, 3, 4, 5]),
+        )
+        result = tf_placer.plan(problem, max_secs=2.0)
+        self.assertFalse(result.feasible)
+        self.assertIn(
+            "13 B on device_1 would do; with 4 B of activations moved to the CPU and back it would "
+            "fit: 60.00 s a step, 0% slower",
+            result.table(),
+        )
+        self.assertEqual(result.to_json()["offload"]["moved_bytes"], 4)
 
     def test_the_same_seed_gives_the_same_result(self):
         plans = [

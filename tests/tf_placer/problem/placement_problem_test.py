@@ -228,6 +228,7 @@ class RefusedProblemTest(parameterized.TestCase):
             {"links": [_THERE, dataclasses.replace(_BACK, bandwidth_bytes_per_sec=np.inf)]},
             r"links\[1\].bandwidth_bytes_per_sec is Infinity",
         ),
+        ("batch", {"batch_size": 0}, "batch_size is 0: it must be at least 1"),
         ("minus_infinity", {"compute_secs": -np.inf * np.ones([3, 2])}, "is -Infinity"),
     )
     def test_is_refused_with_one_sentence(self, changes, message):

@@ -78,6 +78,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         coarse_groups=None if rng.random() < 0.5 else groups // 3,
         layers=None if rng.random() < 0.5 else groups // 6,
         operation_types=None if rng.random() < 0.5 else ["MatMul ß"] * num_operations,
+        batch_size=None if rng.random() < 0.5 else 32,
     )
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 from absl.testing import absltest
 
-from tf_placer.report.auto_table import explanation_table
+from tests.tf_placer.placers.problems import build_task_problem
+from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.placers.auto.candidate import simulate_candidates
+from tf_placer.report.auto_table import auto_table, explanation_table
 from tf_placer.report.explanation import Explanation, MeasuredCandidate
 from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.what_if import WhatIf
+from tf_placer.simulation.simulator import Simulator
 
 _A, _B = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2))
 
@@ -86,6 +91,29 @@ class ExplanationTableTest(absltest.TestCase):
     def test_other_machines_have_a_speedup_of_the_step(self):
         shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04),))
         self.assertRegex(shown, r"one more CPU +50\.00 ms +2\.00x +40\.00 ms")
+
+    def test_says_why_a_candidate_does_not_fit(self):
+        # Two devices of 10 and 100 bytes hold 30 and 90.
+        problem = build_task_problem(
+            [(1.0, 1.0)] * 4, resident_bytes=[10, 20, 40, 50], memory_bytes=[10, 100]
+        )
+        placements = np.array([[0, 0, 1, 1], [0, 1, 1, 1], [1, 0, 1, 0]], np.int32)
+        close, over, both = simulate_candidates(problem, Simulator(problem), placements)
+        starts = (("b", over), ("c", both))
+        result = AutoResult(close, (close,), starts, 1.0, 3, 1.0, False, False, False)
+        shown = auto_table(problem, result, ())
+        self.assertRegex(shown, r"found +2\.000 s +2\.00x +no: device_0 lacks 20 B\n")
+        self.assertRegex(shown, r"\nb .* no: device_1 lacks 10 B\n")
+        self.assertRegex(shown, r"\nc .* no: device_0 lacks 60 B$")
+
+    def test_says_which_machines_were_not_searched(self):
+        shown = text(limits(), (WhatIf("one more CPU", None, None), WhatIf("b", 0.05, 0.04)))
+        self.assertRegex(shown, r"one more CPU +not searched +- +-\n")
+        self.assertIn("not searched: there was no time; allow more", shown)
+        self.assertIn("more memory is left out: all devices together hold less", shown)
+        memory = text(limits(), (WhatIf("twice the memory", 0.05, 0.04),))
+        self.assertNotIn("left out", memory)
+        self.assertNotIn("not searched", memory)
 
 
 if __name__ == "__main__":

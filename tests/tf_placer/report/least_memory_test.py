@@ -11,7 +11,12 @@ from absl.testing import absltest
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.report.least_memory import describe_least_memory, find_least_memory
+from tf_placer.report.least_memory import (
+    describe_least_memory,
+    describe_offload,
+    find_least_memory,
+)
+from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -74,6 +79,13 @@ class LeastMemoryTest(absltest.TestCase):
             ),
         ):
             self.assertEqual(describe_least_memory(problem, least_bytes), expected)
+
+    def test_describes_activations_that_wait_on_the_cpu(self):
+        self.assertStartsWith(
+            describe_offload(HostOffload(3, 2**31, 66.0, 60.0)),
+            "with 2.000 GiB of activations moved to the CPU and back it would fit: 66.00 s a step, "
+            "10% slower than with enough memory",
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from absl.testing import absltest
 
 from benchmarks.problems.small import SMALL_PROBLEMS
 from benchmarks.problems.synthetic import unroll_lstm
+from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.report.auto_table import describe_bound
 from tf_placer.report.limits import find_limits
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
@@ -67,6 +69,27 @@ class LimitsTest(absltest.TestCase):
         )
         memory = shares(find_limits(tight, placement), "memory")
         self.assertAlmostEqual(memory[problem.devices[1].name], 0.5)
+
+    def test_work_on_the_cpu_for_want_of_memory_is_named(self):
+        # Two operations of 10 s on the CPU and 1 s on the GPU, and one that the CPU does faster.
+        for memory_bytes, share in ((10, 10 / 15), (20, None)):
+            problem = build_task_problem(
+                [(10.0, 1.0), (10.0, 1.0), (5.0, 6.0)],
+                resident_bytes=[10, 10, 0],
+                memory_bytes=[100, memory_bytes],
+            )
+            limits = find_limits(problem, np.array([1, 0, 0], np.int32))
+            self.assertAlmostEqual(limits.step_secs, 15.0)
+            displaced = shares(limits, "for want of memory")
+            if share is None:
+                self.assertEmpty(displaced)
+                continue
+            self.assertAlmostEqual(displaced["device_0"], share)
+            self.assertAlmostEqual(limits.displaced_share, share)
+            self.assertEqual(
+                describe_bound(limits),
+                "memory: 67% of the step is on device_0, because the memory of the GPUs is short",
+            )
 
 
 if __name__ == "__main__":

@@ -43,8 +43,9 @@ class MachineComparisonTest(absltest.TestCase):
         compared = MachineComparison((change(4, 0.010, idle=("GPU:3",), spare=1), _ONE))
         table = compared.table()
         memory = "GPU:0: 12.00 GiB of 75.00 GiB"
-        self.assert_row(table, "4xA100", "4", "10.00 ms", "4.00x", "40.00 ms", memory, "yes", "1")
-        self.assert_row(table, "1xA100", "1", "40.00 ms", "1.00x", "40.00 ms", memory, "yes", "0")
+        four = ("4xA100", "4", "≤ 3", "10.00 ms", "4.00x", "40.00 ms")
+        self.assert_row(table, *four, memory, "0%")
+        self.assert_row(table, "1xA100", "1", "1", "40.00 ms", "1.00x", "40.00 ms", memory, "0%")
         self.assertIn("fastest: 4xA100, 10.00 ms per step", table)
         for absent in ("price", "data parallel", "cheapest"):
             self.assertNotIn(absent, table)
@@ -79,19 +80,21 @@ class MachineComparisonTest(absltest.TestCase):
     def test_says_that_unused_devices_are_not_needed(self):
         findings = MachineComparison((change(8, 0.010, spare=3),)).list_findings()
         self.assertIn(
-            "5 GPUs would do as well as 8: the rest of 8xA100 has next to nothing to do", findings
+            "at most 5 GPUs of the 8 of 8xA100 would do as well: a placement on so few is within "
+            "2 %",
+            findings,
         )
 
     def test_says_that_the_smaller_machine_has_spare_devices_too(self):
         findings = MachineComparison((change(8, 0.010), change(4, 0.010, spare=2))).list_findings()
         self.assertIn("4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100", findings)
-        self.assertStartsWith(findings[-1], "2 GPUs would do as well as 4: the rest of 4xA100 ")
+        self.assertStartsWith(findings[-1], "at most 2 GPUs of the 4 of 4xA100 would do as well")
 
     def test_says_if_one_device_is_too_small_or_all_are(self):
         split = change(4, 0.010, one_device_secs=None)
         table = MachineComparison((change(1, None, one_device_secs=None), split)).table()
-        self.assertRegex(table, "1xA100 +1 +none +too small .* no ")
-        self.assertRegex(table, "4xA100 +4 +10.00 ms +too small .* yes ")
+        self.assertRegex(table, "1xA100 +1 +- +none +too small ")
+        self.assertRegex(table, "4xA100 +4 +≤ 4 +10.00 ms +too small ")
         none = MachineComparison((change(1, None, one_device_secs=None),))
         self.assertEqual(
             none.list_findings(),
@@ -108,6 +111,32 @@ class MachineComparisonTest(absltest.TestCase):
             )
         ).list_findings()
         self.assertIn("data parallelism may be faster, try it, too: 4xA100", findings)
+
+    def test_data_parallelism_may_be_cheaper(self):
+        # A million steps of 6 ms take 5/3 hours, of 9.00 each; on one GPU they cost 20.00.
+        one = dataclasses.replace(_ONE, price_per_hour=1.8)
+        for bound_secs, sentence in (
+            (
+                0.006,
+                "perhaps cheaper by data parallelism: 4xA100, at least 15.00 per million steps",
+            ),
+            (0.009, "data parallelism is not cheaper on any of them"),
+        ):
+            four = change(4, 0.012, data_parallel_secs=bound_secs, price_per_hour=9.0)
+            compared = MachineComparison((one, four))
+            self.assertIn(sentence, compared.list_findings())
+            cost = 9.0 / 3600 * bound_secs * 1e6
+            self.assertRegex(compared.table(), rf"4xA100 .* 9\.00 +30\.00 +{cost:.2f}\n")
+
+    def test_says_what_is_on_the_cpu(self):
+        short = change(2, 0.020, cpu_share=0.7, displaced_share=0.61)
+        compared = MachineComparison((short, change(4, 0.010, cpu_share=0.7)))
+        self.assertRegex(compared.table(), r"2xA100 .* 70%")
+        found = [each for each in compared.list_findings() if "on the CPU" in each]
+        self.assertLen(found, 1)
+        self.assertStartsWith(
+            found[0], "2xA100: 61% of the step is on the CPU, because the memory of the GPUs is"
+        )
 
 
 if __name__ == "__main__":

@@ -8,14 +8,17 @@ import itertools
 import numpy as np
 from absl.testing import absltest
 
+from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.memory_curve import (
     MemoryPoint,
     describe_memory_curve,
+    describe_memory_without_cpu,
     find_smallest_within,
     search_memory_curve,
+    search_memory_without_cpu,
 )
 from tf_placer.simulation.simulator import Simulator
 
@@ -70,6 +73,25 @@ class MemoryCurveTest(absltest.TestCase):
             describe_memory_curve(_POINTS),
             "2.930 KiB on the fullest device is enough for a step at most 5% longer, and 1000 B "
             "for one 100% longer; the shortest takes 3.906 KiB",
+        )
+
+    def test_says_how_much_memory_work_on_the_cpu_would_need(self):
+        # Four operations of 10 s on the CPU and 1 s on either of two GPUs, which hold one each.
+        problem = build_task_problem(
+            [(10.0, 1.0, 1.0)] * 4, resident_bytes=[10] * 4, memory_bytes=[100, 10, 10]
+        )
+        now = np.array([1, 2, 0, 0], np.int32)
+        point = search_memory_without_cpu(problem, group_graph(problem), now, search_secs=2.0)
+        # Two on each GPU take 2 s and 20 bytes.
+        self.assertEqual(point, MemoryPoint(20, 2.0))
+        self.assertEqual(
+            describe_memory_without_cpu(point, 20.0),
+            "20 B on each GPU would do for what is on the CPU only for want of memory: 2.000 s a "
+            "step, 10.00x as fast",
+        )
+        on_gpus = np.array([1, 1, 2, 2], np.int32)
+        self.assertIsNone(
+            search_memory_without_cpu(problem, group_graph(problem), on_gpus, search_secs=1.0)
         )
 
 

@@ -9,9 +9,11 @@ from absl.testing import absltest
 from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem
+from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report import what_if as what_if_module
 from tf_placer.report.what_if import add_device, search_changed_machines
+from tf_placer.simulation.simulator import Simulator
 
 
 def two_halves():
@@ -102,6 +104,28 @@ class WhatIfTest(absltest.TestCase):
         )
         self.assertNotIn("twice the memory", [change.change for change in changes])
 
+    def test_more_memory_begins_with_what_did_not_fit(self):
+        # All work of a chain is on the CPU, because the GPU has no room for its variables.
+        count = 60
+        problem = build_task_problem(
+            [(10.0, 1.0)] * count,
+            [(number, number + 1, 1) for number in range(count - 1)],
+            resident_bytes=[10] * count,
+            memory_bytes=[10**6, 305],
+        )
+        now = np.zeros(count, np.int32)
+
+        def only_start(machine, _, *, starts, **__):
+            placements = np.stack([placement for _, placement in starts])
+            found = simulate_candidates(machine, Simulator(machine), placements)
+            best = min(found, key=lambda each: each.rank)
+            return mock.Mock(best=best, interrupted=False)
+
+        with mock.patch.object(what_if_module, "coarse_to_fine_search", only_start):
+            more, *_ = search_changed_machines(problem, group_graph(problem), now, search_secs=5.0)
+        self.assertEqual(more.change, "twice the memory")
+        self.assertAlmostEqual(more.step_secs, 60.0)
+
     def test_keeps_to_its_time(self):
         problem = build_layered_problem(2000, 4)
         placement = np.zeros(problem.num_groups, np.int32)
@@ -136,7 +160,10 @@ class WhatIfTest(absltest.TestCase):
                     problem, group_graph(problem), apart, search_secs=search_secs
                 )
             self.assertEqual(given_secs, shares)
-            self.assertLen(found, len(shares))
+            # Those that there is no time for follow, if there was time for any.
+            self.assertLen(found, 4 if shares else 0)
+            searched = [each.step_secs is not None for each in found]
+            self.assertEqual(searched, [number < len(shares) for number in range(len(found))])
 
     def test_the_copy_of_a_device_is_like_it(self):
         problem = two_halves()

@@ -27,13 +27,17 @@ from tf_placer.files import write_json
 from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_view import baseline_placements
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
+from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.followed_page import follow_search
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_page import check_comparable, read_run_view
+from tf_placer.runs.search_state import read_search_state
 from tf_placer.search.sampled_steps import Sample
 
 _KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
@@ -122,6 +126,40 @@ class RunViewTest(absltest.TestCase):
         self.assertContainsSubset(
             {"command", "seed", "tensorflow", "machine"}, {name for name, _ in view.facts}
         )
+
+    def test_the_timeline_agrees_with_predictions_and_limits(self):
+        run = live_run(self.directory)
+        directory = RunDirectory(run)
+        state = read_search_state(run)
+        result = state.result
+        problem = read_problem(os.fspath(directory.problem))
+        explanation = explain_trials(
+            problem,
+            group_graph(problem),
+            state.trials,
+            {label: state.trials[index] for label, index in result.finalists.items()},
+            result.confirmation,
+            result.winner,
+            original_assignment=result.original_assignment,
+            search_secs=1e-3,
+            seed=0,
+        )
+        kept = dataclasses.replace(result, explanation=explanation.to_json())
+        directory.write_result(kept)
+        view = read_run_view(run)
+        predicted = {each.label: each.predicted_secs for each in view.compared}
+        for step in view.steps:
+            self.assertAlmostEqual(step.trace.step_secs, predicted[step.label])
+        self.assertEqual(view.limits.lower_bound_secs, explanation.limits.lower_bound_secs)
+        # The error is that of all placements in the table that were predicted and measured.
+        ratios = [
+            each.measured_secs / each.predicted_secs
+            for each in explanation.candidates
+            if each.measured_secs and each.predicted_secs
+        ]
+        error = float(np.sqrt(np.mean(np.log(ratios) ** 2)))
+        self.assertAlmostEqual(explanation.error, error)
+        self.assertIn(f"whole steps are off by {error:.0%}.", " ".join(view.notes))
 
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 from absl.testing import absltest
@@ -47,6 +48,20 @@ class DataParallelTest(absltest.TestCase):
         self.assertAlmostEqual(secs, 2.0)
         shares = np.linspace(0.0, 1.0, 1001)
         self.assertAlmostEqual(secs, np.maximum(6.0 * shares, 3.0 * (1 - shares)).min(), delta=0.01)
+
+    def test_examples_are_not_divided(self):
+        # One of two devices computes 2 of 3 examples, of 2 s each; one of four devices has none.
+        for count, examples, expected_secs in ((2, 3, 4.0), (4, 3, 2.0), (4, 1, 6.0), (4, 8, 1.5)):
+            problem = training_problem(count, bandwidth=1e6)
+            batch = dataclasses.replace(problem, batch_size=examples)
+            self.assertAlmostEqual(compute_bound(batch), expected_secs)
+        # Try all divisions of 7 examples among devices of 6 s, 3 s and 2 s.
+        problem = dataclasses.replace(training_problem(3, bandwidth=1e6), batch_size=7)
+        secs = np.array([6.0, 3.0, 2.0])
+        found_secs = compute_data_parallel_bound(problem, secs, np.full(3, 100))
+        counts = itertools.product(range(8), repeat=3)
+        tried = [max(np.array(each) / 7 * secs) for each in counts if sum(each) == 7]
+        self.assertAlmostEqual(found_secs, min(tried))
 
     def test_links_without_a_common_channel_carry_at_the_same_time(self):
         # Each of four devices sends 2 * 3/4 * 12 = 18 bytes over three links, or over one channel.

@@ -9,7 +9,12 @@ from absl.testing import absltest
 
 from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.host_offload import HostOffload, move_tensors, offload_to_host
+from tf_placer.simulation.host_offload import (
+    HostOffload,
+    find_offload,
+    move_tensors,
+    offload_to_host,
+)
 from tf_placer.simulation.simulator import Simulator
 
 # Three operations of a forward pass, whose outputs the backward pass reads in reverse.
@@ -47,17 +52,25 @@ class HostOffloadTest(absltest.TestCase):
         self.assertEqual(
             Simulator(build_training(99)).trace(np.ones(6, np.int32)).peak_bytes[1], 13
         )
-        self.assertEqual(self.offload(build_training(13)), HostOffload(0, 0, 60.0))
+        self.assertEqual(self.offload(build_training(13)), HostOffload(0, 0, 60.0, 60.0))
 
     def test_the_tensor_that_is_read_last_waits_on_the_cpu(self):
         # It is gone before the peak and back before its reader, beside computing.
-        self.assertEqual(self.offload(build_training(10)), HostOffload(1, 4, 60.0))
+        self.assertEqual(self.offload(build_training(10)), HostOffload(1, 4, 60.0, 60.0))
 
     def test_slow_links_delay_the_step(self):
         # The way back begins after operation 3, at 40 s, and operation 5 waits for it at 50 s.
         for rate, step_secs in ((0.5, 60.0), (0.25, 66.0)):
             problem = build_training(10, back_bytes_per_sec=rate)
-            self.assertEqual(self.offload(problem), HostOffload(1, 4, step_secs))
+            self.assertEqual(self.offload(problem), HostOffload(1, 4, step_secs, 60.0))
+
+    def test_finds_a_placement_that_fits_in_this_way(self):
+        problem = build_training(10, back_bytes_per_sec=0.25)
+        placements = [np.ones(6, np.int32)] * 2
+        moved = find_offload(problem, placements, max_secs=60.0)
+        self.assertEqual(moved, HostOffload(1, 4, 66.0, 60.0))
+        self.assertIsNone(find_offload(problem, placements, max_secs=0.0))
+        self.assertIsNone(find_offload(build_training(7), placements, max_secs=60.0))
 
     def test_says_that_it_is_not_enough(self):
         # An operation reads and writes 4 bytes each.

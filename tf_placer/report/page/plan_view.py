@@ -226,6 +226,8 @@ def _notes(
             "The record of the search was not kept: with search --log_dir the page also shows the "
             "search over time and other machines."
         )
+    else:
+        notes += record.remarks
     return tuple(notes)
 
 
