@@ -238,7 +238,7 @@ class OptimizeCommandTest(CommandsTestCase):
             *["optimize", f"--input_graph={saved}"],
         )
         self.assert_refused(
-            "no signature 'nope': name one of serving_default, words",
+            "no signature 'nope': name one or more of serving_default, words",
             *["optimize", *arguments, "--signature=nope"],
         )
         # A machine of the catalog needs only the graph.
