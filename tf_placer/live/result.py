@@ -98,7 +98,7 @@ class OptimizeResult:
         predicted = {}
         if self.explanation is not None:
             predicted = {each.label: each.predicted_secs for each in self.explanation.candidates}
-        headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
+        headers = ["placement", "trial", "step", "speed-up", "95 % interval", "basis"]
         rows: list[list[object]] = [
             [
                 compared.label,

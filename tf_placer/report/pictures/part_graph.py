@@ -20,6 +20,8 @@ _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
 _MAX_COLUMNS = 24
 _MAX_COLUMN_NAMES = 2
+# Cells between rows of a continued chain, for the names of the columns.
+_ROW_GAP = 1.3
 
 
 def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -40,7 +42,7 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         columns[depth].append(part)
     places = _order_columns(graph, columns)
     tallest = max((len(parts) for parts in columns.values()), default=1)
-    row_height = tallest + 1.3
+    row_height = tallest + _ROW_GAP
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
@@ -63,7 +65,7 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         rows=(),
         columns=_labels(problem, kinds, of_operations, parts_of, depths, row_height),
         width=1.35 * min(depth_count, _MAX_COLUMNS),
-        height=row_height * (-(-depth_count // _MAX_COLUMNS)),
+        height=row_height * (-(-depth_count // _MAX_COLUMNS)) - _ROW_GAP,
     )
 
 
@@ -122,7 +124,7 @@ def _labels(
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    of_names = model_scopes(problem.operation_names, kinds.backward)
+    of_names = model_scopes(problem, kinds.backward)
     for scope, part, backward in zip(
         of_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
     ):
