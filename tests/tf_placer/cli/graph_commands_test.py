@@ -241,7 +241,7 @@ class OptimizeCommandTest(CommandsTestCase):
             "no signature 'nope': name one or more of serving_default, words",
             *["optimize", *arguments, "--signature=nope"],
         )
-        # Where nothing is faster, the new directory is the original, and is called so.
+        # If nothing is faster, the new directory is the original, and the line says so.
         np.savez(self.path("both.npz"), x=REQUEST, words=WORDS[0])
         with patch_search(Script()):
             printed = self.optimize(

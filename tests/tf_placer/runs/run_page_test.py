@@ -331,13 +331,13 @@ class BrowserTest(absltest.TestCase):
     def test_no_table_is_cut_on_a_phone(self):
         unfold = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
         cut = """new Promise((done) => setTimeout(() => done(
-            [...document.querySelectorAll('.wide, nav')].filter((e) => e.scrollWidth > e.clientWidth)
-                .map((e) => e.textContent.slice(0, 50))), 300))"""
+            [...document.querySelectorAll('.wide, nav')].map((e) => e.scrollWidth - e.clientWidth)
+        ), 300))"""
         for name in self.pages:
             for width in (390, 500):
                 self.open(name, width)
                 self.browser.evaluate(unfold)
-                self.assertEqual(self.browser.evaluate(cut), [], (name, width))
+                self.assertLessEqual(max(self.browser.evaluate(cut)), 0, (name, width))
         # Stacked cells have the headers of their columns.
         self.open("live", 390)
         label = "getComputedStyle(document.querySelector('.stacked td:nth-child(2)'), '::before')"
