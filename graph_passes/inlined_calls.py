@@ -93,8 +93,8 @@ def inline_calls(
             end for call in needed & calls.keys() for end in inliner.list_effects(call)
         )
         ends[name] = (_operation_name(result), *effects)
-    effects = {end for _, *of_fetch in ends.values() for end in of_fetch}
-    return InlinedGraph(flat, (*dict.fromkeys(own), *sorted(effects - runs)), calls, ends)
+    more = {end for _, *effects in ends.values() for end in effects} - runs
+    return InlinedGraph(flat, (*dict.fromkeys(own), *sorted(more)), calls, ends)
 
 
 def put_devices(

@@ -115,8 +115,8 @@ def describe_work(view: StepView, kinds: OperationKinds) -> str:
     text = f"{view.label}: operations take {format_step(total_secs)} in all"
     if kinds.has_backward:
         backward = float(secs[kinds.backward].sum()) / max(total_secs, 1e-300)
-        share = f"{backward:.0%} of the computing time"
-        text = f"{view.label}: {share} is the backward pass and the update"
+        part = f"{backward:.0%} of the computing time"
+        text = f"{view.label}: {part} is the backward pass and the update"
     copying = [device.copy_secs for device in view.report.devices]
     most = int(np.argmax(copying))
     if not copying[most]:
@@ -205,18 +205,19 @@ def describe_pair(a: RunView, b: RunView) -> str:
             f"{missing} was not confirmed, so both steps are those of the search, one trial each"
         )
         secs = searched if None not in searched else secs
-    if secs[0] is None or secs[1] is None:
+    a_secs, b_secs = secs
+    if a_secs is None or b_secs is None:
         return "Only one of both has a step time"
     batches, difference = _compare_feeds(a.feeds, b.feeds)
-    steps = f"{format_step(secs[0])} a step in A, {format_step(secs[1])} in B"
+    steps = f"{format_step(a_secs)} a step in A, {format_step(b_secs)} in B"
     per = ""
     if batches is not None:
+        of_a, of_b = batches
         steps = (
-            f"{format_step(secs[0])} a step of {batches[0]:,} in A, {format_step(secs[1])} of "
-            f"{batches[1]:,} in B"
+            f"{format_step(a_secs)} a step of {of_a:,} in A, {format_step(b_secs)} of {of_b:,} in B"
         )
-        secs, per = [secs[0] / batches[0], secs[1] / batches[1]], " per example"
-    faster, ratio = ("A", secs[1] / secs[0]) if secs[0] < secs[1] else ("B", secs[0] / secs[1])
+        a_secs, b_secs, per = a_secs / of_a, b_secs / of_b, " per example"
+    faster, ratio = ("A", b_secs / a_secs) if a_secs < b_secs else ("B", a_secs / b_secs)
     text = f"{faster} is {ratio:.2f} times as fast" if ratio >= 1.005 else "A and B are as fast"
     return ". ".join(filter(None, [f"{text}{per}: {steps}", difference, remark]))
 

@@ -120,17 +120,24 @@ def _labels(
     depths: dict[int, int],
     row_height: float,
 ) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the scopes of the operations of their parts."""
+    """Names the columns after the scopes of the operations of their parts, else their longest kind."""
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
     of_names = model_scopes(problem, kinds.backward)
-    for scope, part, backward in zip(
-        of_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
-    ):
+    longest: dict[int, tuple[float, str]] = {}
+    secs = problem.compute_secs.min(axis=1).tolist()
+    for i, part in enumerate(of_operations.tolist()):
         node = parts_of.get(part)
-        if not backward and node in depths and scope:
-            scopes[depths[node]][node].append(scope.split("/")[0])
+        if kinds.backward[i] or node is None or node not in depths:
+            continue
+        longest[node] = max(longest.get(node, (0.0, "")), (secs[i], kinds.kinds[i]))
+        if of_names[i]:
+            scopes[depths[node]][node].append(of_names[i].split("/")[0])
+    named = set(scopes)
+    for node, (_, kind) in longest.items():
+        if depths[node] not in named:
+            scopes[depths[node]][node].append(kind)
     labels, last = [], None
     for depth, of_parts in sorted(scopes.items()):
         names = list(dict.fromkeys(map(describe_scopes, of_parts.values())))
