@@ -120,7 +120,7 @@ def _labels(
     depths: dict[int, int],
     row_height: float,
 ) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the scopes of the operations of their parts, else their longest kind."""
+    """Names the columns after the scopes of their operations, else after the longest kind."""
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
