@@ -341,7 +341,7 @@ class BrowserTest(absltest.TestCase):
         # Stacked cells have the headers of their columns.
         self.open("live", 390)
         label = "getComputedStyle(document.querySelector('.stacked td:nth-child(2)'), '::before')"
-        self.assertEqual(self.browser.evaluate(f"{label}.content"), 'attr(data-label) " "')
+        self.assertEqual(self.browser.evaluate(f"{label}.content"), '"step "')
         self.browser.resize(1600)
         stacked = "document.querySelectorAll('#compared .stacked').length"
         self.browser.wait(f"innerWidth === 1600 && {stacked} === 0")
