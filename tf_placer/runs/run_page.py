@@ -197,6 +197,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         facts=_facts(directory, header, trials),
         graph_fingerprint=header.graph_fingerprint,
         feeds=header.feeds,
+        has_ended=result is not None,
     )
 
 

@@ -143,8 +143,8 @@ class SearchCaptionsTest(absltest.TestCase):
 
         self.assertEqual(
             captions.describe_pair(view(3.0), view(2.0)),
-            "B is 1.50 times as fast: 3.000 s a step in A, 2.000 s in B. They were measured at "
-            "different times, so small differences may be noise",
+            "B is 1.50 times as fast: 3.000 s a step in A (the original), 2.000 s in B (the "
+            "original). They were measured at different times, so small differences may be noise",
         )
         self.assertStartsWith(
             captions.describe_pair(view(2.0), view(2.0)), "A and B are as fast: 2.000 s"
@@ -163,8 +163,14 @@ class SearchCaptionsTest(absltest.TestCase):
         searched = RunView("", "", False, True, (original,))
         self.assertEqual(
             captions.describe_pair(confirmed, searched),
-            "A is 2.00 times as fast: 3.000 s a step in A, 6.000 s in B. B was not confirmed, so "
-            "both steps are those of the search, one trial each",
+            "A is 2.00 times as fast: 3.000 s a step in A, 6.000 s in B (the original). B was not "
+            "confirmed, so both steps are those of the search, one trial each",
+        )
+        faster = ComparedPlacement("auto (trial 2)", 2.5, searched_secs=2.5)
+        running = dataclasses.replace(searched, compared=(original, faster), has_ended=False)
+        self.assertStartsWith(
+            captions.describe_pair(confirmed, running),
+            "B is 1.20 times as fast: 3.000 s a step in A, 2.500 s in B (auto (trial 2)). B was",
         )
         self.assertStartsWith(
             captions.describe_pair(confirmed, confirmed), "A and B are as fast: 2.000 s a step in A"
@@ -178,8 +184,8 @@ class SearchCaptionsTest(absltest.TestCase):
         b = view(2.0, x="float32[256, 4]", y="int32[256]", scale="float32[]")
         self.assertStartsWith(
             captions.describe_pair(a, b),
-            "A is 1.33 times as fast per example: 3.000 s a step of 512 in A, 2.000 s of 256 in B. "
-            "They were measured",
+            "A is 1.33 times as fast per example: 3.000 s a step of 512 in A (the original), "
+            "2.000 s of 256 in B (the original). They were measured",
         )
         self.assertIn(
             ". Their steps differ: 'x' is float32[512, 4] in A and float32[512, 5] in B. They were",

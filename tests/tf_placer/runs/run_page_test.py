@@ -126,7 +126,9 @@ class RunViewTest(absltest.TestCase):
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
-        self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
+        view = read_run_view(run)
+        self.assertStartsWith(view.verdict, "The search has not ended: after 12")
+        self.assertFalse(view.has_ended)
 
     def test_the_page_follows_a_search_until_it_ends(self):
         run, page = live_run(self.directory), self.directory / "page.html"

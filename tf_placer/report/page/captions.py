@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +11,7 @@ import numpy as np
 from tf_placer.report.colors import TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
+from tf_placer.report.page.run_view import RUN_NAMES, ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import copy_secs_by_kind
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -190,36 +191,47 @@ def describe_search(view: RunView) -> str:
 
 def describe_pair(a: RunView, b: RunView) -> str:
     """Compares the steps that two runs are about, measured in the same way."""
-    found = [next((each for each in v.compared if each.is_found), v.compared[0]) for v in (a, b)]
-    secs = [each.step_secs for each in found]
-    is_confirmed = [any(each.interval is not None for each in view.compared) for view in (a, b)]
+    of_a, of_b = _find_subject(a), _find_subject(b)
+    a_secs, b_secs = of_a.step_secs, of_b.step_secs
+    confirmed = [any(each.interval is not None for each in view.compared) for view in (a, b)]
     remark = "They were measured at different times, so small differences may be noise"
     if a.is_measured != b.is_measured:
         remark = "One was measured and the other simulated"
     elif not a.is_measured:
         remark = "Both are simulated"
-    elif is_confirmed[0] != is_confirmed[1]:
-        searched = [each.searched_secs for each in found]
-        missing = RUN_NAMES[is_confirmed.index(False)]
+    elif confirmed[0] != confirmed[1]:
+        missing = RUN_NAMES[confirmed.index(False)]
         remark = (
             f"{missing} was not confirmed, so both steps are those of the search, one trial each"
         )
-        secs = searched if None not in searched else secs
-    a_secs, b_secs = secs
+        a_secs, b_secs = of_a.searched_secs, of_b.searched_secs
     if a_secs is None or b_secs is None:
         return "Only one of both has a step time"
     batches, difference = _compare_feeds(a.feeds, b.feeds)
-    steps = f"{format_step(a_secs)} a step in A, {format_step(b_secs)} in B"
-    per = ""
+    sizes, per = ("", ""), ""
     if batches is not None:
-        of_a, of_b = batches
-        steps = (
-            f"{format_step(a_secs)} a step of {of_a:,} in A, {format_step(b_secs)} of {of_b:,} in B"
-        )
-        a_secs, b_secs, per = a_secs / of_a, b_secs / of_b, " per example"
+        sizes, per = (f" of {batches[0]:,}", f" of {batches[1]:,}"), " per example"
+    steps = (
+        f"{format_step(a_secs)} a step{sizes[0]} in A{_name_subject(of_a)}, "
+        f"{format_step(b_secs)}{sizes[1]} in B{_name_subject(of_b)}"
+    )
+    if batches is not None:
+        a_secs, b_secs = a_secs / batches[0], b_secs / batches[1]
     faster, ratio = ("A", b_secs / a_secs) if a_secs < b_secs else ("B", a_secs / b_secs)
     text = f"{faster} is {ratio:.2f} times as fast" if ratio >= 1.005 else "A and B are as fast"
     return ". ".join(filter(None, [f"{text}{per}: {steps}", difference, remark]))
+
+
+def _find_subject(view: RunView) -> ComparedPlacement:
+    """Finds the placement that a run is about: found, the fastest so far, or the original."""
+    found = next((each for each in view.compared if each.is_found), None)
+    if found is not None or view.has_ended:
+        return found or view.compared[0]
+    return min(view.compared, key=lambda each: each.step_secs or math.inf)
+
+
+def _name_subject(placement: ComparedPlacement) -> str:
+    return "" if placement.is_found else f" ({subject(placement.label)})"
 
 
 def _compare_feeds(

@@ -120,6 +120,7 @@ class RunView:
         facts: names and values of the settings of the run.
         graph_fingerprint: the fingerprint of the graph; empty if unknown.
         feeds: types and shapes of the fed tensors, as text by name.
+        has_ended: whether the search has come to its end.
     """
 
     title: str
@@ -138,6 +139,7 @@ class RunView:
     facts: tuple[tuple[str, str], ...] = ()
     graph_fingerprint: str = ""
     feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    has_ended: bool = True
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:
