@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import saved_model_pb2, saved_object_graph_pb2
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 from tensorflow.python.saved_model import loader_impl
 
 from graph_passes.annotate import ClearDevices
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INIT_OP = "__saved_model_init_op"
 # Signatures that TensorFlow adds for its own use.
 _INTERNAL = (_INIT_OP, "__saved_model_train_op")
@@ -195,6 +197,8 @@ class SavedSignature:
         prefix = os.path.join(self.directory, "variables", "variables")
         # On the CPU, because GPU memory may be too small for them or in use by this process.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
+        # Reading a variable gains nothing from optimizing the graph of the model.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
         # A copy, because TensorFlow modifies a MetaGraphDef that it imports.
         meta_graph = tf.compat.v1.MetaGraphDef()
         meta_graph.CopyFrom(self.meta_graph)
@@ -210,12 +214,44 @@ class SavedSignature:
                         tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
                 with tf.compat.v1.Session(graph=graph, config=config) as session:
                     saver.restore(session, prefix)
-                    return read_session_values(session, names)
+                    values = read_session_values(session, names)
+                return values | self._read_object_values(prefix, names, values)
         except (tf.errors.OpError, *_REFUSALS) as error:
             raise GraphError(
                 f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
                 f"{_find_reason(error)}"
             ) from error
+
+    def _read_object_values(
+        self, prefix: str, names: Sequence[str], known: Container[str]
+    ) -> dict[str, np.ndarray]:
+        """Reads the values of captured variables that the graph itself does not restore.
+
+        `tf.saved_model.save` of a model of Keras 3 saves its variables twice: TensorFlow restores
+        those of signatures by their objects alone.
+
+        Args:
+            prefix: the checkpoint of the SavedModel.
+            names: the names of the variables' operations.
+            known: the names of those whose values are known.
+        """
+        wanted = {
+            name: number
+            for name, number in self._list_bound_inputs()
+            if name in names and name not in known
+        }
+        if not wanted:
+            return {}
+        reader = tf.train.load_checkpoint(prefix)
+        keys = _find_checkpoint_keys(
+            self.meta_graph.object_graph_def,
+            TrackableObjectGraph.FromString(reader.get_tensor(_OBJECT_GRAPH)),
+        )
+        return {
+            name: reader.get_tensor(keys[number])
+            for name, number in wanted.items()
+            if number in keys
+        }
 
     def copy_without_devices(self) -> SavedSignature:
         """Copies the signatures without the original devices of their SavedModel."""
@@ -418,6 +454,26 @@ def _find_initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]
         if key in collections and collections[key].node_list.value:
             return (collections[key].node_list.value[0].partition(":")[0],)
     return ()
+
+
+def _find_checkpoint_keys(
+    objects: saved_object_graph_pb2.SavedObjectGraph, saved: TrackableObjectGraph
+) -> dict[int, str]:
+    """Finds the entry of a checkpoint for each object that has one, by its number."""
+    pairs = {0: 0}
+    pending = [0]
+    while pending:
+        number = pending.pop()
+        children = {each.local_name: each.node_id for each in saved.nodes[pairs[number]].children}
+        for child in objects.nodes[number].children:
+            if child.node_id not in pairs and child.local_name in children:
+                pairs[child.node_id] = children[child.local_name]
+                pending.append(child.node_id)
+    return {
+        number: saved.nodes[other].attributes[0].checkpoint_key
+        for number, other in pairs.items()
+        if saved.nodes[other].attributes
+    }
 
 
 def _has_tensor(inlined: InlinedGraph, tensor: str) -> bool:

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import tempfile
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -65,6 +66,18 @@ class SavedSignatureTest(tf.test.TestCase):
         for path in (self.functions, self.graphs[False]):
             workload = read_workload(read_graph(path, "words"), feed_dict={"words": words})
             self.assertAllEqual(run(workload), [numbers])
+
+    def test_models_of_keras_have_their_values_however_they_were_saved(self):
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2), keras.layers.Dense(1)])
+        root = self.create_tempdir().full_path
+        model.export(f"{root}/export", verbose=False)
+        tf.saved_model.save(model, f"{root}/save")
+        for name in ("export", "save"):
+            given = read_graph(f"{root}/{name}")
+            [argument] = given.signature.arguments
+            workload = read_workload(given, feed_dict={argument: REQUEST})
+            self.assertLen(workload.step.restored, 4)
+            self.assertAllClose(run(workload), [model(REQUEST)])
 
     def test_graphs_of_tensorflow_1(self):
         for path in self.graphs.values():
