@@ -45,11 +45,14 @@ class InlinedGraph:
         fetches: the fetches of the step: results of calls are replaced by the tensors that compute
             them, and side effects of calls are added if the other fetches do not run them.
         calls: the inlined calls, by the name of the calling operation.
+        ends: the operations that have run when a given fetch is complete, by its name: the one that
+            computes it, and the side effects of the calls that it needs.
     """
 
     graph_def: tf.compat.v1.GraphDef
     fetches: tuple[str, ...]
     calls: Mapping[str, Call]
+    ends: Mapping[str, tuple[str, ...]]
 
 
 def inline_calls(
@@ -82,14 +85,16 @@ def inline_calls(
     flat = inliner.finish(graph_def)
     own = [inliner.resolve(name) if ":" in name else name for name in fetches]
     runs = _find_needed(flat.node, own, feeds)
-    effects = {
-        name
-        for node in graph_def.node
-        if node.name in calls and node.name in step
-        for name in inliner.list_effects(node.name)
-    }
-    # The order of nodes in a function body is arbitrary.
-    return InlinedGraph(flat, (*dict.fromkeys(own), *sorted(effects - runs)), calls)
+    ends = {}
+    for name, result in zip(fetches, own, strict=True):
+        needed = _find_needed(graph_def.node, [name], feeds)
+        # The order of nodes in a function body is arbitrary.
+        effects = sorted(
+            end for call in needed & calls.keys() for end in inliner.list_effects(call)
+        )
+        ends[name] = (_operation_name(result), *effects)
+    more = {end for _, *effects in ends.values() for end in effects} - runs
+    return InlinedGraph(flat, (*dict.fromkeys(own), *sorted(more)), calls, ends)
 
 
 def put_devices(

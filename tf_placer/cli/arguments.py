@@ -82,7 +82,10 @@ def add_signature(parser: argparse._ActionsContainer) -> None:
     """Adds --signature."""
     parser.add_argument(
         "--signature",
-        help="signature of a SavedModel; by default 'serving_default', or the only one",
+        type=_comma_separated,
+        metavar="NAME,NAME",
+        help="signature of a SavedModel, or several, which a step calls one after another; by "
+        "default 'serving_default', or the only one",
     )
 
 

@@ -40,7 +40,7 @@ def cost_graph_file(
     feeds_path: str | None = None,
     initializers: Sequence[str] | None = None,
     checkpoint: str | None = None,
-    signature_key: str | None = None,
+    signature_key: Sequence[str] | None = None,
     steps: int = 10,
     granularity: str = "coarse",
     measure_links: bool = False,
@@ -59,7 +59,7 @@ def cost_graph_file(
         feeds_path: a file with the fed values; `read_workload` generates them when None.
         initializers: operations to run before the first step; found by `read_workload` when None.
         checkpoint: a checkpoint of the variables; their initializers run when None.
-        signature_key: the signature of a SavedModel; found by `read_graph` when None.
+        signature_key: the signatures of a SavedModel; found by `read_graph` when None.
         steps: number of steps to trace on each kind of device.
         granularity: "coarse" or "fine" groups.
         measure_links: whether to measure links that were measured before.
@@ -173,7 +173,7 @@ def _read_step(
     feeds_path: str | None,
     initializers: Sequence[str] | None,
     checkpoint: str | None,
-    signature_key: str | None,
+    signature_key: Sequence[str] | None,
     *,
     clear_devices: bool,
 ) -> Workload:

@@ -72,8 +72,9 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
     placement = None
     if result.placement is not None and result.log_dir is not None:
         placement = str(result.log_dir / "placement.json")
+    written = args.output_graph if error is None else None
     files = {
-        "graph": args.output_graph if error is None else None,
+        "graph" if result.changed else "copy of the original": written,
         "placement": placement,
         "log": result.log_dir,
         "report": args.report if has_log else None,
@@ -83,7 +84,7 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
     lines.append(f"{result.title} - {result.reason}")
     lines += [f"{title}: {path}" for title, path in files.items() if path is not None]
     values = {
-        "output_graph": files["graph"],
+        "output_graph": written,
         "placement": placement,
         "report": files["report"],
         "tensorboard": files["tensorboard"],

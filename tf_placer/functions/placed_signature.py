@@ -1,4 +1,4 @@
-"""A signature of a SavedModel with a placement."""
+"""Signatures of a SavedModel with a placement."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
 
+from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tf_placer.functions.connection import connect
 from tf_placer.functions.loaded_model import load_on_devices
@@ -24,10 +25,10 @@ __all__ = ["PlacedSignature"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacedSignature:
-    """A signature of a SavedModel with its machine and placement.
+    """Signatures of a SavedModel with their machine and placement.
 
     Attributes:
-        signature: the signature.
+        signature: the signatures.
         machine: the machine to run on.
         placement: the devices of its operations; None to keep the original devices.
     """
@@ -38,11 +39,17 @@ class PlacedSignature:
 
     @functools.cached_property
     def function(self) -> Any:
-        """The signature as a function of this process, with its own variables on their devices.
+        """The only signature as a function of this process, with variables of its own.
 
         Raises:
+            GraphError: there are several signatures.
             MachineError: this process is not connected to the cluster.
         """
+        if len(self.signature.names) > 1:
+            raise GraphError(
+                f"{self.signature.title} are no single function: save the result, and load it by "
+                "tf_placer.load_placed"
+            )
         if self.placement is not None:
             connect(self.machine)
         # The function may read files of the SavedModel at every call, so that the directory must
@@ -70,7 +77,7 @@ class PlacedSignature:
         saved_model = self._build_saved_model()
         link_saved_model(directory, saved_model, self.signature.directory)
         loaded = load_on_devices(directory, saved_model, self.signature.number)
-        function = loaded.signatures[self.signature.name]
+        function = loaded.signatures[self.signature.names[0]]
         # The function alone would not keep its variables alive.
         function._tf_placer_loaded = loaded
         return function

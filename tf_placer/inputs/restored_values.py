@@ -106,14 +106,23 @@ def read_session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndar
         reader = collected.get(name) or _find_reader(session.graph, name)
         if reader is not None:
             readers[name] = reader
+    return _run_readers(session, list(readers.items()))
+
+
+def _run_readers(session: Any, readers: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
+    """Reads the initialized variables among some, given as pairs of a name and a tensor."""
     try:
-        return dict(zip(readers, session.run(list(readers.values())), strict=True))
+        values = session.run([reader for _, reader in readers])
     except tf.errors.FailedPreconditionError:
-        values = {}
-        for name, reader in readers.items():
-            with contextlib.suppress(tf.errors.FailedPreconditionError):
-                values[name] = session.run(reader)
-        return values
+        if len(readers) < 2:
+            return {}
+        # Every run of other fetches optimizes the graph anew, which takes a second for a large one.
+        middle = len(readers) // 2
+        first, second = (
+            _run_readers(session, half) for half in (readers[:middle], readers[middle:])
+        )
+        return first | second
+    return {name: value for (name, _), value in zip(readers, values, strict=True)}
 
 
 def _find_collected(graph: tf.Graph) -> dict[str, str]:

@@ -1,20 +1,22 @@
-"""Reads a signature of a SavedModel as a graph and a step, and writes devices back into it."""
+"""Reads signatures of a SavedModel as a graph and a step, and writes devices back into them."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import saved_model_pb2, saved_object_graph_pb2
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 from tensorflow.python.saved_model import loader_impl
 
 from graph_passes.annotate import ClearDevices
 from graph_passes.errors import GraphError
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
+from graph_passes.turns import run_in_turn
 from tf_placer.inputs.restored_values import read_session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
 
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INIT_OP = "__saved_model_init_op"
 # Signatures that TensorFlow adds for its own use.
 _INTERNAL = (_INIT_OP, "__saved_model_train_op")
@@ -44,28 +47,28 @@ _PARTS_OF_SPARSE = ("values", "indices", "dense_shape")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SavedSignature:
-    """A signature of a SavedModel.
+    """One or several signatures of a SavedModel, which a step calls one after another.
 
     Attributes:
         directory: the directory of the SavedModel.
-        name: the name of the signature.
+        names: the names of the signatures, in the order of their calls.
         saved_model: the MetaGraphs of the SavedModel.
-        number: the index of the MetaGraph with the signature.
-        inlined: the part of this graph that calls of the signature and its initializers need, with
-            function calls inlined.
-        arguments: tensor names by argument name; a sparse argument "x" has three entries, such as
-            "x/values".
-        defaults: values of optional arguments.
+        number: the index of the MetaGraph with the signatures.
+        inlined: the part of this graph that calls of the signatures and their initializers need,
+            with function calls inlined.
+        arguments: tensor names by argument name, one for each signature that has the argument; a
+            sparse argument "x" has three entries, such as "x/values".
+        defaults: values of optional arguments, by tensor name.
         initializers: names of the operations that run before the first call.
         assets: paths of files, by name of the tensor that passes the path to an initializer.
     """
 
     directory: str
-    name: str
+    names: tuple[str, ...]
     saved_model: saved_model_pb2.SavedModel
     number: int
     inlined: InlinedGraph
-    arguments: Mapping[str, str]
+    arguments: Mapping[str, tuple[str, ...]]
     defaults: Mapping[str, np.ndarray]
     initializers: tuple[str, ...]
     assets: Mapping[str, str]
@@ -74,6 +77,12 @@ class SavedSignature:
     def meta_graph(self) -> tf.compat.v1.MetaGraphDef:
         """The MetaGraph with all signatures."""
         return self.saved_model.meta_graphs[self.number]
+
+    @property
+    def title(self) -> str:
+        """The signatures in a sentence: "the signature 'score'", "the signatures 'a', 'b'"."""
+        names = ", ".join(map(repr, self.names))
+        return f"the signature{'s' if len(self.names) > 1 else ''} {names}"
 
     def bind_example_inputs(self, example_inputs: Any) -> Mapping[str, Any]:
         """Converts the inputs of an example call to values by argument name.
@@ -88,8 +97,8 @@ class SavedSignature:
             return example_inputs
         if len(self.arguments) != 1:
             raise GraphError(
-                f"the signature {self.name!r} has the arguments {self._join_arguments()}: pass a "
-                "dictionary of values by these names"
+                f"the arguments of {self.title} are {self._join_arguments()}: pass a dictionary of "
+                "values by these names"
             )
         return dict.fromkeys(self.arguments, example_inputs)
 
@@ -109,13 +118,14 @@ class SavedSignature:
         for name in values:
             if name not in self.arguments:
                 raise GraphError(
-                    f"the signature {self.name!r} has no argument {name!r}: its arguments are "
+                    f"there is no argument {name!r} of {self.title}: the arguments are "
                     f"{self._join_arguments()}"
                 )
         nodes = {node.name: node for node in self.inlined.graph_def.node}
         feeds: dict[str, Any] = dict(self.assets)
-        for name, tensor in self.arguments.items():
-            value = values.get(name, self.defaults.get(name))
+        tensors = ((name, tensor) for name, of in self.arguments.items() for tensor in of)
+        for name, tensor in tensors:
+            value = values.get(name, self.defaults.get(tensor))
             if value is not None:
                 feeds[tensor] = value
                 continue
@@ -123,9 +133,8 @@ class SavedSignature:
             shape = None if node is None else tf.TensorShape(node.attr["shape"].shape)
             if shape is not None and not shape.is_fully_defined():
                 raise GraphError(
-                    f"the argument {name!r} of the signature {self.name!r} has the shape {shape}, "
-                    "so no value can be made up for it: pass one by its name, in example_inputs or "
-                    "feed_dict"
+                    f"the argument {name!r} of {self.title} has the shape {shape}, so no value can "
+                    "be made up for it: pass one by its name in example_inputs (--feeds)"
                 )
         return feeds
 
@@ -140,7 +149,7 @@ class SavedSignature:
                 raise GraphError(f"the SavedModel {self.directory!r} lacks its file {path!r}")
 
     def check_objects(self) -> None:
-        """Checks that the object graph of the SavedModel has all captures of the signature.
+        """Checks that the object graph of the SavedModel has all captures of the signatures.
 
         Raises:
             GraphError: an object is missing.
@@ -148,12 +157,13 @@ class SavedSignature:
         self._list_bound_inputs()
 
     def _list_bound_inputs(self) -> list[tuple[str, int]]:
-        """Lists the captures of the signature's function, which are its last arguments.
+        """Lists the captures of the signatures' functions, which are their last arguments.
 
         Returns:
             Pairs of an operation's name and the index of an object in the object graph.
         """
         functions = self.meta_graph.object_graph_def.concrete_functions
+        found: list[tuple[str, int]] = []
         for node in self.meta_graph.graph_def.node:
             saved = functions.get(node.attr["f"].func.name) if "f" in node.attr else None
             if node.name in self.inlined.calls and saved is not None and saved.bound_inputs:
@@ -166,8 +176,8 @@ class SavedSignature:
                         f"what {node.attr['f'].func.name!r} takes from them"
                     )
                 names = [text.partition(":")[0] for text in given[-len(bound) :]]
-                return list(zip(names, bound, strict=True))
-        return []
+                found += zip(names, bound, strict=True)
+        return found
 
     def _join_arguments(self) -> str:
         return ", ".join(self.arguments) or "none"
@@ -187,6 +197,8 @@ class SavedSignature:
         prefix = os.path.join(self.directory, "variables", "variables")
         # On the CPU, because GPU memory may be too small for them or in use by this process.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
+        # Reading a variable gains nothing from optimizing the graph of the model.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
         # A copy, because TensorFlow modifies a MetaGraphDef that it imports.
         meta_graph = tf.compat.v1.MetaGraphDef()
         meta_graph.CopyFrom(self.meta_graph)
@@ -202,22 +214,54 @@ class SavedSignature:
                         tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
                 with tf.compat.v1.Session(graph=graph, config=config) as session:
                     saver.restore(session, prefix)
-                    return read_session_values(session, names)
+                    values = read_session_values(session, names)
+                return values | self._read_object_values(prefix, names, values)
         except (tf.errors.OpError, *_REFUSALS) as error:
             raise GraphError(
                 f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
                 f"{_find_reason(error)}"
             ) from error
 
+    def _read_object_values(
+        self, prefix: str, names: Sequence[str], known: Container[str]
+    ) -> dict[str, np.ndarray]:
+        """Reads the values of captured variables that the graph itself does not restore.
+
+        `tf.saved_model.save` of a model of Keras 3 saves its variables twice: TensorFlow restores
+        those of signatures by their objects alone.
+
+        Args:
+            prefix: the checkpoint of the SavedModel.
+            names: the names of the variables' operations.
+            known: the names of those whose values are known.
+        """
+        wanted = {
+            name: number
+            for name, number in self._list_bound_inputs()
+            if name in names and name not in known
+        }
+        if not wanted:
+            return {}
+        reader = tf.train.load_checkpoint(prefix)
+        keys = _find_checkpoint_keys(
+            self.meta_graph.object_graph_def,
+            TrackableObjectGraph.FromString(reader.get_tensor(_OBJECT_GRAPH)),
+        )
+        return {
+            name: reader.get_tensor(keys[number])
+            for name, number in wanted.items()
+            if number in keys
+        }
+
     def copy_without_devices(self) -> SavedSignature:
-        """Copies the signature without the original devices of its SavedModel."""
+        """Copies the signatures without the original devices of their SavedModel."""
         saved_model = _copy(self.saved_model)
         meta_graph = saved_model.meta_graphs[self.number]
         meta_graph.graph_def.CopyFrom(ClearDevices().run(meta_graph.graph_def))
         for node in meta_graph.object_graph_def.nodes:
             if node.WhichOneof("kind") == "variable":
                 node.variable.device = ""
-        return _build_signature(self.directory, saved_model, self.number, self.name)
+        return _build_signature(self.directory, saved_model, self.number, self.names)
 
     def build_placed_model(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
         """Copies the SavedModel and sets devices.
@@ -227,7 +271,7 @@ class SavedSignature:
 
         Returns:
             A copy of the SavedModel with devices for operations, for the functions that the
-            signature calls, and for variables. The devices in functions affect all their callers.
+            signatures call, and for variables. The devices in functions affect all their callers.
         """
         result = _copy(self.saved_model)
         meta_graph = result.meta_graphs[self.number]
@@ -243,13 +287,14 @@ class SavedSignature:
 
 
 def read_signature(
-    directory: str | os.PathLike[str], signature_key: str | None = None
+    directory: str | os.PathLike[str], signature_key: str | Sequence[str] | None = None
 ) -> SavedSignature:
-    """Reads a signature of a SavedModel.
+    """Reads one or several signatures of a SavedModel.
 
     Args:
         directory: the directory of the SavedModel.
-        signature_key: the name of the signature; by default "serving_default", or the only one.
+        signature_key: the name of the signature, or the names of several; by default
+            "serving_default", or the only one.
 
     Raises:
         GraphError: the SavedModel cannot be read, has no such signature, or has several and none is
@@ -261,14 +306,16 @@ def read_signature(
     known = list_signatures(saved_model.meta_graphs[number])
     if signature_key is None and (_DEFAULT in known or len(known) == 1):
         signature_key = _DEFAULT if _DEFAULT in known else known[0]
-    if signature_key is None or signature_key not in known:
+    names = [signature_key] if isinstance(signature_key, str) else [*(signature_key or ())]
+    missing = [name for name in names if name not in known]
+    if not names or missing:
         if not known:
             raise GraphError(explain_no_signatures(directory))
-        lacks = "several signatures" if signature_key is None else f"no signature {signature_key!r}"
+        lacks = f"no signature {missing[0]!r}" if missing else "several signatures"
         raise GraphError(
-            f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(known)}"
+            f"the SavedModel {directory!r} has {lacks}: name one or more of {', '.join(known)}"
         )
-    return _build_signature(directory, saved_model, number, signature_key)
+    return _build_signature(directory, saved_model, number, tuple(dict.fromkeys(names)))
 
 
 def find_serving_graph(
@@ -310,33 +357,49 @@ def explain_no_signatures(directory: str) -> str:
 
 
 def _build_signature(
-    directory: str, saved_model: saved_model_pb2.SavedModel, number: int, name: str
+    directory: str,
+    saved_model: saved_model_pb2.SavedModel,
+    number: int,
+    names: tuple[str, ...],
 ) -> SavedSignature:
     meta_graph = saved_model.meta_graphs[number]
-    definition = meta_graph.signature_def[name]
-    arguments = _find_tensors(definition.inputs, directory)
-    outputs = list(_find_tensors(definition.outputs, directory).values())
     initializers = _find_initializers(meta_graph)
     there = {node.name for node in meta_graph.graph_def.node}
-    for tensor in (*arguments.values(), *outputs, *initializers):
-        if tensor.partition(":")[0] not in there:
-            raise GraphError(
-                f"the SavedModel {directory!r} is damaged: its graph lacks {tensor!r}, which the "
-                f"signature {name!r} needs"
-            )
-    if not outputs:
-        raise GraphError(f"the signature {name!r} of {directory!r} returns nothing to wait for")
-    defaults = {key: tf.make_ndarray(value) for key, value in definition.defaults.items()}
+    arguments: dict[str, tuple[str, ...]] = {}
+    outputs: dict[str, list[str]] = {}
+    defaults: dict[str, np.ndarray] = {}
+    for name in names:
+        definition = meta_graph.signature_def[name]
+        given = _find_tensors(definition.inputs, directory)
+        outputs[name] = list(_find_tensors(definition.outputs, directory).values())
+        for tensor in (*given.values(), *outputs[name], *initializers):
+            if tensor.partition(":")[0] not in there:
+                raise GraphError(
+                    f"the SavedModel {directory!r} is damaged: its graph lacks {tensor!r}, which "
+                    f"the signature {name!r} needs"
+                )
+        if not outputs[name]:
+            raise GraphError(f"the signature {name!r} of {directory!r} returns nothing to wait for")
+        for key, tensor in given.items():
+            arguments[key] = tuple(dict.fromkeys((*arguments.get(key, ()), tensor)))
+        for key, value in definition.defaults.items():
+            defaults[given[key]] = tf.make_ndarray(value)
+    fed = [tensor for tensors in arguments.values() for tensor in tensors]
     try:
         inlined = inline_calls(
             meta_graph.graph_def,
-            outputs,
-            arguments.values(),
+            list(dict.fromkeys(tensor for tensors in outputs.values() for tensor in tensors)),
+            fed,
             # Callers have to pass an argument even if nothing reads it.
-            [*initializers, *(tensor.partition(":")[0] for tensor in arguments.values())],
+            [*initializers, *(tensor.partition(":")[0] for tensor in fed)],
         )
     except (KeyError, ValueError) as error:  # ValueError for a call with too few arguments.
         raise GraphError(f"the SavedModel {directory!r} is damaged: it has no {error}") from error
+    if len(names) > 1:
+        turns = [
+            [end for tensor in outputs[name] for end in inlined.ends[tensor]] for name in names
+        ]
+        inlined = dataclasses.replace(inlined, graph_def=run_in_turn(inlined.graph_def, turns))
     assets = {
         tensor: os.fsdecode(path)
         for tensor, path in loader_impl.get_asset_tensors(directory, meta_graph).items()
@@ -344,7 +407,7 @@ def _build_signature(
     }
     result = SavedSignature(
         directory,
-        name,
+        names,
         saved_model,
         number,
         inlined,
@@ -391,6 +454,26 @@ def _find_initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]
         if key in collections and collections[key].node_list.value:
             return (collections[key].node_list.value[0].partition(":")[0],)
     return ()
+
+
+def _find_checkpoint_keys(
+    objects: saved_object_graph_pb2.SavedObjectGraph, saved: TrackableObjectGraph
+) -> dict[int, str]:
+    """Finds the entry of a checkpoint for each object that has one, by its number."""
+    pairs = {0: 0}
+    pending = [0]
+    while pending:
+        number = pending.pop()
+        children = {each.local_name: each.node_id for each in saved.nodes[pairs[number]].children}
+        for child in objects.nodes[number].children:
+            if child.node_id not in pairs and child.local_name in children:
+                pairs[child.node_id] = children[child.local_name]
+                pending.append(child.node_id)
+    return {
+        number: saved.nodes[other].attributes[0].checkpoint_key
+        for number, other in pairs.items()
+        if saved.nodes[other].attributes
+    }
 
 
 def _has_tensor(inlined: InlinedGraph, tensor: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class InputGraph:
         graph_def: the graph.
         meta_graph: the MetaGraphDef that holds the graph, or None.
         live: the tf.Graph, or None.
-        signature: the signature of a SavedModel, or None.
+        signature: the signatures of a SavedModel, or None.
         path: the file, or None.
     """
 
@@ -85,14 +85,14 @@ class Workload:
         return self.op_graph.graph_def
 
 
-def read_graph(graph: Any, signature_key: str | None = None) -> InputGraph:
+def read_graph(graph: Any, signature_key: str | Sequence[str] | None = None) -> InputGraph:
     """Reads a graph in any of its forms.
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file, the last either binary or text, or of a SavedModel directory.
-        signature_key: the name of a SavedModel's signature; by default "serving_default", or the
-            only one.
+        signature_key: the name of a SavedModel's signature, or the names of several, which a step
+            calls one after another; by default "serving_default", or the only one.
 
     Returns:
         The graph.
@@ -227,7 +227,10 @@ def read_workload(
         initial.restored if signature is None else signature.read_values(_list_variables(op_graph)),
     )
     op_graph = op_graph.restrict(fetch_names, list(step_feeds))
-    return Workload(op_graph, step, given_graph.live, initial.notes)
+    notes = initial.notes
+    if signature is not None and len(signature.names) > 1:
+        notes = (f"a step calls {signature.title}, one after another", *notes)
+    return Workload(op_graph, step, given_graph.live, notes)
 
 
 def _list_variables(graph: OpGraph) -> list[str]:

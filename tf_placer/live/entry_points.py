@@ -302,7 +302,7 @@ def optimize_model(
 @accept_former_keywords(example="example_inputs", signature="signature_key")
 def optimize_saved_model(
     directory: str | os.PathLike[str],
-    signature_key: str | None = None,
+    signature_key: str | Sequence[str] | None = None,
     example_inputs: Any = None,
     *,
     machine: str | Machine | None = None,
@@ -316,15 +316,18 @@ def optimize_saved_model(
     callbacks: Sequence[Callback] = (),
     verbose: bool = True,
 ) -> SavedModelResult:
-    """Finds a faster placement of one signature of a SavedModel; see `optimize`.
+    """Finds a faster placement of signatures of a SavedModel; see `optimize`.
 
     The operations of all functions that it calls are placed, too. The directory is not changed.
 
     Args:
         directory: the directory of the SavedModel.
-        signature_key: by default "serving_default" if there is one, or the only one.
+        signature_key: the name of a signature, or the names of several; by default
+            "serving_default" if there is one, or the only one. A step calls each of them once, one
+            after another.
         example_inputs: the arguments of one call by name, or the value of the only argument; by
-            default synthetic values of their shapes and types.
+            default synthetic values of their shapes and types. A value is for all of the signatures
+            that have the argument.
         machine: see `optimize`, as of all that follow.
         placer: the placer: its name or its class.
         max_trials: trials at most.
@@ -338,7 +341,7 @@ def optimize_saved_model(
 
     Returns:
         The verdict; `result.save(directory)` writes another SavedModel with devices,
-        `result.function` is the signature with them as a function.
+        `result.function` is a single signature with them as a function.
 
     Raises:
         GraphError: it is no SavedModel or cannot be used, there is no such signature, or it is on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from tf_placer.functions.placed_signature import PlacedSignature
@@ -27,7 +28,7 @@ class OptimizationTarget:
 
     Attributes:
         workload: the graph and its step.
-        origin: the function, the model or the signature; None for a graph.
+        origin: the function, the model or the signatures; None for a graph.
     """
 
     workload: Workload
@@ -47,7 +48,7 @@ def read_target(
     initializers: Any = None,
     *,
     example_inputs: Any = None,
-    signature_key: str | None = None,
+    signature_key: str | Sequence[str] | None = None,
     checkpoint: Any = None,
     seed: int = 0,
     clear_devices: bool = False,

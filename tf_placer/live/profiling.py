@@ -39,7 +39,7 @@ def profile(
     *,
     output: str | os.PathLike[str],
     example_inputs: Any = None,
-    signature_key: str | None = None,
+    signature_key: str | Sequence[str] | None = None,
     checkpoint: Any = None,
     machine: str | Machine | None = None,
     steps: int = 10,

@@ -104,7 +104,7 @@ class OptimizeResult:
         predicted = {}
         if self.explanation is not None:
             predicted = {each.label: each.predicted_secs for each in self.explanation.candidates}
-        headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
+        headers = ["placement", "trial", "step", "speed-up", "95 % interval", "basis"]
         rows: list[list[object]] = [
             [
                 compared.label,
@@ -229,22 +229,23 @@ class ModelResult(OptimizeResult):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SavedModelResult(OptimizeResult):
-    """The result of placing a signature of a SavedModel.
+    """The result of placing signatures of a SavedModel.
 
     Attributes:
-        step: the signature that was placed.
+        step: the signatures that were placed.
     """
 
     step: PlacedSignature = dataclasses.field(kw_only=True)
 
     @property
     def function(self) -> Any:
-        """The signature as a function with its operations on their devices.
+        """The only signature as a function with its operations on their devices.
 
         It has variables of its own, on their devices, too. Reading this property starts the servers
         of a machine "local:N", which run until this process ends.
 
         Raises:
+            GraphError: several signatures were placed.
             MachineError: this process is not connected to the cluster of the placement.
         """
         return self.step.function

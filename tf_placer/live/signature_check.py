@@ -141,7 +141,9 @@ class SavedModelCheck:
             peak = max((size for size in peaks if size is not None), default=None)
             held = self.variable_bytes.get(device.name, 0)
             result[device.name] = (held, peak, device.memory_bytes)
-        return result
+        # Without a placement, variables are in the process itself and not on its servers.
+        others = self.variable_bytes.keys() - result.keys()
+        return result | {name: (self.variable_bytes[name], None, None) for name in sorted(others)}
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form."""

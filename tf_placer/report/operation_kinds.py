@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graph_passes.op_types import VARIABLES
 from graph_passes.util.messages import plain_text
 from tf_placer.problem.coarse_groups import find_clusters
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -19,6 +20,7 @@ __all__ = [
     "find_step_number",
     "model_scopes",
     "operation_kinds",
+    "strip_calls",
 ]
 
 # The first pattern that matches a type decides.
@@ -54,6 +56,8 @@ _UPDATE = re.compile(
 )
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
 _CALL_NUMBER = re.compile(r"_\d+(?=/)")
+# The scopes of calls that were inlined, as `inline_calls` names them.
+_CALLS = re.compile(r"(?:(?<=/)|^)(Stateful)?PartitionedCall(_\d+)?(_call)*/")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
 # A layer is named after a scope of this share of its operations.
 _LEAST_SCOPE_SHARE = 0.7
@@ -83,6 +87,11 @@ class OperationKinds:
     layers: np.ndarray
     layer_names: tuple[str, ...]
 
+    @property
+    def has_backward(self) -> bool:
+        """True if there is a backward pass or an update, as in training."""
+        return bool(self.backward.any())
+
 
 def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     """Finds kind, direction, group and layer of the operations of a problem.
@@ -106,7 +115,7 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     if _is_keras_3(names):
         layers, layer_names = _keras_layers(problem, backward)
     else:
-        layer_names = _layer_names(names, layers, backward)
+        layer_names = _layer_names(problem, layers, backward)
     return OperationKinds(
         kinds=_kinds_of_names(names) if types is None else _kinds_of_types(types, names),
         backward=backward,
@@ -114,6 +123,16 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
         layers=layers,
         layer_names=layer_names,
     )
+
+
+def strip_calls(name: str) -> str:
+    """Strips the scopes of calls from the name of an operation.
+
+    Example:
+        >>> strip_calls("StatefulPartitionedCall_1/PartitionedCall/dense/MatMul")
+        'dense/MatMul'
+    """
+    return _CALLS.sub("", name)
 
 
 def find_step_number(name: str) -> int | None:
@@ -146,22 +165,34 @@ def _is_update(name: str) -> bool:
     return bool(_UPDATE.search(name)) and not _BACKWARD.search(name)
 
 
-def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
+def model_scopes(problem: PlacementProblem, backward: np.ndarray) -> list[str]:
     """Finds the scope of each operation that people have named: its place in the model.
 
     Args:
-        names: the names.
+        problem: the problem.
         backward: bool [num_operations], true in the backward pass and for updates.
 
     Returns:
-        The scopes, without those of gradients and of the whole model, without the numbers of calls
-        in a Keras model, and without operations that are the scopes of their own inputs.
+        The scopes, without those of gradients, of calls and of the whole model, without the numbers
+        of calls in a Keras model, and without operations that are the scopes of their own inputs. A
+        variable without a scope is its own scope.
     """
-    paths = [_PREFIX.sub("", name) for name in names]
+    names, types = problem.operation_names, problem.operation_types
+    paths = [_PREFIX.sub("", strip_calls(name)) for name in names]
+    # The variables of a SavedModel are outside of the calls, and so of the scope of the model.
+    is_called = [bool(_CALLS.search(name)) for name in names]
+    is_inside = is_called if any(is_called) else [True] * len(names)
     if _is_keras_3(names):
         # Keras 3 opens a scope to build a layer and one to call it, so TensorFlow numbers the call.
-        paths = [_CALL_NUMBER.sub("", path) for path in paths]
-    forward = [path.split("/") for path, back in zip(paths, backward, strict=True) if not back]
+        paths = [
+            _CALL_NUMBER.sub("", path) if inside else path
+            for path, inside in zip(paths, is_inside, strict=True)
+        ]
+    forward = [
+        path.split("/")
+        for path, back, inside in zip(paths, backward, is_inside, strict=True)
+        if inside and not back
+    ]
     scoped = [parts for parts in forward if len(parts) > 1]
     counts = collections.Counter(parts[0] for parts in scoped)
     for model, count in counts.most_common(1):
@@ -170,16 +201,26 @@ def model_scopes(names: Sequence[str], backward: np.ndarray) -> list[str]:
             paths = [path.removeprefix(f"{model}/") for path in paths]
     operations = set(paths)
     scopes = []
-    for path in paths:
+    for number, path in enumerate(paths):
         scope = path.rpartition("/")[0]
         while scope in operations:
             scope = scope.rpartition("/")[0]
+        if not scope and types is not None and types[number] in VARIABLES:
+            scope = path
         scopes.append(scope)
     return scopes
 
 
 def _is_keras_3(names: Sequence[str]) -> bool:
-    return any(name.startswith(_KERAS_3_LOSS) for name in names)
+    """Returns whether a model is of Keras 3: a training step, or a SavedModel with layers."""
+    if any(name.startswith(_KERAS_3_LOSS) for name in names):
+        return True
+    # A variable has the scope of its layer, and the operations of a call have it with a number.
+    scopes = {name.rpartition("/")[0] for name in names if not _CALLS.search(name)}
+    layers = {scope.rpartition("/")[2] for scope in scopes if scope}
+    called = {part for name in names if _CALLS.search(name) for part in name.split("/")[:-1]}
+    numbered = layers & {_CALL_NUMBER.sub("", f"{part}/")[:-1] for part in called} - called
+    return len(numbered) > len(layers) / 2
 
 
 def _keras_layers(
@@ -193,7 +234,7 @@ def _keras_layers(
     Returns:
         int32 [num_operations], and the names of the layers.
     """
-    scopes = [scope.split("/")[0] for scope in model_scopes(problem.operation_names, backward)]
+    scopes = [scope.split("/")[0] for scope in model_scopes(problem, backward)]
     order = problem.order.tolist()
     names = list(dict.fromkeys(scopes[i] for i in order if scopes[i] and not backward[i]))
     number = {name: layer for layer, name in enumerate(names)}
@@ -212,11 +253,11 @@ def _keras_layers(
 
 
 def _layer_names(
-    names: tuple[str, ...], layers: np.ndarray, backward: np.ndarray
+    problem: PlacementProblem, layers: np.ndarray, backward: np.ndarray
 ) -> tuple[str, ...]:
     """Names each layer after the scopes of its operations."""
     scopes: dict[int, list[str]] = collections.defaultdict(list)
-    of_operations = model_scopes(names, backward)
+    of_operations = model_scopes(problem, backward)
     # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
@@ -248,4 +289,6 @@ def describe_scopes(scopes: Sequence[str]) -> str:
         scope = scope.rpartition("/")[0]
     outer = collections.Counter(each.split("/")[0] for each in scopes if each)
     large = [each for each, count in outer.items() if count >= _LEAST_PART_SHARE * len(scopes)]
+    if len(large) == 2:
+        return ", ".join(large)
     return f"{large[0]} … {large[-1]}" if len(large) > 2 else common

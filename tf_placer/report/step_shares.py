@@ -20,13 +20,17 @@ def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.nd
     they add up to the step.
 
     Returns:
-        float64 [num_devices] each, seconds of "forward", "backward and update" and "waiting".
+        float64 [num_devices] each, seconds of "forward", "backward and update" and "waiting", or
+        without a backward pass of "computing" and "waiting".
     """
     problem = trace.problem
     secs = trace.end_secs - trace.start_secs
     slots = np.array([device.slots for device in problem.devices], float)
     parts = {}
-    for part, mask in (("forward", ~kinds.backward), ("backward and update", kinds.backward)):
+    masks = {"forward": ~kinds.backward, "backward and update": kinds.backward}
+    if not kinds.has_backward:
+        masks = {"computing": ~kinds.backward}
+    for part, mask in masks.items():
         parts[part] = (
             np.bincount(trace.operation_devices[mask], secs[mask], minlength=problem.num_devices)
             / slots

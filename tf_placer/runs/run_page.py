@@ -14,14 +14,23 @@ import numpy as np
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.files import check_output, name_file_in_errors, read_json
+from tf_placer.placers import needs_problem
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.explanation import Explanation, fit_corrected_costs
 from tf_placer.report.limits import find_limits
+from tf_placer.report.operation_kinds import strip_calls
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
-from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
+from tf_placer.report.page.run_view import (
+    RUN_NAMES,
+    ComparedPlacement,
+    Point,
+    RunView,
+    StepView,
+    view_step,
+)
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.runs.compared_trials import compare_trials
 from tf_placer.runs.explanation import read_explanation
@@ -61,6 +70,7 @@ class _LiveFacts(HeaderFacts):
     pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keep_together: tuple[tuple[str, ...], ...] = ()
     graph_fingerprint: str = ""
+    feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def read_run_view(
@@ -110,10 +120,15 @@ def check_comparable(a: RunView, b: RunView) -> None:
     if a.graph_fingerprint and a.graph_fingerprint == b.graph_fingerprint:
         return
     advice = "make a page of each"
-    if a.problem is None or b.problem is None:
+    unknown = [
+        dict(view.facts).get("run", RUN_NAMES[number])
+        for number, view in enumerate((a, b))
+        if view.problem is None
+    ]
+    if unknown:
         raise ValueError(
-            "the two searches are of different graphs, and the operations of one are not known, so "
-            f"nothing shows that they are alike: {advice}"
+            "the two searches are of different graphs, and the operations of "
+            f"{' and '.join(unknown)} are not known, so nothing shows that they are alike: {advice}"
         )
     names = [set(view.problem.operation_names) for view in (a, b) if view.problem is not None]
     fewest, common = min(map(len, names)), len(set.intersection(*names))
@@ -163,8 +178,8 @@ def _view_run(directory: RunDirectory) -> RunView:
     labels = {index: label for label, index in finalists.items()}
     found = _find_subject(trials, finalists, winner)
     problem, steps, notes = _simulate_steps(directory, trials, found, result, labels, explanation)
-    if state.is_running and problem is None:
-        notes = ("The page has no steps as long as the costs of the operations are not profiled.",)
+    if problem is None:
+        notes = (_explain_missing_costs(header.placer, is_running=state.is_running),)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
@@ -181,6 +196,8 @@ def _view_run(directory: RunDirectory) -> RunView:
         notes=notes,
         facts=_facts(directory, header, trials),
         graph_fingerprint=header.graph_fingerprint,
+        feeds=header.feeds,
+        has_ended=result is not None,
     )
 
 
@@ -222,14 +239,7 @@ def _simulate_steps(
     limits and the steps on other machines; without an explanation they are fitted to the trials.
     """
     if not directory.problem.exists():
-        return (
-            None,
-            (),
-            (
-                "What operations cost is not known, because the placer does not need it; with the "
-                "placer auto the page shows the step in time, too.",
-            ),
-        )
+        return None, (), ()
     problem = read_problem(os.fspath(directory.problem))
     ran = [
         (t.assignment, t.measurement.median_secs)
@@ -264,6 +274,25 @@ def _simulate_steps(
     return problem, tuple(view for view in views if view is not None), tuple(notes)
 
 
+def _explain_missing_costs(placer: str, *, is_running: bool) -> str:
+    """Explains the absence of steps on the page, in one sentence."""
+    if is_running:
+        return "The page has no steps as long as the costs of the operations are not profiled."
+    try:
+        is_needless = not needs_problem(placer)
+    except (ImportError, ValueError):
+        is_needless = False  # Another computer may have other placers.
+    if is_needless:
+        return (
+            f"The placer {placer} needs no costs of operations, so none were profiled: with the "
+            "placer auto the page shows the step in time, too."
+        )
+    return (
+        f"The search ended before the placer {placer} had the costs of the operations profiled, so "
+        "the page has no steps."
+    )
+
+
 def _list_compared(
     trials: Sequence[Trial],
     labels: Mapping[int, str],
@@ -292,6 +321,7 @@ def _list_compared(
             each.interval,
             each.basis,
             is_found=each.label == winner,
+            searched_secs=each.trial.measurement.median_secs,
         )
         for each in compare_trials(shown, confirmation, winner)
     ]
@@ -330,7 +360,7 @@ def _facts(
         ("machine", _list_names([device.name for device in header.machine.devices])),
         ("placer", header.placer),
         ("seed", None if header.seed is None else str(header.seed)),
-        ("fetches", _list_names(header.fetches)),
+        ("fetches", _list_names([strip_calls(name) for name in header.fetches])),
         ("pinned by you", _list_names([f"{name!r} on {on}" for name, on in header.pin.items()])),
         ("kept together", "; ".join(", ".join(map(repr, each)) for each in header.keep_together)),
         (

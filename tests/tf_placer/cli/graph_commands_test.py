@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
 from tests import graphs
-from tests.saved_models import REQUEST, save_functions
+from tests.saved_models import REQUEST, WORDS, save_functions
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
@@ -262,9 +262,21 @@ class OptimizeCommandTest(CommandsTestCase):
             *["optimize", f"--input_graph={saved}"],
         )
         self.assert_refused(
-            "no signature 'nope': name one of serving_default, words",
+            "no signature 'nope': name one or more of serving_default, words",
             *["optimize", *arguments, "--signature=nope"],
         )
+        # If nothing is faster, the new directory is the original, and the line says so.
+        np.savez(self.path("both.npz"), x=REQUEST, words=WORDS[0])
+        with patch_search(Script()):
+            printed = self.optimize(
+                f"--input_graph={saved}",
+                f"--feeds={self.path('both.npz')}",
+                f"--output_graph={self.path('same')}",
+                "--signature=words,serving_default",
+            )
+        self.assertIn("unchanged - ", printed)
+        self.assertIn(f"copy of the original: {self.path('same')}", printed)
+        self.assertEqual(read_saved_model(self.path("same")), read_saved_model(saved))
         # A machine of the catalog needs only the graph.
         self.call(
             *["profile", *arguments, "--machine=2xK80", f"--output={self.path('problem.json')}"]

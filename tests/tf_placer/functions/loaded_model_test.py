@@ -6,6 +6,8 @@ import pathlib
 import tempfile
 from collections.abc import Iterable
 
+import keras
+import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
@@ -92,6 +94,43 @@ class LoadedModelTest(parameterized.TestCase, tf.test.TestCase):
         self.check_devices(loaded, kind, [other[device] for device in devices.values()])
         self.check_answers(loaded, kind)
         self.assertEqual(read_saved_model(directory), before)
+
+    @parameterized.parameters(("export", ("serve", "serving_default")), ("save", None))
+    def test_models_of_keras_serve_all_their_signatures(self, how, names):
+        # These are the layers of MobileNet and EfficientNet.
+        layers = keras.layers
+        normalization = layers.Normalization(mean=[0.4, 0.5, 0.6], variance=[1.0, 2.0, 3.0])
+        blocks = [
+            each
+            for number in range(2)
+            for each in (
+                layers.DepthwiseConv2D(3, padding="same", name=f"depthwise_{number}"),
+                layers.BatchNormalization(),
+                layers.Conv2D(8, 1, activation="relu6", name=f"project_{number}"),
+                layers.Dropout(0.2),
+            )
+        ]
+        head = [layers.GlobalAveragePooling2D(), layers.Dense(4, "softmax")]
+        model = keras.Sequential([keras.Input([8, 8, 3]), normalization, *blocks, *head])
+        path = os.path.join(self.create_tempdir().full_path, "saved")
+        if how == "export":
+            model.export(path, verbose=False)
+        else:
+            tf.saved_model.save(model, path)
+        given = read_graph(path, names)
+        [argument] = given.signature.arguments
+        images = np.random.default_rng(0).random([2, 8, 8, 3], np.float32)
+        workload = read_workload(given, feed_dict={argument: images})
+        expected = model(images)
+        for number, placement in enumerate(random_placements(workload, 2)):
+            directory = f"{path}_{number}"
+            PlacedSignature(given.signature, MACHINE, placement).save(directory)
+            loaded = load_placed(directory)
+            for name in given.signature.names:
+                function = loaded.signatures[name]
+                [answer] = function(**{argument: tf.constant(images)}).values()
+                self.assertAllClose(answer, expected)
+                self.assertLen({each.device for each in function.variables}, 2)
 
     def test_a_missing_device_is_named(self):
         directory, _ = self.place("functions")

@@ -37,6 +37,11 @@ class SavedModelFilesTest(tf.test.TestCase):
         cls.original = save_functions(
             pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         )
+        # TensorFlow Serving reads these requests before it serves.
+        os.mkdir(os.path.join(cls.original, "assets.extra"))
+        cls.warmup = os.path.join("assets.extra", "tf_serving_warmup_requests")
+        with tf.io.TFRecordWriter(os.path.join(cls.original, cls.warmup)) as writer:
+            writer.write(b"a request")
 
     def setUp(self):
         super().setUp()
@@ -58,6 +63,7 @@ class SavedModelFilesTest(tf.test.TestCase):
         for new in (self.new, f"{self.new}_links"):
             after = files(new)
             self.assertEqual(after.keys(), before.keys())
+            self.assertIn(self.warmup, after)
             differing = {name for name, content in before.items() if after[name] != content}
             self.assertEqual(differing, {"saved_model.pb", "fingerprint.pb"})
             self.assertEqual(read_saved_model(new), saved_model)

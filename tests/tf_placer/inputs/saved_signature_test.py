@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import tempfile
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -66,6 +67,18 @@ class SavedSignatureTest(tf.test.TestCase):
             workload = read_workload(read_graph(path, "words"), feed_dict={"words": words})
             self.assertAllEqual(run(workload), [numbers])
 
+    def test_models_of_keras_have_their_values_however_they_were_saved(self):
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2), keras.layers.Dense(1)])
+        root = self.create_tempdir().full_path
+        model.export(f"{root}/export", verbose=False)
+        tf.saved_model.save(model, f"{root}/save")
+        for name in ("export", "save"):
+            given = read_graph(f"{root}/{name}")
+            [argument] = given.signature.arguments
+            workload = read_workload(given, feed_dict={argument: REQUEST})
+            self.assertLen(workload.step.restored, 4)
+            self.assertAllClose(run(workload), [model(REQUEST)])
+
     def test_graphs_of_tensorflow_1(self):
         for path in self.graphs.values():
             expected = np.tanh(REQUEST @ np.full([3, 3], 0.5)) + np.tanh(
@@ -76,10 +89,14 @@ class SavedSignatureTest(tf.test.TestCase):
             self.assertEqual(workload.step.restored.keys(), {"left", "right"})
 
     def test_the_signature_is_the_one_for_serving_or_the_only_one(self):
-        self.assertEqual(read_signature(self.functions).name, "serving_default")
+        self.assertEqual(read_signature(self.functions).names, ("serving_default",))
         for path, name, message in (
-            (self.functions, "nope", "no signature 'nope': name one of serving_default, words"),
-            (self.graphs[True], None, "has several signatures: name one of sum, words"),
+            (
+                self.functions,
+                "nope",
+                "no signature 'nope': name one or more of serving_default, words",
+            ),
+            (self.graphs[True], None, "has several signatures: name one or more of sum, words"),
         ):
             with self.assertRaisesRegex(GraphError, message):
                 read_signature(path, name)
@@ -89,7 +106,7 @@ class SavedSignatureTest(tf.test.TestCase):
         os.mkdir(only)
         path = pathlib.Path(only, "saved_model.pb")
         path.write_bytes(saved_model.SerializeToString())
-        self.assertEqual(read_signature(only).name, "sum")
+        self.assertEqual(read_signature(only).names, ("sum",))
         del saved_model.meta_graphs[0].signature_def["sum"]
         path.write_bytes(saved_model.SerializeToString())
         with self.assertRaisesRegex(GraphError, "has no signatures, so nobody can call it"):
@@ -98,11 +115,44 @@ class SavedSignatureTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "holds no graph"):
             read_signature(only)
 
+    def test_a_step_calls_several_signatures(self):
+        words, numbers = WORDS
+        loaded = tf.saved_model.load(self.functions)
+        expected = loaded.signatures["serving_default"](x=tf.constant(REQUEST))
+        given = read_graph(self.functions, ["words", "serving_default", "words"])
+        self.assertEqual(given.signature.title, "the signatures 'words', 'serving_default'")
+        workload = read_workload(given, feed_dict={"x": REQUEST, "words": words})
+        self.assertStartsWith(workload.notes[0], "a step calls the signatures 'words', 'serv")
+        values = run(workload)
+        self.assertAllEqual(values[0], numbers)
+        self.assertAllClose(values[1:], [expected["requests"], expected["sum"]])
+        with self.assertRaisesRegex(GraphError, "no argument 'y' of the signatures 'words', 'serv"):
+            given.signature.build_feeds({"y": 1})
+
+    def test_a_value_is_for_every_signature_with_the_argument(self):
+        model = tf.Module()
+        model.count = tf.Variable(0)
+        spec = tf.TensorSpec([], tf.int32, name="x")
+        add = tf.function(lambda x: {"count": model.count.assign_add(x)})
+        double = tf.function(lambda x: {"count": model.count.assign(2 * model.count + x)})
+        signatures = {"add": add.get_concrete_function(spec), "double": double}
+        signatures["double"] = double.get_concrete_function(spec)
+        path = self.create_tempdir().full_path
+        tf.saved_model.save(model, path, signatures)
+        # The second call sees the update of the first, in whichever order they are named.
+        for names, expected in ((["add", "double"], [3, 9]), (["double", "add"], [3, 6])):
+            workload = read_workload(read_graph(path, names), feed_dict={"x": 3})
+            self.assertLen(workload.step.feeds, 2)
+            for _ in range(5):
+                self.assertAllEqual(run(workload), expected)
+
     def test_arguments_go_by_their_names(self):
         signature = read_signature(self.functions)
         self.assertEqual(signature.bind_example_inputs(7), {"x": 7})
         self.assertEqual(signature.bind_example_inputs({"x": 7}), {"x": 7})
-        with self.assertRaisesRegex(GraphError, "no argument 'y': its arguments are x"):
+        with self.assertRaisesRegex(
+            GraphError, "no argument 'y' of the signature 'serving_default': the arguments are x"
+        ):
             signature.build_feeds({"x": REQUEST, "y": 1})
         with self.assertRaisesRegex(
             GraphError, r"'x' of the signature 'serving_default' has the shape \(None, 3\), so no"
@@ -149,7 +199,9 @@ class SavedSignatureTest(tf.test.TestCase):
         path = self.create_tempdir().full_path
         tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
         self.assertLen(read_workload(path).step.feeds, 2)
-        with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
+        with self.assertRaisesRegex(
+            GraphError, "signature 'serving_default' are x, y: pass a dictionary"
+        ):
             read_signature(path).bind_example_inputs(np.ones(2))
 
     def test_reports_missing_variables(self):

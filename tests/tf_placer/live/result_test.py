@@ -94,6 +94,7 @@ class OptimizeResultTest(absltest.TestCase):
     def test_shows_the_finalists_even_if_nothing_was_confirmed(self):
         finalists = {"original": trial(0, None), "expert": trial(1, [0, 1], 0.05, "expert")}
         lines = OptimizeResult("graph", False, "no time", finalists=finalists).table().splitlines()
+        self.assertRegex(lines[0], "95 % interval +basis$")
         self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")
         self.assertRegex(lines[3], r"expert +1 +50\.00 ms +2\.000x +in the search")
 

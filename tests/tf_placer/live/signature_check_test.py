@@ -21,9 +21,10 @@ from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
 from tf_placer.errors import SearchError
 from tf_placer.functions.placed_signature import PlacedSignature
+from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.workload import read_graph
 from tf_placer.library_build import LibraryError
-from tf_placer.live.signature_check import check_saved_model
+from tf_placer.live.signature_check import SavedModelCheck, check_saved_model
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine, MachineError
 
@@ -60,7 +61,8 @@ class Layers(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, SIZE], name="x")])
     def seventh(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"seventh": tf.reshape(x @ self.second[0], [7, -1])}
+        with tf.name_scope("second"):
+            return {"seventh": tf.reshape(x @ self.second[0], [7, -1])}
 
 
 def apply_layers(
@@ -101,17 +103,23 @@ def save_layers_as_graph(path: str) -> str:
     return path
 
 
-def split(path: str, new: str, machine: Machine, devices: tuple[str, str]) -> str:
-    """Saves a SavedModel with each block on a device of its own."""
-    signature = read_graph(path, "serving_default").signature
+def split(
+    path: str,
+    new: str,
+    machine: Machine,
+    devices: tuple[str, str],
+    names: Sequence[str] = ("serving_default",),
+) -> str:
+    """Saves a SavedModel with each block of some signatures on a device of its own."""
+    signature = read_graph(path, names).signature
     assignment = {
         node.name: device
         for node in signature.inlined.graph_def.node
         for name, device in zip(("first", "second"), devices, strict=True)
         if re.search(rf"\b{name}(_\d+)?\b", node.name)
     }
-    names = tuple(device.name for device in machine.devices)
-    PlacedSignature(signature, machine, Placement("", names, assignment)).save(new)
+    known = tuple(device.name for device in machine.devices)
+    PlacedSignature(signature, machine, Placement("", known, assignment)).save(new)
     return new
 
 
@@ -200,6 +208,34 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
         self.assertEqual([each.name for each in check.signatures], ["serving_default", "seventh"])
         self.assertTrue(all(each.is_compared for each in check.signatures))
         self.assertEqual(check.variable_bytes, dict.fromkeys(tasks, BLOCK_BYTES))
+
+    def test_variables_outside_of_the_machine_have_a_row(self):
+        tasks = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)]
+        machine = Machine("local:2", "local", tuple(Device(name, "CPU") for name in tasks))
+        check = SavedModelCheck("saved", machine, (), {CPU: 2048, tasks[1]: 0})
+        rows = {each["name"]: each["variable_bytes"] for each in check.to_json()["devices"]}
+        self.assertEqual(rows, {tasks[0]: 0, tasks[1]: 0, CPU: 2048})
+        self.assertRegex(check.table(), r"job:localh.*CPU:0 +2\.000 KiB")
+
+    def test_several_signatures_are_placed_and_served_together(self):
+        machine = find_machine("local:2")
+        tasks = tuple(device.name for device in machine.devices)
+        # Without a placement of its own, the second signature would have operations without device.
+        names = ["serving_default", "seventh"]
+        placed = split(self.layers, self.new, machine, tasks, names)
+        [meta_graph] = read_saved_model(placed).meta_graphs
+        products = [
+            node.device
+            for function in meta_graph.graph_def.library.function
+            for node in function.node_def
+            if node.op == "MatMul" and "seventh" in function.signature.name
+        ]
+        self.assertEqual(products, [tasks[1]])
+        feeds = self.create_tempfile("feeds.npz").full_path
+        np.savez(feeds, x=np.ones([7, SIZE]))
+        check = check_saved_model(placed, machine, original=self.layers, feeds=feeds)
+        self.assertIsNone(check.failure)
+        self.assertEqual([each.is_compared for each in check.signatures], [True, True])
 
     def test_failures_and_other_values_are_told(self):
         other = save_layers(self.new, factor=2.0)

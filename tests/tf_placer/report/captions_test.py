@@ -12,6 +12,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page import captions
 from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
+from tf_placer.report.page.tables import make_device_headers, make_device_rows
 
 
 def make_step(problem: PlacementProblem, placement: list[int], label: str = "found") -> StepView:
@@ -88,6 +89,19 @@ class StepCaptionsTest(absltest.TestCase):
             "copied.",
         )
 
+    def test_a_graph_without_a_backward_pass_has_one_kind_of_work(self):
+        problem = make_problem([[3.0, 3.0], [1.0, 1.0]], names=["a/MatMul", "b/MatMul"])
+        step, kinds = make_step(problem, [0, 0]), operation_kinds(problem)
+        self.assertEqual(
+            captions.describe_work(step, kinds),
+            "found: operations take 4.000 s in all; nothing is copied.",
+        )
+        headers = make_device_headers(step, kinds)
+        self.assertEqual(headers[3:5], ["computing", "waiting"])
+        [row, _] = make_device_rows(step, kinds)
+        self.assertLen(row, len(headers))
+        self.assertEqual(row[3:5], ("4.000 s", "0 s"))
+
 
 class SearchCaptionsTest(absltest.TestCase):
     def test_compares_with_the_original(self):
@@ -129,8 +143,8 @@ class SearchCaptionsTest(absltest.TestCase):
 
         self.assertEqual(
             captions.describe_pair(view(3.0), view(2.0)),
-            "B is 1.50 times as fast: 3.000 s a step in A, 2.000 s in B. They were measured at "
-            "different times, so small differences may be noise",
+            "B is 1.50 times as fast: 3.000 s a step in A (the original), 2.000 s in B (the "
+            "original). They were measured at different times, so small differences may be noise",
         )
         self.assertStartsWith(
             captions.describe_pair(view(2.0), view(2.0)), "A and B are as fast: 2.000 s"
@@ -139,6 +153,48 @@ class SearchCaptionsTest(absltest.TestCase):
             "the other simulated", captions.describe_pair(view(1), view(1, is_measured=False))
         )
         self.assertStartsWith(captions.describe_pair(view(None), view(2.0)), "Only one")
+
+    def test_compares_two_runs_by_what_both_have_measured(self):
+        found = ComparedPlacement(
+            "auto", 2.0, speedup=2.0, interval=(1.9, 2.1), is_found=True, searched_secs=3.0
+        )
+        original = ComparedPlacement("original", 6.0, searched_secs=6.0)
+        confirmed = RunView("", "", True, True, (original, found))
+        searched = RunView("", "", False, True, (original,))
+        self.assertEqual(
+            captions.describe_pair(confirmed, searched),
+            "A is 2.00 times as fast: 3.000 s a step in A, 6.000 s in B (the original). B was not "
+            "confirmed, so both steps are those of the search, one trial each",
+        )
+        faster = ComparedPlacement("auto (trial 2)", 2.5, searched_secs=2.5)
+        running = dataclasses.replace(searched, compared=(original, faster), has_ended=False)
+        self.assertStartsWith(
+            captions.describe_pair(confirmed, running),
+            "B is 1.20 times as fast: 3.000 s a step in A, 2.500 s in B (auto (trial 2)). B was",
+        )
+        self.assertStartsWith(
+            captions.describe_pair(confirmed, confirmed), "A and B are as fast: 2.000 s a step in A"
+        )
+
+    def test_compares_two_batch_sizes_by_example(self):
+        def view(secs: float, **feeds: str) -> RunView:
+            return RunView("", "", True, True, (ComparedPlacement("original", secs),), feeds=feeds)
+
+        a = view(3.0, x="float32[512, 4]", y="int32[512]", scale="float32[]")
+        b = view(2.0, x="float32[256, 4]", y="int32[256]", scale="float32[]")
+        self.assertStartsWith(
+            captions.describe_pair(a, b),
+            "A is 1.33 times as fast per example: 3.000 s a step of 512 in A (the original), "
+            "2.000 s of 256 in B (the original). They were measured",
+        )
+        self.assertIn(
+            ". Their steps differ: 'x' is float32[512, 4] in A and float32[512, 5] in B. They were",
+            captions.describe_pair(a, view(2.0, x="float32[512, 5]")),
+        )
+        self.assertIn(
+            "Their steps differ in the sizes of what is fed",
+            captions.describe_pair(a, view(2.0, x="float32[256, 4]", y="int32[128]")),
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tf_placer.report.colors import (
     KIND_COLORS,
     layer_colors,
 )
-from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
+from tf_placer.report.operation_kinds import OperationKinds, operation_kinds, strip_calls
 
 
 def find_kinds(*operations: tuple[str, str]) -> OperationKinds:
@@ -123,6 +123,45 @@ class LayerNamesTest(absltest.TestCase):
         self.assertEqual(found[1:5], ["user_0", "user_0", "item", "compile_loss"])
         # Gradients and updates belong to the layer of the variable.
         self.assertEqual(found[5:], ["item", "user_0", "user_0", "item", "user_0", "item"])
+
+    def test_layers_of_a_saved_model_have_their_names_in_keras(self):
+        # Calls have scopes, and Keras 3 numbers those of the layers; variables have neither.
+        call = "StatefulPartitionedCall_1/StatefulPartitionedCall"
+        names = [
+            "item_0/kernel",
+            "item_1/kernel",
+            f"{call}/model_1/item_0_1/Cast/ReadVariableOp",
+            f"{call}/model_1/item_0_1/MatMul",
+            f"{call}/model_1/item_1_1/MatMul",
+            f"{call}/model_1/score_1/Relu",
+            f"{call}/Identity",
+        ]
+        edges = [(0, 2), (2, 3), (1, 4), (3, 4), (4, 5), (5, 6)]
+        tensors = [(a, 1, [b]) for a, b in edges]
+        kinds = operation_kinds(make_problem([[1.0]] * len(names), names=names, tensors=tensors))
+        found = [kinds.layer_names[layer] for layer in kinds.layers.tolist()]
+        self.assertEqual(
+            found, ["item_0", "item_1", "item_0", "item_0", "item_1", "score", "score"]
+        )
+
+    def test_a_layer_without_scopes_has_the_names_of_its_variables(self):
+        names = ["a0", "Call/MatMul", "b0", "b1", "Call/MatMul_1"]
+        names = [name.replace("Call", "StatefulPartitionedCall") for name in names]
+        problem = dataclasses.replace(
+            make_problem([[1.0]] * len(names), names=names),
+            operation_types=("VarHandleOp", "MatMul", "VarHandleOp", "VarHandleOp", "MatMul"),
+            layers=np.array([0, 0, 1, 1, 1]),
+        )
+        self.assertEqual(operation_kinds(problem).layer_names, ("a0", "b0, b1"))
+
+    def test_strips_the_scopes_of_calls_alone(self):
+        for name, stripped in (
+            ("StatefulPartitionedCall/dense/MatMul", "dense/MatMul"),
+            ("lstm_1/PartitionedCall_3/PartitionedCall_call/mul", "lstm_1/mul"),
+            ("StatefulPartitionedCall_1/StatefulPartitionedCall", "StatefulPartitionedCall"),
+            ("MyPartitionedCall/mul", "MyPartitionedCall/mul"),
+        ):
+            self.assertEqual(strip_calls(name), stripped)
 
     def test_a_layer_of_many_scopes_is_named_after_the_first_and_the_last(self):
         layers = [

@@ -20,7 +20,7 @@ from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import ComparedPlacement, view_step
 from tf_placer.report.pictures.drawing import compute_shares, picture_text
 from tf_placer.report.pictures.part_graph import lay_out_part_graph
-from tf_placer.report.pictures.placement_picture import placement_bytes
+from tf_placer.report.pictures.placement_picture import is_small, picture_note, placement_bytes
 from tf_placer.report.pictures.run_pictures import step_pictures
 from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
@@ -146,6 +146,18 @@ class GraphTest(absltest.TestCase):
         )
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
         self.assertEqual([text for *_, text in drawing.columns], ["stem", "loss", "loss"])
+
+    def test_a_served_model_without_scopes_has_cells_with_a_kind(self):
+        problem = make_problem(
+            [[1.0, 1.0]] * 2,
+            tensors=[(0, 1, [1])],
+            names=["StatefulPartitionedCall/MatMul", "StatefulPartitionedCall/Softmax"],
+        )
+        kinds = operation_kinds(problem)
+        drawing = lay_out_part_graph(problem, kinds)
+        self.assertEqual([text for *_, text in drawing.columns], ["matrix product", "softmax"])
+        self.assertNotIn("half", picture_note(drawing, kinds))
+        self.assertTrue(is_small(drawing))
 
 
 class TextTest(absltest.TestCase):

@@ -164,7 +164,9 @@ class RunViewTest(absltest.TestCase):
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
-        self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
+        view = read_run_view(run)
+        self.assertStartsWith(view.verdict, "The search has not ended: after 12")
+        self.assertFalse(view.has_ended)
 
     def test_the_page_follows_a_search_until_it_ends(self):
         run, page = live_run(self.directory), self.directory / "page.html"
@@ -208,8 +210,10 @@ class RunViewTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "of 1 operations they have 0 in common"):
             check_comparable(view, other)
         unknown = dataclasses.replace(view, problem=None, graph_fingerprint="another")
-        with self.assertRaisesRegex(ValueError, "the operations of one are not known"):
+        with self.assertRaisesRegex(ValueError, "the operations of /.*live are not known"):
             check_comparable(view, unknown)
+        with self.assertRaisesRegex(ValueError, "the operations of B are not known"):
+            check_comparable(view, dataclasses.replace(unknown, facts=()))
 
     def test_long_lists_of_names_are_shortened(self):
         run = live_run(self.directory)
@@ -225,11 +229,26 @@ class RunViewTest(absltest.TestCase):
         (run / "problem.json").unlink()
         view = read_run_view(run)
         self.assertEqual((view.steps, view.problem), ((), None))
-        self.assertIn("What operations cost is not known", view.notes[0])
+        self.assertEqual(
+            view.notes,
+            (
+                "The search ended before the placer auto had the costs of the operations profiled, "
+                "so the page has no steps.",
+            ),
+        )
         write_page(view, self.directory / "page.html")
         page = (self.directory / "page.html").read_text()
         self.assertIn('id="compared"', page)
         self.assertNotIn('<section id="time"', page)
+
+    def test_a_placer_without_costs_is_named(self):
+        run = live_run(self.directory)
+        (run / "problem.json").unlink()
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        changed = json.dumps({**json.loads(header), "placer": "random"})
+        (run / "trials.jsonl").write_text("\n".join([changed, *trials]) + "\n")
+        [note] = read_run_view(run).notes
+        self.assertStartsWith(note, "The placer random needs no costs of operations, so none were")
 
     def test_a_plan_is_compared_with_the_baselines(self):
         # Two independent halves take 3 s on two devices, and 6 s on one.
@@ -315,6 +334,15 @@ class BrowserTest(absltest.TestCase):
         # The steps of the second run are of the original alone.
         beside = dataclasses.replace(live, title="again", steps=live.steps[:1])
         write_page(live, cls.pages["pair"], beside=beside)
+        problem = make_problem(
+            [[3.0, 3.0], [3.0, 3.0]],
+            names=[
+                "StatefulPartitionedCall_1/user/MatMul",
+                "StatefulPartitionedCall_1/item/MatMul",
+            ],
+        )
+        cls.pages["served"] = cls.directory / "served.html"
+        write_page(read_run_view(plan(cls.directory / "served", problem)), cls.pages["served"])
         cls.browser = Browser(find_chromium())
         cls.addClassCleanup(cls.browser.close)
 
@@ -339,6 +367,35 @@ class BrowserTest(absltest.TestCase):
                 self.assertEqual(self.browser.evaluate(empty), [])
                 self.assertLess(os.path.getsize(path), _MOST_BYTES)
                 self.assertEqual(self.browser.complaints, [])
+
+    def test_no_table_is_cut_on_a_phone(self):
+        unfold = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+        cut = """new Promise((done) => setTimeout(() => done(
+            [...document.querySelectorAll('.wide, nav')].map((e) => e.scrollWidth - e.clientWidth)
+        ), 300))"""
+        for name in self.pages:
+            for width in (390, 500):
+                self.open(name, width)
+                self.browser.evaluate(unfold)
+                self.assertLessEqual(max(self.browser.evaluate(cut)), 0, (name, width))
+        # Stacked cells have the headers of their columns.
+        self.open("live", 390)
+        label = "getComputedStyle(document.querySelector('.stacked td:nth-child(2)'), '::before')"
+        self.assertEqual(self.browser.evaluate(f"{label}.content"), '"step "')
+        self.browser.resize(1600)
+        stacked = "document.querySelectorAll('#compared .stacked').length"
+        self.browser.wait(f"innerWidth === 1600 && {stacked} === 0")
+
+    def test_a_served_model_has_neither_calls_nor_directions(self):
+        self.open("served")
+        heads = "[...document.querySelectorAll('th, option')].map((e) => e.textContent).join()"
+        self.assertNotRegex(self.browser.evaluate(heads), "backward|direction")
+        name = "document.querySelector('#rows tbody td')"
+        self.assertRegex(self.browser.evaluate(f"{name}.textContent"), "^(user|item)/MatMul$")
+        self.assertStartsWith(self.browser.evaluate(f"{name}.title"), "StatefulPartitionedCall_1/")
+        text = self.browser.evaluate("document.querySelector('main').innerText")
+        self.assertNotIn("StatefulPartitionedCall", text)
+        self.assertEqual(self.browser.complaints, [])
 
     def test_follows_the_color_scheme(self):
         colors = {}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.report.colors import TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.page.run_view import RunView, StepView
+from tf_placer.report.page.run_view import RUN_NAMES, ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import copy_secs_by_kind
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -27,6 +29,8 @@ __all__ = [
     "subject",
 ]
 
+# A fed tensor with a batch size, as headers of searches describe it: "float32[512, 256]".
+_BATCHED = re.compile(r"(\w+\[)([1-9]\d*)(.*)")
 # A device that is busy for a smaller share of the step is hardly used.
 _LEAST_USED_SHARE = 0.1
 _MAX_NAMED_DEVICES = 3
@@ -108,8 +112,12 @@ def describe_load(view: StepView) -> str:
 def describe_work(view: StepView, kinds: OperationKinds) -> str:
     """Describes the parts of the computing time of a step, and the device that copies longest."""
     secs = view.trace.end_secs - view.trace.start_secs
-    backward = float(secs[kinds.backward].sum()) / max(float(secs.sum()), 1e-300)
-    text = f"{view.label}: {backward:.0%} of the computing time is the backward pass and the update"
+    total_secs = float(secs.sum())
+    text = f"{view.label}: operations take {format_step(total_secs)} in all"
+    if kinds.has_backward:
+        backward = float(secs[kinds.backward].sum()) / max(total_secs, 1e-300)
+        part = f"{backward:.0%} of the computing time"
+        text = f"{view.label}: {part} is the backward pass and the update"
     copying = [device.copy_secs for device in view.report.devices]
     most = int(np.argmax(copying))
     if not copying[most]:
@@ -182,25 +190,69 @@ def describe_search(view: RunView) -> str:
 
 
 def describe_pair(a: RunView, b: RunView) -> str:
-    """Compares the steps that two runs are about."""
-    secs = []
-    for view in (a, b):
-        found = next((each for each in view.compared if each.is_found), view.compared[0])
-        secs.append(found.step_secs)
-    if secs[0] is None or secs[1] is None:
+    """Compares the steps that two runs are about, measured in the same way."""
+    of_a, of_b = _find_subject(a), _find_subject(b)
+    a_secs, b_secs = of_a.step_secs, of_b.step_secs
+    confirmed = [any(each.interval is not None for each in view.compared) for view in (a, b)]
+    remark = "They were measured at different times, so small differences may be noise"
+    if a.is_measured != b.is_measured:
+        remark = "One was measured and the other simulated"
+    elif not a.is_measured:
+        remark = "Both are simulated"
+    elif confirmed[0] != confirmed[1]:
+        missing = RUN_NAMES[confirmed.index(False)]
+        remark = (
+            f"{missing} was not confirmed, so both steps are those of the search, one trial each"
+        )
+        a_secs, b_secs = of_a.searched_secs, of_b.searched_secs
+    if a_secs is None or b_secs is None:
         return "Only one of both has a step time"
-    steps = f"{format_step(secs[0])} a step in A, {format_step(secs[1])} in B"
-    faster, ratio = ("A", secs[1] / secs[0]) if secs[0] < secs[1] else ("B", secs[0] / secs[1])
-    text = f"{faster} is {ratio:.2f} times as fast" if ratio >= 1.005 else "A and B are as fast"
-    kinds = {view.is_measured for view in (a, b)}
-    remark = (
-        "One was measured and the other simulated"
-        if len(kinds) > 1
-        else "They were measured at different times, so small differences may be noise"
-        if a.is_measured
-        else "Both are simulated"
+    batches, difference = _compare_feeds(a.feeds, b.feeds)
+    sizes, per = ("", ""), ""
+    if batches is not None:
+        sizes, per = (f" of {batches[0]:,}", f" of {batches[1]:,}"), " per example"
+    steps = (
+        f"{format_step(a_secs)} a step{sizes[0]} in A{_name_subject(of_a)}, "
+        f"{format_step(b_secs)}{sizes[1]} in B{_name_subject(of_b)}"
     )
-    return f"{text}: {steps}. {remark}"
+    if batches is not None:
+        a_secs, b_secs = a_secs / batches[0], b_secs / batches[1]
+    faster, ratio = ("A", b_secs / a_secs) if a_secs < b_secs else ("B", a_secs / b_secs)
+    text = f"{faster} is {ratio:.2f} times as fast" if ratio >= 1.005 else "A and B are as fast"
+    return ". ".join(filter(None, [f"{text}{per}: {steps}", difference, remark]))
+
+
+def _find_subject(view: RunView) -> ComparedPlacement:
+    """Finds the placement that a run is about: found, the fastest so far, or the original."""
+    found = next((each for each in view.compared if each.is_found), None)
+    if found is not None or view.has_ended:
+        return found or view.compared[0]
+    return min(view.compared, key=lambda each: each.step_secs or math.inf)
+
+
+def _name_subject(placement: ComparedPlacement) -> str:
+    return "" if placement.is_found else f" ({subject(placement.label)})"
+
+
+def _compare_feeds(
+    a: Mapping[str, str], b: Mapping[str, str]
+) -> tuple[tuple[int, int] | None, str]:
+    """Compares the types and shapes that two steps are fed.
+
+    Returns:
+        The batch sizes, if these are the only difference, and a sentence about any other one.
+    """
+    sizes = set()
+    for name in sorted(a.keys() & b.keys()):
+        if a[name] == b[name]:
+            continue
+        of_a, of_b = _BATCHED.fullmatch(a[name]), _BATCHED.fullmatch(b[name])
+        if of_a is None or of_b is None or of_a[1] + of_a[3] != of_b[1] + of_b[3]:
+            return None, f"Their steps differ: {name!r} is {a[name]} in A and {b[name]} in B"
+        sizes.add((int(of_a[2]), int(of_b[2])))
+    if len(sizes) > 1:
+        return None, "Their steps differ in the sizes of what is fed"
+    return (sizes.pop() if sizes else None), ""
 
 
 def _names(view: StepView) -> list[str]:

@@ -10,11 +10,14 @@ const tfPlacer = (() => {
     : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms" : us.toFixed(1) + " µs";
   const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
+  // A graph without a backward pass has no directions.
+  const direction = (data, number) => data.backward.length ? [data.backward[number] ? "backward" : "forward"] : [];
+
   // Makes the tooltip of an operation; charts know only its run and number.
   function operation(run, number) {
     const data = runs[run];
     const lines = [`<b>${escape(data.names[number])}</b>`,
-      `${data.kindNames[data.kinds[number]]}, ${data.backward[number] ? "backward" : "forward"}, ${escape(data.layerNames[data.layers[number]])}`];
+      [data.kindNames[data.kinds[number]], ...direction(data, number), escape(data.layerNames[data.layers[number]])].join(", ")];
     for (const step of data.steps)
       lines.push(`${escape(step.label)}: ${time(step.secs[number])} on ${escape(data.deviceNames[step.devices[number]])} from ${time(step.start[number])}`
         + (step.waited[number] > 0 ? `, waited ${time(step.waited[number])}` : ""));
@@ -23,7 +26,7 @@ const tfPlacer = (() => {
 
   function operationRows() {
     return data.names.map((name, i) => ({
-      name, kind: data.kindNames[data.kinds[i]], direction: data.backward[i] ? "backward" : "forward",
+      name, full: data.fullNames[i] ?? name, kind: data.kindNames[data.kinds[i]], direction: direction(data, i).join(),
       layer: data.layerNames[data.layers[i]], group: data.groups[i], operations: 1,
       devices: data.steps.map((s) => data.deviceNames[s.devices[i]]), secs: data.steps.map((s) => s.secs[i]),
       waited: data.steps.map((s) => s.waited[i]),
@@ -36,12 +39,12 @@ const tfPlacer = (() => {
       const group = data.groups[i];
       let row = rows.get(group);
       if (!row) {
-        row = { name, kinds: new Map(), direction: new Set(), layer: data.layerNames[data.layers[i]], group, operations: 0,
+        row = { name, full: data.fullNames[i] ?? name, kinds: new Map(), direction: new Set(), layer: data.layerNames[data.layers[i]], group, operations: 0,
           devices: data.steps.map((s) => data.deviceNames[s.devices[i]]), secs: data.steps.map(() => 0), waited: data.steps.map(() => 0) };
         rows.set(group, row);
       }
       row.operations += 1;
-      row.direction.add(data.backward[i] ? "backward" : "forward");
+      direction(data, i).forEach((each) => row.direction.add(each));
       data.steps.forEach((s, k) => { row.secs[k] += s.secs[i]; row.waited[k] += s.waited[i]; });
       const kind = data.kindNames[data.kinds[i]];
       const last = data.steps.length - 1;
@@ -57,7 +60,8 @@ const tfPlacer = (() => {
       [`takes, ${step.label}`, (r) => r.secs[k], true],
       [`waits, ${step.label}`, (r) => r.waited[k], true],
     ]);
-    return [["name", (r) => r.name, false], ["kind", (r) => r.kind, false], ["direction", (r) => r.direction, false],
+    const directed = data.backward.length ? [["direction", (r) => r.direction, false]] : [];
+    return [["name", (r) => r.name, false], ["kind", (r) => r.kind, false], ...directed,
       ["layer", (r) => r.layer, false], ["group", (r) => r.group, true], ["operations", (r) => r.operations, true], ...named.flat()];
   }
 
@@ -77,7 +81,7 @@ const tfPlacer = (() => {
       const which = document.querySelector('input[name="rows"]:checked').value;
       const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
       const matches = all[which].filter((row) => {
-        const text = [row.name, row.kind, row.direction, row.layer, ...row.devices].join(" ").toLowerCase();
+        const text = [row.full, row.kind, row.direction, row.layer, ...row.devices].join(" ").toLowerCase();
         return words.every((word) => text.includes(word));
       });
       const get = cols[sort.column][1];
@@ -86,10 +90,12 @@ const tfPlacer = (() => {
         `<th class="${right ? "n" : ""}"><button type="button" data-column="${k}">${escape(name)}${k === sort.column ? (sort.down ? " ▾" : " ▴") : ""}</button></th>`).join("") + "</tr>";
       body.innerHTML = matches.slice(0, MOST_ROWS).map((row) => "<tr>" + cols.map(([name, value, right]) => {
         const v = value(row);
-        return `<td class="${right ? "n" : ""}">${isTime(name) ? time(v) : escape(typeof v === "number" ? v.toLocaleString("en") : v)}</td>`;
+        const title = name === "name" && row.full !== row.name ? ` title="${escape(row.full)}"` : "";
+        return `<td class="${right ? "n" : ""}" data-label="${escape(name)}"${title}>${isTime(name) ? time(v) : escape(typeof v === "number" ? v.toLocaleString("en") : v)}</td>`;
       }).join("") + "</tr>").join("");
       count.textContent = `${matches.length.toLocaleString("en")} of ${all[which].length.toLocaleString("en")} ${which}`
         + (matches.length > MOST_ROWS ? `, the first ${MOST_ROWS} are shown` : "");
+      fit();
     }
     head.addEventListener("click", (event) => {
       const button = event.target.closest("button");
@@ -103,6 +109,14 @@ const tfPlacer = (() => {
     document.querySelectorAll('input[name="rows"]').forEach((input) => input.addEventListener("change", show));
     load(data);
     show();
+  }
+
+  // Stacks the rows of tables that would be cut, and marks pictures that are.
+  function fit() {
+    for (const wide of document.querySelectorAll(".wide, .picture")) {
+      wide.classList.remove("stacked", "scrolls");
+      if (wide.scrollWidth > wide.clientWidth + 1) wide.classList.add(wide.classList.contains("wide") ? "stacked" : "scrolls");
+    }
   }
 
   const charts = () => {
@@ -165,6 +179,10 @@ const tfPlacer = (() => {
     theme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
     if (data) { colors(); table(); }
+    fit();
+    addEventListener("resize", fit);
+    // A table inside of a fold has no width before.
+    document.querySelectorAll("details").forEach((each) => each.addEventListener("toggle", fit));
     document.documentElement.dataset.ready = "yes";
   }
   return { operation, start };

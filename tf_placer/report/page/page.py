@@ -31,12 +31,14 @@ from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
     make_comparison_rows,
+    make_device_headers,
     make_device_rows,
     make_link_rows,
     make_memory_rows,
     make_operation_columns,
 )
 from tf_placer.report.pictures.placement_picture import (
+    is_small,
     picture_note,
     placement_drawing,
     placement_svg,
@@ -108,6 +110,7 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         pair=describe_pair(*views) if len(views) > 1 else "",
         sections=_sections(views, charts),
         charts=charts,
+        has_backward=any(each is not None and each.has_backward for each in kinds),
         reload_secs=reload_secs,
         operations=_json(
             [
@@ -184,6 +187,7 @@ def _step_values(step: StepView, kinds: OperationKinds) -> dict[str, Any]:
         "load_text": describe_load(step),
         "work_text": describe_work(step, kinds),
         "memory_text": describe_memory(step),
+        "device_headers": make_device_headers(step, kinds),
         "devices": make_device_rows(step, kinds),
         "links": make_link_rows(step),
     }
@@ -253,17 +257,23 @@ def _bokeh_script() -> str:
 
 def _pictures(
     view: RunView, kinds: OperationKinds | None
-) -> tuple[str, list[tuple[str, str, str]]]:
-    """Draws the placements: an explanation, and a title, an SVG and a sentence for each step."""
+) -> tuple[str, list[tuple[str, str, str, bool]]]:
+    """Draws the placements.
+
+    Returns:
+        An explanation; and for each step a title, an SVG, a sentence, and whether the SVG is
+        readable in a narrow window.
+    """
     if kinds is None or view.problem is None or not view.steps:
         return "", []
     drawing = placement_drawing(view.problem, kinds)
     # The placement found comes first, because the page is about it.
-    return picture_note(drawing), [
+    return picture_note(drawing, kinds), [
         (
             step.label,
             placement_svg(view.problem, kinds, drawing, step.trace.operation_devices),
             describe_placement(step),
+            is_small(drawing),
         )
         for step in reversed(view.steps)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class ComparedPlacement:
         interval: 95 % confidence interval of the speed-up; None if there is none.
         basis: the source of the numbers, or the reason for their absence.
         is_found: whether it is the result of the search.
+        searched_secs: the step time in its trial, before any confirmation; None if unknown.
     """
 
     label: str
@@ -73,6 +75,7 @@ class ComparedPlacement:
     interval: tuple[float, float] | None = None
     basis: str = ""
     is_found: bool = False
+    searched_secs: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +119,8 @@ class RunView:
         notes: further remarks for readers.
         facts: names and values of the settings of the run.
         graph_fingerprint: the fingerprint of the graph; empty if unknown.
+        feeds: types and shapes of the fed tensors, as text by name.
+        has_ended: whether the search has come to its end.
     """
 
     title: str
@@ -133,6 +138,8 @@ class RunView:
     notes: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     graph_fingerprint: str = ""
+    feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    has_ended: bool = True
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:

@@ -10,13 +10,14 @@ import numpy as np
 from graph_passes.util.messages import plain_text
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.memory_curve import MemoryPoint
-from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.operation_kinds import OperationKinds, strip_calls
 from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "make_comparison_rows",
+    "make_device_headers",
     "make_device_rows",
     "make_link_rows",
     "make_memory_rows",
@@ -48,6 +49,12 @@ def make_comparison_rows(
             }
         )
     return rows
+
+
+def make_device_headers(view: StepView, kinds: OperationKinds) -> list[str]:
+    """Makes the headers of the rows of devices."""
+    shares = device_shares(view.trace, kinds)
+    return ["device", "operations", "busy", *shares, "copying", "peak memory", "memory"]
 
 
 def make_device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, ...]]:
@@ -104,11 +111,15 @@ def make_operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, An
     labels = device_labels([device.name for device in problem.devices])
     names = sorted(set(kinds.kinds))
     number = {name: i for i, name in enumerate(names)}
+    short = [plain_text(strip_calls(name)) for name in problem.operation_names]
+    full = [plain_text(name) for name in problem.operation_names]
     columns: dict[str, Any] = {
-        "names": [plain_text(name) for name in problem.operation_names],
+        "names": short,
+        # Names without calls are in the page only once.
+        "fullNames": full if full != short else [],
         "kindNames": names,
         "kinds": [number[kind] for kind in kinds.kinds],
-        "backward": kinds.backward.astype(int).tolist(),
+        "backward": kinds.backward.astype(int).tolist() if kinds.has_backward else [],
         "layerNames": list(kinds.layer_names),
         "layers": kinds.layers.tolist(),
         "groups": problem.groups.tolist(),

@@ -24,6 +24,8 @@ _MAX_COLUMN_NAMES = 2
 # A chain with fewer columns has room for the name of each part, after its scopes down to a depth.
 _SHORT_CHAIN = 8
 _MAX_NAME_DEPTH = 3
+# Cells between rows of a continued chain, for the names of the columns.
+_ROW_GAP = 1.3
 
 
 def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -44,7 +46,7 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         columns[depth].append(part)
     places = _order_columns(graph, columns)
     tallest = max((len(parts) for parts in columns.values()), default=1)
-    row_height = tallest + 1.3
+    row_height = tallest + _ROW_GAP
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
@@ -67,7 +69,7 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         rows=(),
         columns=_labels(problem, kinds, of_operations, parts_of, depths, row_height),
         width=1.35 * min(depth_count, _MAX_COLUMNS),
-        height=row_height * (-(-depth_count // _MAX_COLUMNS)),
+        height=row_height * (-(-depth_count // _MAX_COLUMNS)) - _ROW_GAP,
     )
 
 
@@ -122,17 +124,24 @@ def _labels(
     depths: dict[int, int],
     row_height: float,
 ) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the scopes of the operations of their parts."""
+    """Names the columns after the scopes of their operations, else after the longest kind."""
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    of_names = model_scopes(problem.operation_names, kinds.backward)
-    for scope, part, backward in zip(
-        of_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
-    ):
+    of_names = model_scopes(problem, kinds.backward)
+    longest: dict[int, tuple[float, str]] = {}
+    secs = problem.compute_secs.min(axis=1).tolist()
+    for i, part in enumerate(of_operations.tolist()):
         node = parts_of.get(part)
-        if not backward and node in depths and scope:
-            scopes[depths[node]][node].append(scope)
+        if kinds.backward[i] or node is None or node not in depths:
+            continue
+        longest[node] = max(longest.get(node, (0.0, "")), (secs[i], kinds.kinds[i]))
+        if of_names[i]:
+            scopes[depths[node]][node].append(of_names[i])
+    named = set(scopes)
+    for node, (_, kind) in longest.items():
+        if depths[node] not in named:
+            scopes[depths[node]][node].append(kind)
     is_short = max(depths.values(), default=0) < _SHORT_CHAIN
     labels, last = [], None
     for depth, of_parts in sorted(scopes.items()):

@@ -23,6 +23,7 @@ from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
 __all__ = [
     "check_picture",
+    "is_small",
     "picture_note",
     "placement_bytes",
     "placement_drawing",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _ENDINGS = (".png", ".svg")
+_SMALLEST_INCHES = 4.2
 _LEGEND_ROW_INCHES = 0.2
 _CHARACTER_INCHES = 0.06
 _SLANT_DEGREES = 25
@@ -40,18 +42,29 @@ def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawi
     return lay_out_unrolled_grid(problem, kinds) or lay_out_part_graph(problem, kinds)
 
 
-def picture_note(drawing: Drawing) -> str:
+def picture_note(drawing: Drawing, kinds: OperationKinds) -> str:
     """Explains how to read a picture."""
     layout = (
         "A row is a layer, and a column one of its steps."
         if drawing.form == "grid"
         else "A part is to the right of its inputs; parts above each other may run together."
     )
+    halves, part = "", "cell"
+    if kinds.has_backward:
+        halves, part = (
+            " The upper half of a cell is the forward pass, the lower half the backward pass with "
+            "the update.",
+            "half",
+        )
     return (
-        f"{layout} The upper half of a cell is the forward pass, the lower half the backward pass "
-        "with the update. Colors and numbers are devices; a half with several colors is on "
+        f"{layout}{halves} Colors and numbers are devices; a {part} with several colors is on "
         "several devices, by their share of its time. A CPU beside other devices has no color."
     )
+
+
+def is_small(drawing: Drawing) -> bool:
+    """Returns whether a picture is readable in the window of a phone."""
+    return _measure_width(drawing)[0] <= _SMALLEST_INCHES
 
 
 def placement_svg(
@@ -109,9 +122,7 @@ def _figure(
 ) -> Any:
     from matplotlib.figure import Figure
 
-    label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
-    per_cell = min(0.5, max(0.24, (12.0 - label_width) / max(drawing.width, 1.0)))
-    width = max(6.0, label_width + per_cell * drawing.width + 0.4)
+    width, per_cell = _measure_width(drawing)
     labels = _legend_labels(problem)
     columns = max(1, min(5, len(labels), int(width / _label_inches(labels))))
     legend_height = _LEGEND_ROW_INCHES * math.ceil(len(labels) / columns) + 0.15
@@ -129,6 +140,13 @@ def _figure(
             axes.set_title(picture_text(title), fontsize=10, loc="left", pad=2)
     _legend(figure, problem, labels, columns)
     return figure
+
+
+def _measure_width(drawing: Drawing) -> tuple[float, float]:
+    """Computes the inches of a picture and of its cells."""
+    label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
+    per_cell = min(0.5, max(0.24, (12.0 - label_width) / max(drawing.width, 1.0)))
+    return max(_SMALLEST_INCHES, label_width + per_cell * drawing.width + 0.4), per_cell
 
 
 def _head_inches(drawing: Drawing) -> float:
@@ -157,18 +175,19 @@ def _draw(
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
     axes.add_collection(LineCollection(lines, colors=GRAY, lw=0.6))
     corners, faces = [], []
+    height = 0.45 if kinds.has_backward else 0.9
     marked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for cell in drawing.cells:
         for back in (False, True):
             x, y = cell.x, cell.y + (0.45 if back else 0.0)
             for device, share in shares.get((cell.number, back), []):
                 width = cell.width * share
-                corners.append([(x, y), (x + width, y), (x + width, y + 0.45), (x, y + 0.45)])
+                corners.append([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
                 color, mark = looks[device]
                 faces.append(color if color.startswith("#") else "none")
                 if width > 0.5:
                     marked.setdefault((mark, _choose_text_color(color)), []).append(
-                        (x + width / 2, y + 0.225)
+                        (x + width / 2, y + height / 2)
                     )
                 x += width
     axes.add_collection(

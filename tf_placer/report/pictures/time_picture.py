@@ -21,6 +21,7 @@ __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 # A legend beside a picture has no room for more layers.
 _MAX_LAYERS = 12
 _PARTS = {
+    "computing": DIRECTION_COLORS[0],
     "forward": DIRECTION_COLORS[0],
     "backward and update": DIRECTION_COLORS[1],
     "waiting": f"{GRAY}30",
@@ -77,7 +78,8 @@ def draw_device_bars(
 ) -> None:
     """Draws the time of each device, steps side by side, as in ColocRL, figure 8.
 
-    From below: forward, backward with the update, and waiting. Copying overlaps with all of them.
+    From below: forward, backward with the update, and waiting; without a backward pass, computing
+    and waiting. Copying overlaps with all of them.
 
     Args:
         axes: the matplotlib axes.
@@ -92,16 +94,17 @@ def draw_device_bars(
 
     [first, *_] = steps.values()
     width = 0.8 / len(steps)
-    handles = [Patch(color=color, label=part) for part, color in _PARTS.items()]
+    parts = device_shares(first.trace, kinds)
+    handles = [Patch(color=_PARTS[part], label=part) for part in parts]
     for number, (label, view) in enumerate(steps.items()):
         hatch = "///" if number else ""
         shares = device_shares(view.trace, kinds)
         x = np.arange(first.trace.problem.num_devices) - 0.4 + width * (number + 0.5)
         lower = np.zeros(len(x))
-        for part, color in _PARTS.items():
+        for part in parts:
             values = 1e3 * shares[part]
             axes.bar(
-                x, values, 0.92 * width, lower, color=color, hatch=hatch,
+                x, values, 0.92 * width, lower, color=_PARTS[part], hatch=hatch,
                 edgecolor="white", linewidth=0.3,
             )  # fmt: skip
             lower += values
