@@ -1,9 +1,9 @@
 """Ten models of public threads that do not fit, or leave devices idle: alone, by hand and placed.
 
-For each case TensorFlow runs the model alone, a search places it, and the placement takes turns with
-placements written by hand, in fresh processes each round, on GPUs that are emulated by shapes and
-times. Then a user's program runs the model under the placement, on GPUs that compute values, and on
-the CPU; both must give the same. A case that has a result is not run again.
+For each case TensorFlow runs the model alone, a search places it, and the placement takes turns
+with placements written by hand, in fresh processes each round, on GPUs that are emulated by shapes
+and times. Then a user's program runs the model under the placement, on GPUs that compute values,
+and on the CPU; both must give the same. A case that has a result is not run again.
 """
 
 from __future__ import annotations
