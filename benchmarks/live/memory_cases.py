@@ -96,19 +96,20 @@ def time_in_turns(
         graph = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()), "graph.pb")
         graph.write_bytes(workload.graph_def.SerializeToString())
         environments = {
-            label: stack.enter_context(
+            spec: stack.enter_context(
                 SessionEnvironment(
                     graph, workload.step, machine, lambda row: {}, meta_optimizer=True
                 )
             )
-            for label, machine in machines.items()
+            for spec, machine in {each.spec: each for each in machines.values()}.items()
         }
         for _ in range(rounds):
             for label in random.permutation(list(placements)).tolist():
                 secs = found[label]
                 if isinstance(secs, str):
                     continue
-                measured = _time_steps(environments[label], label, placements[label])
+                environment = environments[machines[label].spec]
+                measured = _time_steps(environment, label, placements[label])
                 if isinstance(measured, Failure):
                     found[label] = measured.kind.value.replace("_", " ")
                 else:

@@ -285,8 +285,8 @@ def _classify_text(keras: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(), loss, jit_compile=False)
     random = np.random.default_rng(0)
-    x = random.integers(0, words, [256, 16]).astype(np.int32)
-    return model, x, random.integers(0, classes, 256)
+    x = random.integers(0, words, [64, 16]).astype(np.int32)
+    return model, x, random.integers(0, classes, 64)
 
 
 def _stack_dense(keras: Any) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -434,7 +434,7 @@ _ENTRIES = (
         "tensorflow 37563",
         "train a wide and deep model that is larger than a GPU",
         lambda directory: _GraphTarget(
-            wide_and_deep.build(60_000, 32, hidden_units=(1024, 512), batch=2048)
+            wide_and_deep.build(60_000, 32, hidden_units=(1024, 512), batch=512)
         ),
         (44, 44),
         {

@@ -207,7 +207,7 @@ class _Stages:
         trials, left_secs = self._context.log.trials, self._context.compute_search_secs_left()
         # Assume default links if there is no time to measure them.
         needed_secs = self._context.plan.profile_secs(trials, links_known=True)
-        if left_secs <= needed_secs:
+        if left_secs <= needed_secs and not self._config.found_machine.describes_costs:
             raise SearchError(
                 f"placer {name!r} needs to know what the operations cost: to profile the graph "
                 f"takes about {format_duration(needed_secs)}, and of {self._config.max_secs:g} s "
@@ -467,9 +467,13 @@ class _Reporter:
         if original.measurement.median_secs is None:
             return
         parts = {"until now": self._plan.compute_used_secs()}
-        if needs_problem(self._config.placer) and self._context.costs is None:
-            links = find_links(self._config.found_machine, self._config.found_session_config)
-            known = links is not None
+        machine = self._config.found_machine
+        if (
+            needs_problem(self._config.placer)
+            and self._context.costs is None
+            and not machine.describes_costs
+        ):
+            known = find_links(machine, self._config.found_session_config) is not None
             parts["profiling"] = self._plan.profile_secs(trials, links_known=known)
         # As if a placement were as fast as this.
         parts["confirming"] = self._plan.estimate_needed_secs(
