@@ -184,7 +184,11 @@ def _be_child(args: argparse.Namespace) -> None:
 def _summarize(message: str) -> str:
     """Finds the line of TensorFlow's message that is about memory, or the first."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if "OOM" in line or "memory" in line), lines[0])
+    return next(filter(_is_of_memory, lines), lines[0])
+
+
+def _is_of_memory(line: str) -> bool:
+    return "OOM" in line or "memory" in line
 
 
 def _compare_values(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
@@ -232,7 +236,10 @@ def _run_case(case: MemoryCase, out_dir: pathlib.Path, args: argparse.Namespace)
     result = target.optimize(config)
     print(f"\n{case.name}\n{result.table()}\n{result.reason}\n", flush=True)
     search_secs = time.monotonic() - start_secs
-    placements: dict[str, Mapping[str, str]] = {_ALONE: {}, **hand}
+    alone = _run_child(case, directory, spec, None) if is_emulated else {}
+    placements: dict[str, Mapping[str, str]] = dict(hand)
+    if "error" not in alone:
+        placements[_ALONE] = {}
     if result.placement is not None:
         placements[_PLACED] = result.placement.assignment
     machines = dict.fromkeys(placements, machine)
@@ -240,7 +247,8 @@ def _run_case(case: MemoryCase, out_dir: pathlib.Path, args: argparse.Namespace)
         # TensorFlow alone computes on all cores in one process.
         machines[_ALONE] = find_machine("attached")
     steps = time_in_turns(workload, machines, placements, args.rounds)
-    alone = _run_child(case, directory, spec, None) if is_emulated else {}
+    if "error" in alone:
+        steps[_ALONE] = "out of memory" if _is_of_memory(alone["error"]) else "fails"
     values = ""
     if result.placement is not None:
         path = directory / "placement.json"
