@@ -514,5 +514,5 @@ def _explain_no_trial(max_secs: float, begin_secs: float) -> str:
     return (
         f"of {max_secs:g} s, reading the graph and starting the search took "
         f"{format_duration(begin_secs)}, and starting processes and the first steps of the "
-        f"original take more than the {left} that were left: allow more"
+        f"original take more than the {left} that were left"
     )
