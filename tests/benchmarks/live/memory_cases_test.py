@@ -78,6 +78,14 @@ class MemoryCasesTest(parameterized.TestCase, tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "no operation of the step matches 'missing'"):
             place_by_hand(workload, machine, {"missing": "GPU:1"})
 
+    def test_the_line_about_memory_is_told_of_an_error(self):
+        message = """Graph execution error:
+            File "memory_cases.py", line 1, in main
+            OOM when allocating tensor with shape[60000,32]
+            Original stack trace"""
+        self.assertStartsWith(memory_cases._summarize(message), "OOM when allocating")
+        self.assertEqual(memory_cases._summarize("Another error\nin memory.py"), "Another error")
+
     def test_values_are_compared_up_to_rounding(self):
         compare = memory_cases._compare_values
         one = {"values": [1.0, 2.0]}
