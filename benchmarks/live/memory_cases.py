@@ -31,7 +31,7 @@ from benchmarks.live.memory_models import CASES, MemoryCase
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, read_placement, write_placement
-from graph_passes.restrictions import resolve_restrictions
+from graph_passes.restrictions import match_names, resolve_restrictions
 from tf_placer import emulated
 from tf_placer.confirmation.equal_values import describe_difference
 from tf_placer.environments.environment import Failure
@@ -53,7 +53,12 @@ _STEPS_OF_VALUES = 3
 _WARM_UP_STEPS, _TIMED_STEPS = 2, 8
 
 
-def place_by_hand(workload: Workload, machine: Machine, rules: Mapping[str, str]) -> Placement:
+def place_by_hand(
+    workload: Workload,
+    machine: Machine,
+    rules: Mapping[str, str],
+    variables: Mapping[str, str],
+) -> Placement:
     """Places a step by rules that a user would write.
 
     Args:
@@ -61,12 +66,16 @@ def place_by_hand(workload: Workload, machine: Machine, rules: Mapping[str, str]
         machine: the machine.
         rules: devices by patterns of names, as pins; all else goes to the first GPU, or to the
             first device without GPUs, where it can be there.
+        variables: names of variables by their operation, which the patterns match, too.
 
     Raises:
         GraphError: a rule matches nothing, or cannot be honored.
     """
     names = tuple(device.name for device in machine.devices)
-    grouped = group_operations(workload.op_graph, "fine", resolve_restrictions(rules, (), names))
+    pins = dict(rules)
+    for pattern, device in rules.items():
+        pins |= {name: device for name, of in variables.items() if match_names(pattern, [of])}
+    grouped = group_operations(workload.op_graph, "fine", resolve_restrictions(pins, (), names))
     legal = grouped.grouping.legal_devices(grouped.colocation, names)
     default = next((n for n, each in enumerate(machine.devices) if each.type == "GPU"), 0)
     row = np.where(legal[:, default], default, legal.argmax(axis=1)).astype(np.int32)
@@ -224,7 +233,7 @@ def _run_case(case: MemoryCase, out_dir: pathlib.Path, args: argparse.Namespace)
     hand: dict[str, Any] = {}
     for label, rules in case.hand.items():
         try:
-            hand[label] = place_by_hand(workload, machine, rules).assignment
+            hand[label] = place_by_hand(workload, machine, rules, target.variables).assignment
         except GraphError as error:
             raise GraphError(f"{case.name}, {label}: {error}") from error
     config = tf_placer.SearchConfig(

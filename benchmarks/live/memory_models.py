@@ -25,7 +25,7 @@ from benchmarks.models.training_model import TrainingModel
 from benchmarks.models.transformer import dense
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_call import trace_call
+from tf_placer.functions.traced_call import TracedCall, trace_call
 from tf_placer.inputs.workload import Workload, read_graph, read_workload
 from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
@@ -45,6 +45,11 @@ class Target(Protocol):
     @property
     def workload(self) -> Workload:
         """The graph and the step that a search measures."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Names of variables by their operation, where these say less, as of Keras' slots."""
         ...
 
     def optimize(self, config: tf_placer.SearchConfig) -> tf_placer.OptimizeResult:
@@ -117,6 +122,8 @@ def _describe_small_gpus(sizes: Sequence[int]) -> dict[str, Any]:
 class _GraphTarget:
     """The training graph of a model."""
 
+    variables: Mapping[str, str] = {}
+
     def __init__(self, model: TrainingModel) -> None:
         self._model, self._feeds = model, next(model.feeds())
         self._fetches = [model.train_op, model.loss]
@@ -149,6 +156,8 @@ class _GraphTarget:
 
 class _FunctionTarget:
     """A training step as a tf.function, whose variables begin on the CPU."""
+
+    variables: Mapping[str, str] = {}
 
     def __init__(self, make: Callable[[], tuple[Any, tuple[Any, ...]]]) -> None:
         self._make = make
@@ -202,7 +211,16 @@ class _ModelTarget:
     @functools.cached_property
     def workload(self) -> Workload:
         """The graph and the step of one batch."""
-        return trace_call(*self._built).workload
+        return self._traced.workload
+
+    @functools.cached_property
+    def _traced(self) -> TracedCall:
+        return trace_call(*self._built)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Names of variables by their operation: slots have the layer in theirs."""
+        return {name: variable.name for name, variable in self._traced.variables.items()}
 
     def optimize(self, config: tf_placer.SearchConfig) -> tf_placer.OptimizeResult:
         """Searches for a placement."""
@@ -222,6 +240,8 @@ class _ModelTarget:
 
 class _SavedModelTarget:
     """A signature of a SavedModel, whose variables are given and need no training."""
+
+    variables: Mapping[str, str] = {}
 
     def __init__(
         self, directory: pathlib.Path, module: Callable[[], tf.Module], request: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import tempfile
 from unittest import mock
 
@@ -71,12 +72,12 @@ class MemoryCasesTest(parameterized.TestCase, tf.test.TestCase):
         workload = read_workload(made.graph, made.fetches, made.feeds)
         machine = find_machine("2xK80")
         name = next(n.name for n in workload.graph_def.node if n.op == "MatMul")
-        placed = place_by_hand(workload, machine, {name: "GPU:1"}).assignment
+        placed = place_by_hand(workload, machine, {name: "GPU:1"}, {}).assignment
         others = {d for n, d in placed.items() if n != name and "MatMul" in n}
         self.assertTrue(placed[name].endswith("GPU:1"))
         self.assertEqual(others, {machine.devices[1].name})
         with self.assertRaisesRegex(GraphError, "no operation of the step matches 'missing'"):
-            place_by_hand(workload, machine, {"missing": "GPU:1"})
+            place_by_hand(workload, machine, {"missing": "GPU:1"}, {})
 
     def test_the_line_about_memory_is_told_of_an_error(self):
         message = """Graph execution error:
@@ -85,6 +86,17 @@ class MemoryCasesTest(parameterized.TestCase, tf.test.TestCase):
             Original stack trace"""
         self.assertStartsWith(memory_cases._summarize(message), "OOM when allocating")
         self.assertEqual(memory_cases._summarize("Another error\nin memory.py"), "Another error")
+
+    def test_slots_of_keras_follow_the_layer_in_the_name_of_their_variable(self):
+        case = CASES["four_gpus"]
+        target, machine = case.make_target(self.directory), find_machine("4xK80")
+        placed = place_by_hand(
+            target.workload, machine, case.hand["layer split"], target.variables
+        ).assignment
+        for operation, name in target.variables.items():
+            block = re.search(r"block_(\d)", name)
+            gpu = int(block[1]) // 2 if block else 0
+            self.assertEqual(placed[operation], machine.devices[1 + gpu].name, name)
 
     def test_values_are_compared_up_to_rounding(self):
         compare = memory_cases._compare_values
@@ -102,10 +114,11 @@ class MemoryCasesTest(parameterized.TestCase, tf.test.TestCase):
     def test_models_exceed_a_gpu_and_their_rules_can_be_honored(self, name):
         case = CASES[name]
         machine = find_machine(case.name_machine(self.directory))
-        workload = case.make_target(self.directory).workload
+        target = case.make_target(self.directory)
+        workload = target.workload
         for label, rules in case.hand.items():
             with self.subTest(label):
-                placed = place_by_hand(workload, machine, rules)
+                placed = place_by_hand(workload, machine, rules, target.variables)
                 self.assertIsInstance(placed, Placement)
                 self.assertNotEmpty(placed.assignment)
         settings = SearchConfig(machine=machine, **case.settings)
