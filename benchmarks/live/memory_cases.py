@@ -198,7 +198,9 @@ def _summarize(message: str) -> str:
 
 def _is_of_memory(line: str) -> bool:
     # TensorFlow says so of a copy for which the GPU has no memory.
-    return any(text in line for text in ("OOM", "out of memory", "Dst tensor is not initialized"))
+    return any(
+        text in line for text in ("OOM when", "out of memory", "Dst tensor is not initialized")
+    )
 
 
 def _compare_values(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
