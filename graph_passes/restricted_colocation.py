@@ -179,13 +179,12 @@ class _Restricting:
         group = int(self._joined.group[found.operation])
         before = self._required.setdefault(group, found)
         if before.device != found.device:
-            same = before.operation == found.operation
-            shared = (
-                f"{self._name(found.operation)} cannot be on both"
-                if same
-                else f"{self._name(before.operation)} and {self._name(found.operation)} must share "
-                "a device"
-            )
+            first, second = before.operation, found.operation
+            shared = f"{self._name(first)} and {self._name(second)} must share a device"
+            if first == second:
+                shared = f"{self._name(first)} cannot be on both"
+            elif self._given.group[first] != self._given.group[second]:
+                shared = f"keep_together joins {self._name(first)} and {self._name(second)}"
             raise GraphError(
                 f"{before.source} and {found.source} disagree: {shared}; change one of them"
             )

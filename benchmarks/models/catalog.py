@@ -1,4 +1,4 @@
-"""The models of the papers on device placement with the papers' settings, and four later ones.
+"""The models of the papers on device placement with the papers' settings, and five later ones.
 
 The papers' models have the variables of their time, ref variables; the later ones have resource
 variables. Where a paper does not say a setting, the note of the model says what is assumed.
@@ -278,6 +278,15 @@ _ENTRIES = (
         {"rows": 400, "embedding_units": 8, "hidden_units": (16, 8), "batch": 32},
         "Yi et al., Sampling-Bias-Corrected Neural Modeling for Large Corpus Item "
         "Recommendations, 2019: large embedding tables, in-batch softmax.",
+    ),
+    CatalogModel(
+        "wide_and_deep",
+        "Wide and deep recommender",
+        "wide_and_deep",
+        {"rows": 8_000_000, "embedding_units": 64, "batch": 4096},
+        {"rows": 400, "embedding_units": 8, "hidden_units": (16, 8), "batch": 32},
+        "Cheng et al., Wide & Deep Learning for Recommender Systems, 2016: FTRL for the wide part, "
+        "Adagrad for the deep one; the size of TensorFlow's issue 37563.",
     ),
 )
 

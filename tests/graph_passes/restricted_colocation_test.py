@@ -221,7 +221,7 @@ class RefusalTest(tf.test.TestCase, parameterized.TestCase):
         (
             {"b/sin": "/CPU:0", "b/cos": "/GPU:0"},
             ["b/*"],
-            "disagree: 'b/sin' and 'b/cos' must share a device; change one of them",
+            "disagree: keep_together joins 'b/sin' and 'b/cos'; change one of them",
         ),
         (
             {"*/summary": "/GPU:0"},

@@ -186,7 +186,7 @@ def cost_graph(
             report(line)
     soft = session_config is not None and session_config.allow_soft_placement
     check_given_devices(workload.op_graph, machine, workload.step.initializers, soft=soft)
-    if machine.backend.is_described and not machine.computes_values:
+    if machine.describes_costs:
         if measure_links:
             raise ValueError(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "

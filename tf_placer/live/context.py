@@ -181,7 +181,7 @@ class SearchContext:
 
         There is at least one trial.
         """
-        if not needs_problem(self.config.placer):
+        if not needs_problem(self.config.placer) or self.config.found_machine.describes_costs:
             return 0.0
         if self.costs is not None:
             return self.costs.secs

@@ -212,7 +212,8 @@ class _Stages:
         left_secs = context.compute_search_secs_left()
         # Assume default links if there is no time to measure them.
         needed_secs = context.plan.profile_secs(trials, links_known=True)
-        if left_secs <= needed_secs:
+        describes_costs = self._config.found_machine.describes_costs
+        if left_secs <= needed_secs and not describes_costs:
             raise SearchError(
                 join_sentences(
                     needs,
@@ -224,6 +225,9 @@ class _Stages:
             )
         links_known = find_links(self._config.found_machine, self._config.found_session_config)
         limit_secs = context.plan.limit_profile_secs(trials, links_known=links_known is not None)
+        if describes_costs:
+            # Reading a description takes no steps, so that there is always time for it.
+            limit_secs = max(SHORTEST_TIMEOUT_SECS, left_secs)
         try:
             with context.interrupts.interruptible(max_secs=limit_secs):
                 context.costs = profile_costs(
@@ -532,5 +536,5 @@ def _explain_no_trial(max_secs: float, begin_secs: float) -> str:
     return (
         f"of {max_secs:g} s, reading the graph and starting the search took "
         f"{format_duration(begin_secs)}, and starting processes and the first steps of the "
-        f"original take more than the {left} that were left: allow more"
+        f"original take more than the {left} that were left"
     )

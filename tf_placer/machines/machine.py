@@ -151,6 +151,11 @@ class Machine:
         return spec is None or "values" in spec.split(",")[1:]
 
     @property
+    def describes_costs(self) -> bool:
+        """True if its description gives the costs of operations, so that nothing is profiled."""
+        return self.backend.is_described and not self.computes_values
+
+    @property
     def target(self) -> str:
         """The session target of a running cluster, "grpc://HOST:PORT"; "" for other machines."""
         return self.spec.partition(",")[0] if self.backend.is_remote else ""

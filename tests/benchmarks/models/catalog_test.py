@@ -15,7 +15,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests.benchmarks.models.sessions import plain_session, small_model
 
-LATER = ["decoder_only", "mixture_of_experts", "nasnet_a", "two_towers"]
+LATER = ["decoder_only", "mixture_of_experts", "nasnet_a", "two_towers", "wide_and_deep"]
 
 
 class CatalogTest(tf.test.TestCase, parameterized.TestCase):
@@ -46,6 +46,7 @@ class CatalogTest(tf.test.TestCase, parameterized.TestCase):
         ("nasnet_a", np.log(10), 0.6),
         # Vectors of random directions tell less than nothing.
         ("two_towers", np.log(32) + 3, 3.0),
+        ("wide_and_deep", np.log(2), 0.2),
     )
     def test_a_model_starts_from_knowing_nothing_and_learns_a_batch(self, name, first, tolerance):
         model = small_model(name)

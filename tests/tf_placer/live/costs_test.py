@@ -28,6 +28,7 @@ from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live import conclusion, own_processes
 from tf_placer.live import run as live_run
+from tf_placer.live.time_plan import TimePlan
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.placers.placer import Placer
@@ -200,6 +201,17 @@ class LiveCostsTest(tf.test.TestCase):
         self.run_search(placer="auto", stop_at_gap=1e6)
         self.assertEqual(len(read_log(self.directory.trials)[1]), num_trials)
         self.assertTrue(self.has_line("as near to the lower bound as stop_at_gap asks for"))
+
+    def test_costs_that_the_machine_describes_need_no_time_for_profiling(self):
+        with mock.patch.object(TimePlan, "profile_secs", return_value=1e6):
+            self.run_search()
+            self.assertEqual(self.profiler.settings, [])
+            self.assertTrue(self.has_line("to profile the graph takes about 277 h"))
+            self.directory = RunDirectory(self.directory.path.with_name("described"))
+            with mock.patch.object(Machine, "describes_costs", True):
+                self.run_search()
+        self.assertLen(self.profiler.settings, 1)
+        self.assertFalse(self.has_line("are little: about"))
 
     def test_a_search_for_what_fits_ends_with_the_first_placement_that_runs(self):
         self.script.secs = lambda assignment: 0.05 if assignment else None

@@ -101,6 +101,14 @@ class ComputesValuesTest(absltest.TestCase):
             self.assertFalse(attached.computes_values)
             self.assertTrue(_LOCAL.computes_values)
 
+    def test_costs_are_described_where_no_values_are_computed(self):
+        emulated = dataclasses.replace(_DESCRIBED, spec="emulated:2xK80", kind="emulated")
+        with_values = dataclasses.replace(emulated, spec="emulated:2xK80,values")
+        self.assertTrue(_DESCRIBED.describes_costs)
+        self.assertTrue(emulated.describes_costs)
+        self.assertFalse(with_values.describes_costs)
+        self.assertFalse(_LOCAL.describes_costs)
+
 
 if __name__ == "__main__":
     absltest.main()
