@@ -14,7 +14,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -270,9 +270,8 @@ def _write_steps(model: str, path: str) -> None:
     write_json(path, [dataclasses.asdict(step) for step in simulate_model(model)])
 
 
-def _simulate_all(models: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+def _simulate_all(models: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Simulates models one after the other; says which could not be simulated."""
-    steps = {}
     with tempfile.TemporaryDirectory() as directory:
         paths = [os.path.join(directory, f"{model}.json") for model in models]
         calls = [
@@ -283,8 +282,7 @@ def _simulate_all(models: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
             model = models[ended.index]
             print(f"{model}: {ended.problem or 'simulated'}", file=sys.stderr, flush=True)
             if ended.problem is None:
-                steps[model] = read_json(paths[ended.index])
-    return steps
+                yield model, read_json(paths[ended.index])
 
 
 def _read_steps(kept: Mapping[str, Any]) -> list[CauseStep]:
@@ -306,10 +304,8 @@ def main() -> None:
     models = list(dict.fromkeys(row.model for name in _TABLES for row in TABLES[name].rows))
     wanted = args.models.split(",") if args.models else models
     missing = [model for model in wanted if model not in kept["models"]]
-    if missing and not args.only_kept:
-        found = kept["models"] | _simulate_all(missing)
-        ordered = {model: found[model] for model in models if model in found}
-        kept = {"format": 1, **provenance(), "models": ordered}
+    for model, steps in _simulate_all([] if args.only_kept else missing):
+        kept = {**provenance(), "models": kept["models"] | {model: steps}}
         write_json(path, kept)
     tables = [TABLES[name] for name in _TABLES]
     page = causes_page(tables, list_columns, [(c.name, c.title) for c in CAUSES], _read_steps(kept))
