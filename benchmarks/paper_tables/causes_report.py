@@ -184,13 +184,12 @@ def _format_ratios(table: PaperTable, columns: Sequence[Column], steps: _Steps) 
         if not variants:
             continue
         printed = _find_printed(table, row, columns)
-        reference = _find_reference(table, row, columns)
+        simulated = [c for c in columns if (table.name, number, c.title, ()) in steps]
+        reference = _find_reference(printed, simulated)
         by_title = {"none": variants[0], "all": variants[-1]}
         by_title |= {causes[0]: causes for causes in variants[1:-2]}
-        for column in columns:
+        for column in simulated:
             method = column.title
-            if (table.name, number, method, ()) not in steps:
-                continue
             line = [row.title, str(row.num_gpus or ""), method]
             base = printed.get(reference)
             line.append(f"{printed[method] / base:.2f}" if base and method in printed else "")
@@ -213,10 +212,8 @@ def _format_ratios(table: PaperTable, columns: Sequence[Column], steps: _Steps) 
     ]
 
 
-def _find_reference(table: PaperTable, row: Row, columns: Sequence[Column]) -> str:
-    """Finds the method that others are compared with: one GPU if it has a printed time."""
-    printed = _find_printed(table, row, columns)
-    return next(
-        (column.title for column in columns if "GPU" in column.title and column.title in printed),
-        next((column.title for column in columns if "Expert" in column.title), columns[0].title),
-    )
+def _find_reference(printed: Mapping[str, float], columns: Sequence[Column]) -> str:
+    """Finds the method that others are compared with: one GPU, if it has a printed time."""
+    titles = [column.title for column in columns]
+    preferred = [title for title in titles if "GPU" in title and title in printed]
+    return next(iter([*preferred, *(title for title in titles if "Expert" in title), *titles]))

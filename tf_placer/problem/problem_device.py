@@ -32,8 +32,8 @@ class ProblemDevice:
             GPU does, and runs them in that order. It then has one slot and loses nothing to
             transfers.
         copies_in_stream: whether copies from the asynchronous device, and those to it from devices
-            that are not asynchronous, run in its stream, between its operations, as they do in
-            TensorFlow until 2016.
+            that are not asynchronous, run in its stream, between its operations, as they did in
+            TensorFlow in early 2016.
     """
 
     name: str
