@@ -114,6 +114,7 @@ class CausesPageTest(absltest.TestCase):
         steps = [
             *steps_of((), 2, 1, 3),
             *steps_of(("sums",), 2, 3, 5),
+            *steps_of(("x",), 3, 1, 2),
             *steps_of(("sums", "x"), 1, 2, 3),
         ]
         page = causes_page(
