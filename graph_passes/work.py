@@ -193,10 +193,10 @@ def find_product_sizes(graph: OpGraph) -> np.ndarray:
     for i in np.flatnonzero(graph.has_type(_MATMULS)).tolist():
         output = int(graph.output_start[i])
         *_, rows, columns = (1, 1, *(graph.tensor_shapes[output] or ()))
-        terms = _count_flops(graph, i, elements) / (2.0 * max(elements[output], 1.0))
+        terms = _count_flops(graph, i, elements) / (2.0 * elements[output])
         sizes[i] = min(max(rows, 1), max(columns, 1), terms)
-    for i, rows, columns, terms in _list_window_products(graph, elements):
-        sizes[i] = min(rows, columns, terms)
+    for i, *dimensions in _list_window_products(graph, elements):
+        sizes[i] = min(dimensions)
     return sizes
 
 

@@ -196,12 +196,12 @@ def _format_ratios(table: PaperTable, columns: Sequence[Column], steps: _Steps) 
             if not line[-1] and table.find_published_of(row, column) is not None:
                 line[-1] = "OOM"
             for title in ("none", *names, "all"):
-                causes = by_title.get(title)
-                if causes is None:
+                if title not in by_title:
                     line.append("")
                     continue
-                step = steps[table.name, number, method, causes]
-                ratio = step.secs / steps[table.name, number, reference, causes].secs
+                variant = by_title[title]
+                step = steps[table.name, number, method, variant]
+                ratio = step.secs / steps[table.name, number, reference, variant].secs
                 line.append(f"{ratio:.2f}{'' if step.fits else ' †'}")
             lines.append(line)
     headers = ["model", "GPUs", "method", "printed", "none", *names, "all"]
