@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.harness.found_steps import seconds
 from benchmarks.paper_tables.published_tables import Column, PaperTable, Row
 from tf_placer.text.markdown import markdown_table
 
@@ -203,11 +204,13 @@ def _format_ratios(table: PaperTable, columns: Sequence[Column], steps: _Steps) 
                 step = steps[table.name, number, method, variant]
                 ratio = step.secs / steps[table.name, number, reference, variant].secs
                 line.append(f"{ratio:.2f}{'' if step.fits else ' †'}")
+            line.append(f"{printed[method]:g}" if method in printed else "")
+            line.append(seconds(steps[table.name, number, method, variants[-1]].secs))
             lines.append(line)
-    headers = ["model", "GPUs", "method", "printed", "none", *names, "all"]
+    headers = ["model", "GPUs", "method", "printed", "none", *names, "all", "printed, s", "all, s"]
     return [
         "Times by that of one GPU, or of the expert where the paper prints no time for one GPU. "
-        "†: does not fit into memory here.",
+        "†: does not fit into memory here. Behind them the seconds, as printed and with `all`.",
         markdown_table(headers, lines, "lrl" + "r" * (len(headers) - 3)),
     ]
 

@@ -125,7 +125,7 @@ class CausesPageTest(absltest.TestCase):
         )
         self.assertIn("Reproduced, of 1 rows: 0 with none, 0 with all but sums, 1 with all.", page)
         self.assertIn("no, 1 of 3 pairs: not Single GPU before Expert", page)
-        self.assertIn("| RNNLM | 2 | Metis | 4.11 | 1.50 | 2.50 † | 3.00 |", page)
+        self.assertIn("| RNNLM | 2 | Metis | 4.11 | 1.50 | 2.50 † | 3.00 | 1.81 | 3.00 |", page)
 
 
 if __name__ == "__main__":
