@@ -25,6 +25,7 @@ from graph_passes.work import (
     PICKS,
     count_contraction_flops,
     count_elements,
+    find_product_sizes,
     has_prefix,
     work_rule,
 )
@@ -75,6 +76,8 @@ class KernelWork:
         flops: float64 [num_kernels], the floating point operations of a contraction, 0 for other
             kernels.
         touched_bytes: float64 [num_kernels], the bytes read and written.
+        product_sizes: float64 [num_kernels], the smallest dimension of the matrix product that a
+            contraction is; infinite for other kernels.
         repeats: float64 [num_kernels], the number of runs in a step.
         on_host: bool [num_kernels], true for integer arithmetic, such as on sizes and positions,
             which TensorFlow runs on the host for every device.
@@ -87,6 +90,7 @@ class KernelWork:
     operations: np.ndarray
     flops: np.ndarray
     touched_bytes: np.ndarray
+    product_sizes: np.ndarray
     repeats: np.ndarray
     on_host: np.ndarray
     called: np.ndarray
@@ -153,7 +157,7 @@ def tensor_sizes(graph: OpGraph) -> np.ndarray:
     return (each * count_elements(graph)).astype(np.int64)
 
 
-# float64 [4, num_kernels]: flops, touched bytes, repeats and on_host of kernels.
+# float64 [5, num_kernels]: flops, touched bytes, repeats, on_host and product sizes of kernels.
 _Rows = np.ndarray
 
 
@@ -200,6 +204,7 @@ class _Calls:
             _count_touched_bytes(graph)[own],
             np.ones(len(own)),
             _find_host_kernels(graph)[own],
+            find_product_sizes(graph)[own],
         ]
         rows = np.concatenate([np.stack(columns), *called.values()], axis=1)
         counts = [each.shape[1] for each in called.values()]
@@ -207,9 +212,19 @@ class _Calls:
         rows[2] *= repeats[operations]
         is_called = np.arange(len(operations)) >= len(own)
         order = np.argsort(operations, kind="stable")
-        flops, touched, runs, on_host = rows[:, order]
+        flops, touched, runs, on_host, product_sizes = rows[:, order]
         operations, is_called = operations[order], is_called[order]
-        work = KernelWork(operations, flops, touched, runs, on_host.astype(bool), is_called, (), ())
+        work = KernelWork(
+            operations=operations,
+            flops=flops,
+            touched_bytes=touched,
+            product_sizes=product_sizes,
+            repeats=runs,
+            on_host=on_host.astype(bool),
+            called=is_called,
+            unknown_sizes=(),
+            unknown_loops=(),
+        )
         return work, loops.condition_values
 
     def _find_call_rows(
@@ -273,7 +288,9 @@ class _Calls:
             body = self._bodies.body(name, arguments)
             self.unknown_sizes += [_describe(each, name) for each in unknown_sizes(body.graph)]
             work, values = yield self.find_kernels(body.graph, name)
-            rows = np.stack([work.flops, work.touched_bytes, work.repeats, work.on_host])
+            rows = np.stack(
+                [work.flops, work.touched_bytes, work.repeats, work.on_host, work.product_sizes]
+            )
             results = tuple(values.value(tensor) for tensor in body.results)
             self._work_cache[key] = _BodyWork(rows, body, results)
         return self._work_cache[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,7 +18,9 @@ __all__ = [
     "ROW_UPDATES",
     "count_contraction_flops",
     "count_elements",
+    "count_window_bytes",
     "estimate_work",
+    "find_product_sizes",
     "has_prefix",
     "work_rule",
 ]
@@ -25,6 +28,7 @@ __all__ = [
 # Operations other than contractions are bound by memory: per element of the largest tensor they
 # move a few values, which takes about as long as this number of floating point operations.
 _FLOPS_PER_ELEMENT = 16.0
+_FLOAT_BYTES = 4
 
 #: Operations without work in a step: they forward tensors, or hold or create them once.
 FREE = frozenset(
@@ -168,6 +172,62 @@ def count_contraction_flops(graph: OpGraph) -> np.ndarray:
     for i in np.flatnonzero(_contracts(graph)).tolist():
         flops[i] = _count_flops(graph, i, elements)
     return flops
+
+
+def find_product_sizes(graph: OpGraph) -> np.ndarray:
+    """Finds the smallest dimension of the matrix product that each contraction is.
+
+    A convolution is the product of its windows, a row for each position, and its filters, a column
+    for each output channel.
+
+    Args:
+        graph: the graph; unknown sizes count as 1.
+
+    Returns:
+        float64 [num_operations], the smallest of the rows, the columns and the terms of each sum;
+        infinite for operations that are no such product, and for depthwise convolutions, recurrent
+        cells and `Einsum`.
+    """
+    elements = count_elements(graph)
+    sizes = np.full(graph.num_operations, np.inf)
+    for i in np.flatnonzero(graph.has_type(_MATMULS)).tolist():
+        output = int(graph.output_start[i])
+        *_, rows, columns = (1, 1, *(graph.tensor_shapes[output] or ()))
+        terms = _count_flops(graph, i, elements) / (2.0 * elements[output])
+        sizes[i] = min(max(rows, 1), max(columns, 1), terms)
+    for i, *dimensions in _list_window_products(graph, elements):
+        sizes[i] = min(dimensions)
+    return sizes
+
+
+def count_window_bytes(graph: OpGraph) -> np.ndarray:
+    """Counts the bytes of the matrix of windows of each convolution that is not depthwise.
+
+    Args:
+        graph: the graph; unknown sizes count as 1.
+
+    Returns:
+        float64 [num_operations], 0 for other operations.
+    """
+    window_bytes = np.zeros(graph.num_operations)
+    for i, rows, _, terms in _list_window_products(graph, count_elements(graph)):
+        window_bytes[i] = _FLOAT_BYTES * rows * terms
+    return window_bytes
+
+
+def _list_window_products(
+    graph: OpGraph, elements: np.ndarray
+) -> Iterator[tuple[int, float, float, float]]:
+    """Lists the rows, columns and terms of the matrix product that each convolution is."""
+    types = frozenset(op_type for op_type in CONVOLUTIONS if not op_type.startswith("Depthwise"))
+    for i in np.flatnonzero(graph.has_type(types)).tolist():
+        op_type, output = graph.type_of(i), int(graph.output_start[i])
+        inputs = graph.input_tensors[i]
+        filters = output if op_type in _FILTER_GRADIENTS else inputs[1]
+        result = output if op_type in _FORWARD_CONVOLUTIONS else inputs[2]
+        *_, columns = (1, *(graph.tensor_shapes[filters] or ()))
+        columns = max(columns, 1)
+        yield i, float(elements[result]) / columns, columns, float(elements[filters]) / columns
 
 
 def has_prefix(graph: OpGraph, prefixes: tuple[str, ...]) -> np.ndarray:

@@ -20,13 +20,14 @@ _BATCH_NORM_EPSILON = 1e-3
 class ConvolutionLayers:
     """Convolutions with batch normalization, and what is made of them."""
 
-    def __init__(self, width: float = 1.0) -> None:
+    def __init__(self, width: float = 1.0, *, fused: bool = True) -> None:
         """Makes no variables yet.
 
         Args:
             width: factor on the channels of every convolution.
+            fused: whether batch normalization is one operation; see `batch_norm`.
         """
-        self._width = width
+        self._width, self._fused = width, fused
 
     def convolution(
         self,
@@ -45,7 +46,7 @@ class ConvolutionLayers:
         channels = max(1, round(channels * self._width))
         with tf1.variable_scope(name):
             value = convolve(value, channels, size, stride=stride, padding=padding)
-            return tf.nn.relu(batch_norm(value))
+            return tf.nn.relu(batch_norm(value, fused=self._fused))
 
     def chain(
         self, value: tf.Tensor, name: str, *layers: tuple[int, int | tuple[int, int]]
@@ -95,7 +96,7 @@ def convolve(
     return tf1.nn.conv2d(value, kernel, strides=stride, padding=padding)
 
 
-def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
+def batch_norm(value: tf.Tensor, *, scale: bool = False, fused: bool = True) -> tf.Tensor:
     """Normalizes over the batch, with variables in the current variable scope.
 
     The updates of the moving averages are in the UPDATE_OPS collection.
@@ -104,16 +105,23 @@ def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
         value: float32 [batch, height, width, channels].
         scale: with a learned scale beside the offset; without one where the next layer's weights
             can scale.
+        fused: whether it is one operation, or the dozen of arithmetic that TensorFlow had before
+            1.0.
     """
     channels = value.shape[-1]
     ones, zeros = tf1.ones_initializer(), tf1.zeros_initializer()
     offset = tf1.get_variable("offset", [channels], initializer=zeros)
-    factors = (
-        tf1.get_variable("scale", [channels], initializer=ones) if scale else tf.ones([channels])
-    )
-    value, mean, variance = tf1.nn.fused_batch_norm(
-        value, factors, offset, epsilon=_BATCH_NORM_EPSILON
-    )
+    factors = tf1.get_variable("scale", [channels], initializer=ones) if scale else None
+    if fused:
+        factors = tf.ones([channels]) if factors is None else factors
+        value, mean, variance = tf1.nn.fused_batch_norm(
+            value, factors, offset, epsilon=_BATCH_NORM_EPSILON
+        )
+    else:
+        mean, variance = tf1.nn.moments(value, [0, 1, 2])
+        value = tf.nn.batch_normalization(
+            value, mean, variance, offset, factors, _BATCH_NORM_EPSILON
+        )
     for name, now, first in ("mean", mean, zeros), ("variance", variance, ones):
         moving = tf1.get_variable(f"moving_{name}", [channels], initializer=first, trainable=False)
         update = tf1.assign_sub(moving, (moving - now) * (1 - _MOVING_AVERAGE_DECAY))

@@ -31,6 +31,7 @@ def build(
     learning_rate: float = 0.045,
     towers: int = 1,
     asynchronous: bool = False,
+    fused: bool = True,
 ) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
@@ -45,11 +46,12 @@ def build(
         learning_rate: of the optimizer.
         towers: replicas that share the variables and the batch (see `train_towers`).
         asynchronous: whether each of several towers updates the variables by itself.
+        fused: whether batch normalization is one operation.
     """
     update = paper_rmsprop(learning_rate)
 
     def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return _total_loss(images, labels, classes, ConvolutionLayers(width))
+        return _total_loss(images, labels, classes, ConvolutionLayers(width, fused=fused))
 
     def training(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
         if towers > 1:

@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.op_graph import OpGraph
-from graph_passes.work import estimate_work
+from graph_passes.work import count_window_bytes, estimate_work, find_product_sizes
 from tests import graphs
 
 tf1 = tf.compat.v1
@@ -21,6 +21,42 @@ def work_by_name(graph: tf.Graph) -> dict[str, float]:
 
 def floats(*shape: int | None) -> tf.Tensor:
     return tf1.placeholder(tf.float32, list(shape))
+
+
+class ProductSizesTest(tf.test.TestCase):
+    def test_the_smallest_dimension_of_a_product_counts(self):
+        with tf.Graph().as_default() as graph:
+            tf.matmul(floats(20, 30), floats(30, 40), name="rows")
+            tf.matmul(floats(5, 40), floats(30, 5), True, True, name="terms")
+            tf.matmul(floats(7, 20, 30), floats(7, 30, 6), name="columns")
+            tf.matmul(tf1.placeholder(tf.float32), tf1.placeholder(tf.float32), name="unknown")
+            tf.tanh(floats(2, 3), name="other")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        sizes = dict(zip(op_graph.names, find_product_sizes(op_graph).tolist(), strict=True))
+        self.assertEqual([sizes[name] for name in ("rows", "terms", "columns")], [20, 5, 6])
+        self.assertEqual((sizes["unknown"], sizes["other"]), (1, np.inf))
+
+    def test_a_convolution_is_a_product_of_windows_and_filters(self):
+        images, filters = (2, 8, 9, 3), (5, 4, 3, 70)
+        with tf.Graph().as_default() as graph:
+            x, w = floats(*images), floats(*filters)
+            y = tf.nn.conv2d(x, w, strides=1, padding="SAME", name="forward")
+            attributes = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+            tf.raw_ops.Conv2DBackpropInput(
+                input_sizes=images, filter=w, out_backprop=y, **attributes, name="to_input"
+            )
+            tf.raw_ops.Conv2DBackpropFilter(
+                input=x, filter_sizes=filters, out_backprop=y, **attributes, name="to_filter"
+            )
+            depthwise = tf.nn.depthwise_conv2d(x, floats(5, 4, 3, 2), [1, 1, 1, 1], "SAME")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        sizes, window_bytes = find_product_sizes(op_graph), count_window_bytes(op_graph)
+        for name in ("forward", "to_input", "to_filter"):
+            # Sums of 5 * 4 * 3 terms, for 70 channels at 2 * 8 * 9 positions.
+            self.assertEqual(sizes[op_graph.index[name]], 60, name)
+            self.assertEqual(window_bytes[op_graph.index[name]], 4 * 144 * 60, name)
+        self.assertEqual(sizes[op_graph.index[depthwise.op.name]], np.inf)
+        self.assertEqual(window_bytes.sum(), 3 * 4 * 144 * 60)
 
 
 class ContractionTest(tf.test.TestCase, parameterized.TestCase):

@@ -2,12 +2,12 @@
 
 An operation takes
 
-    launch_secs + max(flops / (peak_flops * compute_fraction),
+    launch_secs + max(flops / (peak_flops * compute_fraction * min(1, size / full_product_size)),
                       bytes / (memory_bandwidth_bytes_per_sec * bandwidth_fraction))
 
 seconds, with the numbers of the device's class, which are the same for every graph. Only
-contractions have flops, two per multiply-and-add; the bytes are those that the operation reads and
-writes.
+contractions have flops, two per multiply-and-add; their size is the smallest dimension of the
+matrix product that they are; the bytes are those that the operation reads and writes.
 
 By published times of one K80, RNNLM takes 0.57 times the step, and Inception-V3 0.65 times that of
 TensorFlow's own benchmark of 2017, 0.40 and 0.15 times those of two papers (commit 361ef7c). On an
@@ -23,13 +23,14 @@ Assumptions:
 - Arithmetic on int32 alone (sizes, positions, indices) runs on the host, ahead of the GPU; it costs
   nothing on a GPU and the usual time on a CPU.
 - Convolutions hold copies of their inputs and outputs while they run, in the layout of their
-  kernel, and no further workspace. Other operations hold nothing beside inputs and outputs.
+  kernel, and the matrix of their windows as far as `workspace_bytes` of the class allows, which is
+  nothing in most classes. Other operations hold nothing beside inputs and outputs.
 - A loop runs the largest number of iterations that constants and shapes allow, and once where they
   give no bound.
 - An operation that calls functions takes the sum of the times of their operations, and holds
   meanwhile the memory that the largest of them touches.
-- Large and small contractions reach the same share of the peak, float64 the same as float32, and no
-  operations are fused or folded.
+- Where the `full_product_size` of the class is 1, large and small contractions reach the same share
+  of the peak. float64 reaches the same as float32, and no operations are fused or folded.
 
 References:
     Williams, Waterman, Patterson: Roofline: An Insightful Visual Performance Model for Multicore
@@ -42,7 +43,7 @@ import numpy as np
 
 from graph_passes.kernel_work import KernelWork, kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
-from graph_passes.work import CONVOLUTIONS
+from graph_passes.work import CONVOLUTIONS, count_window_bytes
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import DeviceClass, Machine
 
@@ -69,6 +70,8 @@ def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     copies = ~work.called & graph.has_type(CONVOLUTIONS)[work.operations]
     holds = copies | work.called
     np.maximum.at(temp, work.operations[holds], work.touched_bytes[holds])
+    # One number counts for all devices of a problem, so the largest workspace does.
+    temp += np.minimum(count_window_bytes(graph), max(each.workspace_bytes for each in classes))
     return OperationCosts(
         compute_secs=np.stack([by_class[known] for known in classes], axis=1),
         temp_bytes=temp.astype(np.int64),
@@ -81,7 +84,8 @@ def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
 
 def _compute_operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
     """Computes the seconds on a device of a class, float64 [num_operations]."""
-    flop_secs = work.flops / (known.peak_flops * known.compute_fraction)
+    share = np.minimum(work.product_sizes / known.full_product_size, 1.0)
+    flop_secs = work.flops / (known.peak_flops * known.compute_fraction * share)
     byte_rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction
     secs = known.launch_secs + np.maximum(flop_secs, work.touched_bytes / byte_rate)
     if known.type == "GPU":

@@ -130,7 +130,16 @@ def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:
         kind = device.model or device.type
         if device.type == "GPU":
             memory_bytes = compute_plan_bytes(_find_managed_bytes(machine, device))
-            devices.append(ProblemDevice(device.name, kind, memory_bytes, is_asynchronous=True))
+            in_stream = bool(device.model) and machine.find_class(device).copies_in_stream
+            devices.append(
+                ProblemDevice(
+                    device.name,
+                    kind,
+                    memory_bytes,
+                    is_asynchronous=True,
+                    copies_in_stream=in_stream,
+                )
+            )
             continue
         slots = machine.find_class(device).slots if device.model else 1
         devices.append(

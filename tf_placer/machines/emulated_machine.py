@@ -92,7 +92,8 @@ def make_emulated_machine(spec: str, session_config: Any = None) -> Machine:
 
     Raises:
         MachineError: there is no such machine or option, the devices are not a CPU and GPUs of one
-            process, or the configuration names GPUs that the machine does not have.
+            process, a GPU has settings that cannot be emulated, or the configuration names GPUs
+            that the machine does not have.
     """
     described = make_described_machine(parse_emulation_options(spec).machine)
     for number, device in enumerate(described.devices):
@@ -101,6 +102,13 @@ def make_emulated_machine(spec: str, session_config: Any = None) -> Machine:
             raise MachineError(
                 f"machine {quote(spec)}: only a CPU and GPUs of one process can be emulated, so "
                 f"device {number} must be {name!r}, not {device.name!r}"
+            )
+    for known in described.classes:
+        if known.copies_in_stream or known.full_product_size > 1:
+            raise MachineError(
+                f"machine {quote(spec)}: a {known.name} cannot be emulated, because TensorFlow "
+                "today neither copies in the stream of operations nor has small products take "
+                f"longer: plan for {described.spec}, or emulate a machine with other GPUs"
             )
     numbers: Sequence[int] = range(1, len(described.devices))
     fraction = 0.0

@@ -24,6 +24,7 @@ __all__ = [
 
 Name = Annotated[str, Rule(len, "a text that is not empty")]
 Count = Annotated[int, POSITIVE]
+_Bytes = Annotated[int, Rule(lambda count: count >= 0, "0 or more")]
 _Positive = Annotated[float, POSITIVE]
 _Secs = Annotated[float, Rule(lambda secs: secs >= 0, "0 or more")]
 _Share = Annotated[float, Rule(lambda share: 0 < share <= 1, "greater than 0, and at most 1")]
@@ -99,6 +100,11 @@ class DeviceClass:
         bandwidth_fraction: the share of the memory bandwidth that large operations reach.
         slots: the number of operations that it runs at a time.
         source: the source of the numbers.
+        full_product_size: the smallest dimension of a matrix product from which on it reaches
+            `compute_fraction`; below, it reaches a share in proportion to that dimension.
+        copies_in_stream: whether the copies of a GPU run between its operations, in their stream,
+            instead of beside them.
+        workspace_bytes: the most memory that a convolution takes for the matrix of its windows.
     """
 
     name: Name
@@ -111,6 +117,9 @@ class DeviceClass:
     bandwidth_fraction: _Share
     slots: Count = 1
     source: str = ""
+    full_product_size: Count = 1
+    copies_in_stream: bool = False
+    workspace_bytes: _Bytes = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ A machine file is JSON. This one has a CPU and one GPU of a model that ships wit
 `devices`: the first is the CPU that runs operations without a device. Names are TensorFlow's full
 names, and the type in a name must match its class. `memory_bytes` defaults to the memory of the
 class. A class is the name of one of `read_device_classes`, or an object with the entries of
-`DeviceClass` (`slots` and `source` are optional); later devices may use the name of such a class.
+`DeviceClass` (those with a default are optional); later devices may use the name of such a class.
 
 `links`: one per ordered pair of devices. Links with the same `channel` carry one transfer at a time
 together; a link without a `channel` has one of its own.

@@ -243,8 +243,8 @@ class Step {
 
   // The stream of an asynchronous device, which runs its enqueued operations in order.
   struct Stream {
-    double end_secs;  // the end of all enqueued operations
-    int32_t last;     // the last enqueued operation that takes time, or -1
+    double end_secs;  // the end of all enqueued operations and copies
+    int32_t last;     // the last enqueued job that takes time, or -1
   };
 
   // The transfers of a kind from or to an asynchronous device, one after the other: from it to
@@ -302,8 +302,11 @@ class Step {
   static int64_t max_events(const Tables& tables) {
     int64_t slots = 0;
     for (int64_t device = 0; device < tables.num_devices; ++device) slots += tables.slots[device];
+    const bool in_streams = std::any_of(tables.copies_in_stream,
+                                        tables.copies_in_stream + tables.num_devices,
+                                        [](uint8_t is_in_stream) { return is_in_stream != 0; });
     return std::min(slots, tables.num_operations) + tables.num_servers +
-           (kLanes - 1) * tables.num_devices;
+           (kLanes - 1) * tables.num_devices + (in_streams ? tables.max_transfers : 0);
   }
 
   // Counts the operations of a group among those of a device that wait for barriers.
@@ -377,6 +380,18 @@ class Step {
   // Tells whether a transfer waits for streams.
   bool has_lane(int64_t transfer) const {
     return has_stream(transfers_[transfer].source) || has_stream(destination(transfer));
+  }
+
+  // The device in whose stream a transfer would run: the asynchronous one at its ends, or the
+  // sender of two.
+  int64_t copying_device(int64_t transfer) const {
+    const int64_t source = transfers_[transfer].source;
+    return has_stream(source) ? source : destination(transfer);
+  }
+
+  // Tells whether a transfer runs in a stream of operations, without a lane and a channel.
+  bool is_in_stream(int64_t transfer) const {
+    return tables_.copies_in_stream[copying_device(transfer)] != 0;
   }
 
   Lane& lane(int64_t transfer) const {
@@ -519,15 +534,21 @@ class Step {
     let_go_inputs<kMemory>(operation, device);
   }
 
-  // Appends a transfer to its lane on request. It waits for the operations that are enqueued now on
-  // the devices at its ends.
-  template <Memory kMemory>
-  int64_t join_lane(int32_t job, double now, int64_t count, int64_t* num_events, int64_t* peaks) {
+  // Appends a transfer to its lane, or to a stream, on request. It waits for the operations that
+  // are enqueued now on the devices at its ends.
+  template <Memory kMemory, bool kTimes>
+  int64_t join_lane(int32_t job, double now, int64_t count, int64_t* num_events, int64_t* peaks,
+                    Times* times) {
     const int64_t transfer = job - tables_.num_operations;
     const int32_t ends[] = {transfers_[transfer].source, jobs_[job].device};
+    const int64_t copying = copying_device(transfer);
+    const bool is_in_stream = this->is_in_stream(transfer);
+    // A signal copies nothing, so it needs no memory that the receiver still uses.
+    const bool is_signal = tables_.outputs[transfers_[transfer].output].bytes == 0;
     double begin_secs = now;
     for (const int32_t device : ends) {
       if (!has_stream(device) || streams_[device].end_secs <= begin_secs) continue;
+      if (is_in_stream && is_signal && device != copying) continue;
       begin_secs = streams_[device].end_secs;
       jobs_[job].cause = streams_[device].last;
     }
@@ -542,6 +563,16 @@ class Step {
         note_peak(peaks, ends[1], now);
         held_[ends[1]].bytes += bytes;
       }
+    }
+    if (is_in_stream) {
+      // The stream continues while the program learns of the copy, which is the latency.
+      const double bandwidth = tables_.links[ends[0] * tables_.num_devices + ends[1]].bandwidth;
+      const double copy_secs =
+          static_cast<double>(tables_.outputs[transfers_[transfer].output].bytes) / bandwidth;
+      if (!is_signal) streams_[copying] = {begin_secs + copy_secs, job};
+      if (kTimes) times[job].start_secs = begin_secs;
+      add_event((*num_events)++, begin_secs + jobs_[job].secs, job);
+      return count;
     }
     Lane& lane = this->lane(transfer);
     if (lane.first >= 0) {
@@ -830,13 +861,17 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       } else {
         const int64_t transfer = ended - num_operations;
         const int32_t output = transfers_[transfer].output;
-        const int32_t channel = transfers_[transfer].channel;
-        Server& server = servers_[channel];
-        server.free_slots = 1;
-        if (jobs_[ended].num_missing == 0) server.last_ended = ended;
-        if (!server.is_changed) {
-          server.is_changed = true;
-          changed_channels_[num_changed_channels++] = channel;
+        const bool has_lane = has_streams_ && this->has_lane(transfer);
+        const bool has_channel = !has_lane || !is_in_stream(transfer);
+        if (has_channel) {
+          const int32_t channel = transfers_[transfer].channel;
+          Server& server = servers_[channel];
+          server.free_slots = 1;
+          if (jobs_[ended].num_missing == 0) server.last_ended = ended;
+          if (!server.is_changed) {
+            server.is_changed = true;
+            changed_channels_[num_changed_channels++] = channel;
+          }
         }
         if (has_streams_) end_moments_[transfer] = num_moments_++;
         if (kMemory != kNone) {
@@ -858,7 +893,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
             num_arrived = receive(reader, ended, num_arrived);
           }
         }
-        if (has_streams_ && has_lane(transfer)) {
+        if (has_lane && has_channel) {
           num_arrived = leave_lane(ended, now, num_arrived, &num_events);
         }
       }
@@ -871,7 +906,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       if (job >= max_jobs_) {
         job -= static_cast<int32_t>(max_jobs_);
       } else if (has_streams_ && job >= num_operations && has_lane(job - num_operations)) {
-        num_arrived = join_lane<kMemory>(job, now, num_arrived, &num_events, peaks);
+        num_arrived = join_lane<kMemory, kTimes>(job, now, num_arrived, &num_events, peaks, times);
         continue;
       } else if (has_streams_ && job < num_operations && has_stream(jobs_[job].device)) {
         const int32_t device = jobs_[job].device;

@@ -71,6 +71,7 @@ struct Tables {
   const int64_t* group_start;      // [num_groups + 1], indices into `group_operations`
   const int32_t* group_operations;  // [num_operations], sorted by group
   const uint8_t* is_asynchronous;  // [num_devices], true if it has a stream of operations
+  const uint8_t* copies_in_stream;  // [num_devices], true if its copies run in that stream
   const int64_t* memory_bytes;     // [num_devices]
   const int32_t* slots;            // [num_servers], of the devices, then of the channels
   int64_t num_operations;

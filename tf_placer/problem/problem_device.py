@@ -31,6 +31,9 @@ class ProblemDevice:
         is_asynchronous: whether the device gets operations before their inputs are computed, as a
             GPU does, and runs them in that order. It then has one slot and loses nothing to
             transfers.
+        copies_in_stream: whether copies from the asynchronous device, and those to it from devices
+            that are not asynchronous, run in its stream, between its operations, as they did in
+            TensorFlow in early 2016.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ProblemDevice:
     transfer_share: float = 0.0
     transfer_overhead_secs: float = 0.0
     is_asynchronous: bool = False
+    copies_in_stream: bool = False
 
 
 def check_devices(devices: Sequence[ProblemDevice]) -> None:
@@ -76,10 +80,19 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
 
 
 def _check_asynchronous(entry: str, device: ProblemDevice) -> None:
-    if type(device.is_asynchronous) is not bool:
+    for name, value in (
+        ("asynchronous", device.is_asynchronous),
+        ("copies_in_stream", device.copies_in_stream),
+    ):
+        if type(value) is not bool:
+            raise ProblemError(
+                f"{entry}.{name} is {format_value(value)} (device {format_value(device.name)}): it "
+                "must be true or false"
+            )
+    if device.copies_in_stream and not device.is_asynchronous:
         raise ProblemError(
-            f"{entry}.asynchronous is {format_value(device.is_asynchronous)} (device "
-            f"{format_value(device.name)}): it must be true or false"
+            f"{entry}.copies_in_stream is true (device {format_value(device.name)}): only an "
+            "asynchronous device has a stream"
         )
     if not device.is_asynchronous:
         return

@@ -46,6 +46,7 @@ class _Device:
     transfer_share: Any = 0.0
     transfer_overhead_secs: Any = 0.0
     asynchronous: Any = False
+    copies_in_stream: Any = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +125,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                     if getattr(device, entry)
                 },
                 **({"asynchronous": True} if device.is_asynchronous else {}),
+                **({"copies_in_stream": True} if device.copies_in_stream else {}),
             }
             for device in problem.devices
         ],

@@ -30,8 +30,8 @@ class PathItem:
         waited_for: the reason that the item did not start earlier, which is the previous item.
             "input": an input from the same device. "transfer": an input from another device.
             "device": an operation that kept the device busy or, for a transfer, the stream of its
-            source or destination. "channel": a transfer that kept the channel busy, or an earlier
-            transfer of the same lane. "nothing": the item starts with the step.
+            source or destination. "channel": a transfer that kept the channel or the stream busy,
+            or an earlier transfer of the same lane. "nothing": the item starts with the step.
     """
 
     kind: Literal["compute", "transfer", "control"]
@@ -54,9 +54,14 @@ def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
 
     Every item starts when the previous one ends, so the durations add up to the step time. If an
     item waited for several others, its predecessor is the one that ended last, or any one of those
-    that ended last at the same time.
+    that ended last at the same time. A copy in a stream that the next item of that stream waited
+    for ends where that item starts, before its latency.
     """
-    return tuple(_item(trace, job, waited_for) for job, waited_for in critical_jobs(trace))
+    items = [_item(trace, job, waited_for) for job, waited_for in critical_jobs(trace)]
+    for index, after in enumerate(items[1:]):
+        if after.start_secs < items[index].end_secs:
+            items[index] = dataclasses.replace(items[index], end_secs=after.start_secs)
+    return tuple(items)
 
 
 def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
@@ -78,7 +83,7 @@ def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
         if before < 0:
             waited_for = "nothing"
         elif start_secs[job] > ready_secs[job]:
-            waited_for = "device" if job < num_operations else "channel"
+            waited_for = "device" if max(job, before) < num_operations else "channel"
         elif job < num_operations:
             waited_for = "input" if before < num_operations else "transfer"
         else:
@@ -97,7 +102,10 @@ def _find_transfer_wait(
     if before < num_operations:
         # A stream may reach the transfer only after operations that the transfer does not need.
         return "input" if before == transfers.producers[transfer] else "device"
-    arrived = transfers.destinations[before - num_operations] == transfers.sources[transfer]
+    before -= num_operations
+    arrived = transfers.destinations[before] == transfers.sources[transfer]
+    # A copy that ends later is one that kept a stream busy.
+    arrived &= transfers.end_secs[before] <= transfers.request_secs[transfer]
     return "transfer" if arrived else "channel"
 
 

@@ -43,6 +43,19 @@ class ConvolutionLayersTest(tf.test.TestCase):
         mean, variance = value.mean((0, 1, 2)), value.var((0, 1, 2))
         self.assertAllClose(plain, (value - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
 
+    def test_normalization_is_the_same_if_it_is_not_fused(self):
+        value = np.random.default_rng(0).standard_normal((3, 5, 5, 4)).astype(np.float32)
+        for scale in (False, True):
+            results = []
+            for fused in (False, True):
+                with tf.Graph().as_default() as graph, tf1.Session() as session:
+                    result = batch_norm(tf.constant(value), scale=scale, fused=fused)
+                    session.run(tf1.global_variables_initializer())
+                    results.append(session.run(result))
+                types = {operation.type for operation in graph.get_operations()}
+                self.assertEqual("FusedBatchNormV3" in types, fused)
+            self.assertAllClose(*results, atol=1e-5)
+
 
 if __name__ == "__main__":
     tf.test.main()

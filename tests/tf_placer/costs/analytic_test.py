@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -96,6 +98,31 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
         touched = 4 * (2 * 8 * 8 * 3 + 3 * 3 * 3 * 7 + 2 * 8 * 8 * 7)
         self.assertEqual(temp_bytes[op_graph.index["conv"]], touched)
         self.assertEqual(temp_bytes.sum(), touched)
+
+    def test_small_products_reach_a_share_of_the_speed(self):
+        gpu = dataclasses.replace(_CLASSES[1], full_product_size=128)
+        machine = dataclasses.replace(_MACHINE, classes=(_CLASSES[0], gpu))
+        with tf.Graph().as_default() as graph:
+            tf.matmul(_floats(1000, 64), _floats(64, 1000), name="half")
+            tf.matmul(_floats(1000, 1000), _floats(1000, 1000), name="full")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        secs = compute_analytic_costs(op_graph, machine).compute_secs
+        half, full = op_graph.index["half"], op_graph.index["full"]
+        np.testing.assert_allclose(secs[half], [1e-6 + 1.28e8 / 1e11, 1e-5 + 1.28e8 / 0.5e12])
+        np.testing.assert_allclose(secs[full], [1e-6 + 2e9 / 1e11, 1e-5 + 2e9 / 1e12])
+
+    @parameterized.parameters((10**9, 4 * 2 * 8 * 8 * 27), (5000, 5000))
+    def test_a_convolution_takes_a_workspace_if_its_class_says_so(self, limit, expected):
+        gpu = dataclasses.replace(_CLASSES[1], workspace_bytes=limit)
+        machine = dataclasses.replace(_MACHINE, classes=(_CLASSES[0], gpu))
+        with tf.Graph().as_default() as graph:
+            tf.nn.conv2d(_floats(2, 8, 8, 3), _floats(3, 3, 3, 7), 1, "SAME", name="conv")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        plain, held = (
+            compute_analytic_costs(op_graph, each).temp_bytes[op_graph.index["conv"]]
+            for each in (_MACHINE, machine)
+        )
+        self.assertEqual(held - plain, expected)
 
     def test_a_call_holds_the_bytes_of_its_largest_operation(self):
         with tf.Graph().as_default() as graph:

@@ -225,6 +225,21 @@ class GraphProblemTest(tf.test.TestCase):
         # TensorFlow reserves a part of the memory of a GPU.
         self.assertEqual(gpu.memory_bytes, int(0.97 * ((4 << 30) - (300 << 20))))
 
+    def test_copies_of_gpus_run_in_their_stream_if_their_class_says_so(self):
+        model = DeviceClass("Old", "GPU", 5, 1e12, 1e11, 1e-5, 0.5, 0.5, copies_in_stream=True)
+        cpu = dataclasses.replace(model, name="Host", type="CPU", copies_in_stream=False)
+        devices = tuple(
+            dataclasses.replace(device, model="Old" if device.type == "GPU" else "Host")
+            for device in _MACHINE.devices
+        )
+        machine = dataclasses.replace(
+            _MACHINE, kind="described", devices=devices, classes=(model, cpu)
+        )
+        problem = _build_problem(self.small(), machine=machine)
+        self.assertEqual([d.copies_in_stream for d in problem.devices], [False, True, True])
+        plain = _build_problem(self.small())
+        self.assertFalse(any(device.copies_in_stream for device in plain.devices))
+
     def test_fails_without_links_or_memory_sizes(self):
         machine = dataclasses.replace(_MACHINE, links=())
         with self.assertRaisesRegex(MachineError, "the links of .* have not been measured"):

@@ -54,6 +54,11 @@ class EmulatedMachineTest(parameterized.TestCase):
         self.assertEqual(slow.memory_bytes, 11_276_952_576)
         self.assertGreater(fast.memory_bytes, slow.memory_bytes)
 
+    def test_machines_of_another_time_cannot_be_emulated(self):
+        message = "'emulated:colocrl-2017-2xK80': a K80-2017 cannot be emulated, .* plan for"
+        with self.assertRaisesRegex(MachineError, message):
+            find_machine("emulated:colocrl-2017-2xK80")
+
     def test_sockets_cannot_be_emulated(self):
         with self.assertRaisesRegex(MachineError, "only a CPU and GPUs of one process"):
             find_machine("emulated:2xEPYC-7742-socket")

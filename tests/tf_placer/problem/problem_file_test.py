@@ -334,6 +334,14 @@ class RefusedProblemTest(parameterized.TestCase):
         ("operations.1.group", 10**9, r"operations\[1\].group is 1000000000 .* 0 to 1048575"),
         ("operations.1.group", 10**30, r"operations\[1\].group is 10+: it must be less than"),
         ("operations.1.group", "0", r'operations\[1\].group is "0": it must be a whole number'),
+        # Copies in streams.
+        (
+            "devices.1.copies_in_stream",
+            True,
+            r'devices\[1\].copies_in_stream is true \(device "gpu:0"\): only an asynchronous',
+        ),
+        ("devices.1.copies_in_stream", 1, r"devices\[1\].copies_in_stream is 1 .* true or false"),
+        ("devices.1.asynchronous", "yes", r'devices\[1\].asynchronous is "yes" .* true or false'),
         # Tensors.
         ("tensors.0", [], r"tensors\[0\] is a list: it must be an object"),
         ("tensors.0.size", 1, r'tensors\[0\] has an unknown entry "size"'),

@@ -172,6 +172,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
     stream_end = [0.0] * len(names)
     lanes = collections.defaultdict(list)  # lane -> requests; the first may begin or has begun
     waiting = []  # requests that wait for streams
+    in_streams = []  # requests whose copies are in streams
     arrivals = collections.deque()  # Events of this instant, first come first served.
     memory = StreamMemory(problem, device, tensors, readers)
 
@@ -211,6 +212,17 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
             return
         memory.send(tensor, destination)
         request["requested"] = now
+        copying = ends[0] if has_stream[ends[0]] else ends[1]
+        if problem.devices[copying].copies_in_stream:
+            size = 0 if tensor < 0 else int(problem.tensor_bytes[tensor])
+            link = links[ends]
+            copy_secs = size / link.bandwidth_bytes_per_sec
+            begun = max([now, *(streams if size else [stream_end[copying]])])
+            request.update(request=begun, start=begun, end=begun + (link.latency_secs + copy_secs))
+            if size:
+                stream_end[copying] = begun + copy_secs
+            in_streams.append(request)
+            return
         from_, to = has_stream[ends[0]], has_stream[ends[1]]
         request["lane"] = ("to", ends[1]) if not from_ else (to, ends[0])
         request["request"] = max(now, *streams)
@@ -271,7 +283,10 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
                 running.remove(i)
                 free_slots[device[i]] += 1
                 pass_on(i)
-            for request in sorted((queues[q].pop(0) for q in arrived), key=lambda r: r["order"]):
+            copied = [request for request in in_streams if request["end"] == now]
+            in_streams = [request for request in in_streams if request["end"] > now]
+            copied += [queues[q].pop(0) for q in arrived]
+            for request in sorted(copied, key=lambda r: r["order"]):
                 transfers.append(request)
                 memory.arrive(request)
                 receive(find_receivers(request))
@@ -284,7 +299,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
             ):
                 waiting.remove(request)
                 arrivals.append((queue, request))
-            happened = bool(ended or arrived or arrivals)
+            happened = bool(ended or copied or arrivals)
             while arrivals:
                 what, whom = arrivals.popleft()
                 what(whom)
@@ -305,6 +320,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
             continue  # Some may have ended already.
         under_way = [queue[0]["end"] for queue in queues.values() if queue]
         under_way += [request["request"] for request in waiting]
+        under_way += [request["end"] for request in in_streams]
         if not running and not under_way:
             break
         now = min([end_secs[i] for i in running] + under_way)

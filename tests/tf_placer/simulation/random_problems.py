@@ -19,6 +19,7 @@ def random_problem(
     *,
     whole_secs: bool | None = None,
     asynchronous_share: float = 0.0,
+    in_stream_share: float = 0.0,
 ) -> PlacementProblem:
     """Makes a problem of up to 5 devices whose operations are not in topological order.
 
@@ -33,6 +34,7 @@ def random_problem(
         whole_secs: True for small integers as times, so that many events coincide; False for times
             that are almost all different; None to choose at random.
         asynchronous_share: the approximate share of asynchronous devices.
+        in_stream_share: the approximate share of these whose copies run in their stream.
     """
     if whole_secs is None:
         whole_secs = bool(rng.integers(2))
@@ -89,13 +91,22 @@ def random_problem(
     is_asynchronous = np.zeros(num_devices, bool)
     if asynchronous_share > 0:
         is_asynchronous = rng.random(num_devices) < asynchronous_share
+    copies_in_stream = np.zeros(num_devices, bool)
+    if in_stream_share > 0:
+        copies_in_stream = is_asynchronous & (rng.random(num_devices) < in_stream_share)
     return PlacementProblem(
         devices=tuple(
             ProblemDevice(
                 name, "GPU", int(rng.integers(most + 1)), int(rng.integers(1, 4)), float(share)
             )
             if not is_asynchronous[d]
-            else ProblemDevice(name, "GPU", int(rng.integers(most + 1)), is_asynchronous=True)
+            else ProblemDevice(
+                name,
+                "GPU",
+                int(rng.integers(most + 1)),
+                is_asynchronous=True,
+                copies_in_stream=bool(copies_in_stream[d]),
+            )
             for d, (name, share) in enumerate(zip(names, shares, strict=True))
         ),
         links=tuple(links[k] for k in rng.permutation(len(links))),

@@ -144,6 +144,40 @@ class OracleTest(parameterized.TestCase):
         self.assertBetween(fits.mean(), 0.1, 0.9)
         self.assertGreater(num_transfers.mean(), 1.0)
 
+    @parameterized.parameters(
+        dict(whole_secs=True, relative_error=0.0, max_operations=12, count=250),
+        dict(whole_secs=False, relative_error=_RELATIVE_ERROR, max_operations=40, count=40),
+    )
+    def test_agrees_with_the_oracle_if_copies_run_in_streams(
+        self, whole_secs, relative_error, max_operations, count
+    ):
+        changed = []
+        for number, (problem, placement, simulator) in enumerate(
+            random_simulations(
+                count,
+                [10, max_operations],
+                max_operations,
+                whole_secs=whole_secs,
+                asynchronous_share=0.7,
+                in_stream_share=0.7,
+            )
+        ):
+            with self.subTest(number=number):
+                self.assert_agrees(problem, placement, simulator, relative_error)
+            beside = dataclasses.replace(
+                problem,
+                devices=tuple(
+                    dataclasses.replace(device, copies_in_stream=False)
+                    for device in problem.devices
+                ),
+            )
+            steps = [
+                Simulator(each, threads=1).simulate(placement[np.newaxis]).step_secs[0]
+                for each in (problem, beside)
+            ]
+            changed.append(steps[0] != steps[1])
+        self.assertGreater(np.mean(changed), 0.2)
+
     def test_signals_that_asynchronous_devices_wait_for(self):
         num_barriers = 0
         for number, (plain, placement, _) in enumerate(

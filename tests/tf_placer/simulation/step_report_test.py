@@ -190,7 +190,10 @@ class RandomStepsTest(absltest.TestCase):
 
     def test_memory_of_asynchronous_devices_agrees_with_the_simulator(self):
         in_blocks = 0
-        for trace in random_traces(seed=6, count=300, asynchronous_share=0.7):
+        for trace in itertools.chain(
+            random_traces(seed=6, count=300, asynchronous_share=0.7),
+            random_traces(seed=9, count=100, asynchronous_share=0.7, in_stream_share=0.7),
+        ):
             devices = trace.problem.devices
             report = step_report(trace)
             self.assertEqual([d.peak_bytes for d in report.devices], trace.peak_bytes.tolist())
@@ -238,6 +241,7 @@ class RandomStepsTest(absltest.TestCase):
         for trace in itertools.chain(
             random_traces(seed=4, count=300),
             random_traces(seed=7, count=200, asynchronous_share=0.7),
+            random_traces(seed=8, count=200, asynchronous_share=0.7, in_stream_share=0.7),
         ):
             path = step_report(trace).critical_path
             self.assertEqual(path[0].start_secs, 0.0)

@@ -78,9 +78,16 @@ def make_trace(problem: PlacementProblem, placement: Sequence[int] | np.ndarray)
     return Simulator(problem, threads=1).trace(np.array(placement, np.int32))
 
 
-def random_traces(seed: int, count: int, *, asynchronous_share: float = 0.0) -> Iterator[StepTrace]:
+def random_traces(
+    seed: int, count: int, *, asynchronous_share: float = 0.0, in_stream_share: float = 0.0
+) -> Iterator[StepTrace]:
     """Yields traces of random placements of random problems."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        problem = random_problem(rng, max_operations=14, asynchronous_share=asynchronous_share)
+        problem = random_problem(
+            rng,
+            max_operations=14,
+            asynchronous_share=asynchronous_share,
+            in_stream_share=in_stream_share,
+        )
         yield make_trace(problem, random_placement(rng, problem))
