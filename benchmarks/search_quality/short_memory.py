@@ -2,8 +2,8 @@
 
 The memory of every GPU is a share of the memory that the whole model needs on one; all methods have
 the same devices. The table has the fastest simulated step of all proposals of a method that fit, or
-the bytes by which the nearest one exceeds the memory, so that each rule is tuned by the simulator as
-its user would do it by hand.
+the bytes by which the nearest one exceeds the memory: each rule is tuned by the simulator, as its
+user would do it by hand.
 """
 
 from __future__ import annotations
