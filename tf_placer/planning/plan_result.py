@@ -16,6 +16,7 @@ from tf_placer.report.memory_curve import MemoryPoint, describe_memory_curve
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.simulation.recomputation import Recomputation
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -36,6 +37,8 @@ class PlanResult:
             None if one fits as it is, or there was no time to find out.
         memory_curve: steps within less memory, beginning with the placement or a better one; empty
             if there was no time, and for another placer than `auto`.
+        recomputation: the step if activations are computed again, where nothing fits; None if that
+            is not enough.
     """
 
     problem: PlacementProblem
@@ -46,6 +49,7 @@ class PlanResult:
     log_dir: str | os.PathLike[str] | None = None
     least_memory_bytes: int | None = None
     memory_curve: tuple[MemoryPoint, ...] = ()
+    recomputation: Recomputation | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def assignment(self) -> np.ndarray:
@@ -77,6 +81,8 @@ class PlanResult:
             )
         if len(self.memory_curve) > 1:
             lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
+        if self.recomputation is not None:
+            lines.append(f"recomputing:  it {self.recomputation.describe()}")
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
@@ -84,7 +90,7 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
-        return search_values(
+        values = search_values(
             self.problem,
             self.outcome,
             self.auto,
@@ -93,6 +99,8 @@ class PlanResult:
             self.least_memory_bytes,
             self.memory_curve,
         )
+        again = self.recomputation
+        return values | {"recomputation": None if again is None else dataclasses.asdict(again)}
 
     def __repr__(self) -> str:
         counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()

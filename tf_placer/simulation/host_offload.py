@@ -8,10 +8,11 @@ import numpy as np
 
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.simulation.added_operations import AddedOperations, add_operations
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 
-__all__ = ["HostOffload", "move_tensors", "offload_to_host"]
+__all__ = ["HostOffload", "Movable", "TensorMove", "move_tensors", "offload_to_host"]
 
 # The peak moves as tensors leave, so that it takes several rounds.
 _MAX_ROUNDS = 40
@@ -27,14 +28,46 @@ class HostOffload:
         num_tensors: the number of tensors that are sent to the CPU and back.
         moved_bytes: their sizes together.
         step_secs: the simulated step time with their transfers, in seconds.
+        moves: the tensors.
     """
 
     num_tensors: int
     moved_bytes: int
     step_secs: float
+    moves: tuple[TensorMove, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
-def offload_to_host(problem: PlacementProblem, placement: np.ndarray) -> HostOffload | None:
+@dataclasses.dataclass(frozen=True)
+class TensorMove:
+    """A tensor that is sent to the CPU and back.
+
+    Attributes:
+        tensor: the tensor.
+        trigger: the operation after which it begins its way back.
+        readers: the operations that read it after that.
+    """
+
+    tensor: int
+    trigger: int
+    readers: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Movable:
+    """The parts of a step that a graph lets move.
+
+    Attributes:
+        tensors: bool [num_tensors], the tensors that may wait on the CPU.
+        triggers: bool [num_operations], the operations that may trigger their ways back.
+    """
+
+    tensors: np.ndarray
+    triggers: np.ndarray
+
+
+def offload_to_host(
+    problem: PlacementProblem, placement: np.ndarray, movable: Movable | None = None
+) -> HostOffload | None:
     """Sends tensors of GPUs that are over-full to the CPU, until a placement fits.
 
     At the peak of a device, the tensors leave whose next reader runs last. They come back before
@@ -43,6 +76,7 @@ def offload_to_host(problem: PlacementProblem, placement: np.ndarray) -> HostOff
     Args:
         problem: the placement problem, on a machine with a CPU and GPUs.
         placement: int32 [num_groups], a legal placement.
+        movable: what may move; None for everything.
 
     Returns:
         The step, in which nothing was moved if the placement fits by itself; None if it does not
@@ -51,19 +85,28 @@ def offload_to_host(problem: PlacementProblem, placement: np.ndarray) -> HostOff
     hosts = [number for number, device in enumerate(problem.devices) if not is_gpu(device)]
     moved, placed = problem, np.asarray(placement, np.int32)
     num_tensors = moved_bytes = 0
+    moves: list[TensorMove] = []
+    if movable is None:
+        movable = Movable(
+            np.ones(problem.num_tensors, np.bool_), np.ones(problem.num_operations, np.bool_)
+        )
     for _ in range(_MAX_ROUNDS):
         trace = Simulator(moved, threads=1).trace(placed)
         room = np.array([device.memory_bytes for device in moved.devices])
         excess = trace.peak_bytes - room
         over = int(np.argmax(excess))
         if excess[over] <= 0:
-            return HostOffload(num_tensors, moved_bytes, trace.step_secs)
+            return HostOffload(num_tensors, moved_bytes, trace.step_secs, tuple(moves))
         if not hosts or over in hosts:
             return None
-        chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]))
+        chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]), movable)
         if not chosen:
             return None
         num_tensors += len(chosen)
+        moves += [
+            TensorMove(tensor, trigger, tuple(moved.consumers[later].tolist()))
+            for tensor, trigger, later in chosen
+        ]
         moved_bytes += sum(int(moved.tensor_bytes[tensor]) for tensor, _, _ in chosen)
         moved, placed = move_tensors(moved, placed, chosen, hosts[0])
     return None
@@ -88,46 +131,36 @@ def move_tensors(
         The problem with an operation and a group more for each tensor, and the placement of it.
     """
     count, added = problem.num_operations, len(chosen)
-    tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
-    consumers = problem.consumers.copy()
-    for number, (_, _, later) in enumerate(chosen):
-        tensors[later] = problem.num_tensors + number
     first_reads = np.array([tensor for tensor, _, _ in chosen])
-    tensors = np.concatenate([tensors, first_reads])
-    consumers = np.concatenate([consumers, count + np.arange(added)])
-    order = np.argsort(tensors, kind="stable")
-    reads = np.bincount(tensors, minlength=problem.num_tensors + added)
     secs = np.full([added, problem.num_devices], np.inf)
     secs[:, host] = 0.0
     names = [problem.operation_names[problem.tensor_producers[tensor]] for tensor in first_reads]
-    types = problem.operation_types
-    extended = dataclasses.replace(
+    extended = add_operations(
         problem,
-        operation_names=(*problem.operation_names, *(f"{name}/on_host" for name in names)),
-        operation_types=None if types is None else (*types, *["Identity"] * added),
-        compute_secs=np.concatenate([problem.compute_secs, secs]),
-        resident_bytes=np.append(problem.resident_bytes, np.zeros(added, np.int64)),
-        temp_bytes=np.append(problem.temp_bytes, np.zeros(added, np.int64)),
-        groups=np.append(problem.groups, problem.num_groups + np.arange(added)),
-        coarse_groups=None,
-        layers=None,
-        tensor_producers=np.append(problem.tensor_producers, count + np.arange(added)),
-        tensor_bytes=np.append(problem.tensor_bytes, problem.tensor_bytes[first_reads]),
-        local_bytes=np.append(problem.local_bytes, problem.tensor_bytes[first_reads]),
-        consumer_start=np.append(0, np.cumsum(reads)),
-        consumers=consumers[order],
-        control_edges=np.concatenate(
-            [
-                problem.control_edges,
-                [(trigger, count + number) for number, (_, trigger, _) in enumerate(chosen)],
-            ]
+        AddedOperations(
+            names=[f"{name}/on_host" for name in names],
+            types=["Identity"] * added,
+            compute_secs=secs,
+            temp_bytes=np.zeros(added, np.int64),
+            output_bytes=problem.tensor_bytes[first_reads],
+            reads=np.stack([first_reads, count + np.arange(added)], axis=1),
+            rerouted=np.array(
+                [
+                    (place, problem.num_tensors + number)
+                    for number, (_, _, later) in enumerate(chosen)
+                    for place in later.tolist()
+                ]
+            ),
+            control_edges=np.array(
+                [(trigger, count + number) for number, (_, trigger, _) in enumerate(chosen)]
+            ),
         ),
     )
     return extended, np.append(placement, np.full(added, host)).astype(np.int32)
 
 
 def _choose_tensors(
-    trace: StepTrace, device: int, host: int, excess_bytes: int
+    trace: StepTrace, device: int, host: int, excess_bytes: int, may_move: Movable
 ) -> list[tuple[int, int, np.ndarray]]:
     """Chooses the tensors that leave a device at its peak; see `move_tensors`."""
     problem = trace.problem
@@ -146,6 +179,9 @@ def _choose_tensors(
     makers = problem.tensor_producers
     movable = is_here[makers] & (instants[makers] < peak) & ~busy
     movable &= (problem.local_bytes == problem.tensor_bytes) & (problem.tensor_bytes > 0)
+    # Copies of earlier rounds follow the tensors of the problem.
+    movable[len(may_move.tensors) :] = False
+    movable[: len(may_move.tensors)] &= may_move.tensors
     next_read = np.full(problem.num_tensors, np.inf)
     np.minimum.at(next_read, tensors[later], trace.start_secs[problem.consumers[later]])
     candidates = np.flatnonzero(movable & np.isfinite(next_read))
@@ -156,7 +192,9 @@ def _choose_tensors(
         and link.destination == problem.devices[device].name
     )
     # Operations that follow the peak; the first of them is the one that runs at it.
-    after = np.flatnonzero(is_here & (instants >= peak))
+    can_trigger = np.zeros(problem.num_operations, np.bool_)
+    can_trigger[: len(may_move.triggers)] = may_move.triggers
+    after = np.flatnonzero(is_here & can_trigger & (instants >= peak))
     after = after[np.argsort(instants[after], kind="stable")]
     chosen: list[tuple[int, int, np.ndarray]] = []
     freed_bytes = 0
@@ -166,6 +204,8 @@ def _choose_tensors(
         reads = np.arange(*problem.consumer_start[tensor : tensor + 2])
         own = reads[later[reads]]
         before = after[instants[after] < reader_instants[own].min()]
+        if not len(before):
+            continue
         early = before[trace.end_secs[before] <= next_read[tensor] - _AHEAD * back_secs]
         # The step is delayed if the way back takes longer than there is time for.
         chosen.append((tensor, int(early[-1] if len(early) else before[0]), own))

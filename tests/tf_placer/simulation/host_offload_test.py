@@ -7,35 +7,10 @@ import dataclasses
 import numpy as np
 from absl.testing import absltest
 
-from tests.tf_placer.placers.problems import build_task_problem
+from tests.tf_placer.simulation.training_steps import build_training
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.host_offload import HostOffload, move_tensors, offload_to_host
 from tf_placer.simulation.simulator import Simulator
-
-# Three operations of a forward pass, whose outputs the backward pass reads in reverse.
-_SECS = 10.0
-
-
-def build_training(memory_bytes: int, *, back_bytes_per_sec: float = 4.0) -> PlacementProblem:
-    """Builds a training step on a CPU, which may run nothing of it, and a GPU.
-
-    The link to the CPU carries 4 bytes per second.
-    """
-    tensors = [(0, (1, 5), 4), (1, (2, 4), 4), (2, (3,), 4), (3, (4,), 1), (4, (5,), 1)]
-    problem = build_task_problem(
-        [(np.inf, _SECS)] * 6,
-        [(producer, readers[0], size) for producer, readers, size in tensors],
-        memory_bytes=[1000, memory_bytes],
-    )
-    return dataclasses.replace(
-        problem,
-        consumer_start=np.cumsum([0] + [len(readers) for _, readers, _ in tensors]),
-        consumers=np.array([reader for _, readers, _ in tensors for reader in readers]),
-        links=tuple(
-            dataclasses.replace(link, bandwidth_bytes_per_sec=rate)
-            for link, rate in zip(problem.links, (back_bytes_per_sec, 4.0), strict=True)
-        ),
-    )
 
 
 class HostOffloadTest(absltest.TestCase):
