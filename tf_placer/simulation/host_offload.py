@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.added_operations import AddedOperations, add_operations
-from tf_placer.simulation.memory_profile import holdings, memory_levels
+from tf_placer.simulation.memory_profile import OUTPUT, holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 
 __all__ = ["HostOffload", "Movable", "TensorMove", "move_tensors", "offload_to_host"]
@@ -43,11 +44,14 @@ class TensorMove:
 
     Attributes:
         tensor: the tensor.
+        gates: the operations that wait until it has left. An asynchronous device is handed
+            operations far ahead, and would allocate their memory before.
         trigger: the operation after which it begins its way back.
         readers: the operations that read it after that.
     """
 
     tensor: int
+    gates: tuple[int, ...]
     trigger: int
     readers: tuple[int, ...]
 
@@ -58,7 +62,8 @@ class Movable:
 
     Attributes:
         tensors: bool [num_tensors], the tensors that may wait on the CPU.
-        triggers: bool [num_operations], the operations that may trigger their ways back.
+        triggers: bool [num_operations], the operations that may wait for them, or trigger their
+            ways back.
     """
 
     tensors: np.ndarray
@@ -84,31 +89,39 @@ def offload_to_host(
     """
     hosts = [number for number, device in enumerate(problem.devices) if not is_gpu(device)]
     moved, placed = problem, np.asarray(placement, np.int32)
-    num_tensors = moved_bytes = 0
-    moves: list[TensorMove] = []
     if movable is None:
         movable = Movable(
             np.ones(problem.num_tensors, np.bool_), np.ones(problem.num_operations, np.bool_)
         )
+    moves: dict[int, TensorMove] = {}
+    left: dict[int, int] = {}
     for _ in range(_MAX_ROUNDS):
         trace = Simulator(moved, threads=1).trace(placed)
         room = np.array([device.memory_bytes for device in moved.devices])
         excess = trace.peak_bytes - room
         over = int(np.argmax(excess))
         if excess[over] <= 0:
-            return HostOffload(num_tensors, moved_bytes, trace.step_secs, tuple(moves))
+            sizes = problem.tensor_bytes[[*moves]].sum()
+            return HostOffload(len(moves), int(sizes), trace.step_secs, tuple(moves.values()))
         if not hosts or over in hosts:
             return None
-        chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]), movable)
-        if not chosen:
+        waiting = {tensor: moves[tensor].gates for tensor in moves}
+        chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]), movable, waiting)
+        if not chosen.tensors and not chosen.again:
             return None
-        num_tensors += len(chosen)
-        moves += [
-            TensorMove(tensor, trigger, tuple(moved.consumers[later].tolist()))
-            for tensor, trigger, later in chosen
-        ]
-        moved_bytes += sum(int(moved.tensor_bytes[tensor]) for tensor, _, _ in chosen)
-        moved, placed = move_tensors(moved, placed, chosen, hosts[0])
+        gates = () if chosen.gate is None else (chosen.gate,)
+        for tensor in chosen.again:
+            moves[tensor] = dataclasses.replace(moves[tensor], gates=(*moves[tensor].gates, *gates))
+        for number, (tensor, trigger, later) in enumerate(chosen.tensors):
+            readers = tuple(moved.consumers[later].tolist())
+            moves[tensor] = TensorMove(tensor, gates, trigger, readers)
+            left[tensor] = moved.num_operations + number
+        again = [(left[tensor], gate) for tensor in chosen.again for gate in gates]
+        if again:
+            edges = np.concatenate([moved.control_edges, np.array(again)]).astype(np.int32)
+            moved = dataclasses.replace(moved, control_edges=edges)
+        if chosen.tensors:
+            moved, placed = move_tensors(moved, placed, chosen.tensors, hosts[0], chosen.gate)
     return None
 
 
@@ -117,6 +130,7 @@ def move_tensors(
     placement: np.ndarray,
     chosen: list[tuple[int, int, np.ndarray]],
     host: int,
+    gate: int | None = None,
 ) -> tuple[PlacementProblem, np.ndarray]:
     """Adds operations on the CPU through which tensors reach their later readers.
 
@@ -126,43 +140,81 @@ def move_tensors(
         chosen: a tensor each; the operation after which it begins its way back; and its later
             reads, int [num_later_reads], indices into `PlacementProblem.consumers`.
         host: the device index of the CPU.
+        gate: the operation that waits until all have left; None if none waits.
 
     Returns:
-        The problem with an operation and a group more for each tensor, and the placement of it.
+        The problem with two operations and groups more for each tensor, one of which runs when it
+        has left, and the other when it begins its way back; and the placement of it.
     """
     count, added = problem.num_operations, len(chosen)
-    first_reads = np.array([tensor for tensor, _, _ in chosen])
-    secs = np.full([added, problem.num_devices], np.inf)
+    tensors = np.array([tensor for tensor, _, _ in chosen])
+    left, back = count + np.arange(added), count + added + np.arange(added)
+    secs = np.full([2 * added, problem.num_devices], np.inf)
     secs[:, host] = 0.0
-    names = [problem.operation_names[problem.tensor_producers[tensor]] for tensor in first_reads]
+    names = [problem.operation_names[problem.tensor_producers[tensor]] for tensor in tensors]
+    control = [(trigger, int(last)) for (_, trigger, _), last in zip(chosen, back, strict=True)]
+    control += [] if gate is None else [(int(each), gate) for each in left]
     extended = add_operations(
         problem,
         AddedOperations(
-            names=[f"{name}/on_host" for name in names],
-            types=["Identity"] * added,
+            names=[f"{name}/{part}" for part in ("to_host", "from_host") for name in names],
+            types=["Identity"] * (2 * added),
             compute_secs=secs,
-            temp_bytes=np.zeros(added, np.int64),
-            output_bytes=problem.tensor_bytes[first_reads],
-            reads=np.stack([first_reads, count + np.arange(added)], axis=1),
+            temp_bytes=np.zeros(2 * added, np.int64),
+            # Both have the tensor in the same memory.
+            output_bytes=np.tile(problem.tensor_bytes[tensors], 2),
+            reads=np.concatenate(
+                [
+                    np.stack([tensors, left], axis=1),
+                    np.stack([problem.num_tensors + np.arange(added), back], axis=1),
+                ]
+            ),
             rerouted=np.array(
                 [
-                    (place, problem.num_tensors + number)
+                    (place, problem.num_tensors + added + number)
                     for number, (_, _, later) in enumerate(chosen)
                     for place in later.tolist()
                 ]
             ),
-            control_edges=np.array(
-                [(trigger, count + number) for number, (_, trigger, _) in enumerate(chosen)]
-            ),
+            control_edges=np.array(control),
         ),
     )
-    return extended, np.append(placement, np.full(added, host)).astype(np.int32)
+    return extended, np.append(placement, np.full(2 * added, host)).astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Choice:
+    """The tensors that leave a device at its peak.
+
+    Attributes:
+        tensors: those that leave in addition; see `move_tensors`.
+        again: those that were chosen before, and have not left yet.
+        gate: the operation that waits for them, or None.
+    """
+
+    tensors: list[tuple[int, int, np.ndarray]]
+    again: list[int]
+    gate: int | None
 
 
 def _choose_tensors(
-    trace: StepTrace, device: int, host: int, excess_bytes: int, may_move: Movable
-) -> list[tuple[int, int, np.ndarray]]:
-    """Chooses the tensors that leave a device at its peak; see `move_tensors`."""
+    trace: StepTrace,
+    device: int,
+    host: int,
+    excess_bytes: int,
+    may_move: Movable,
+    waiting: Mapping[int, Sequence[int]],
+) -> _Choice:
+    """Chooses the tensors that leave a device at its peak.
+
+    Args:
+        trace: the step.
+        device: the device.
+        host: the device index of the CPU.
+        excess_bytes: the bytes to free.
+        may_move: what may move.
+        waiting: the gates of the tensors that were chosen before.
+    """
     problem = trace.problem
     held = holdings(trace).on(device)
     levels = memory_levels(trace, device, held)
@@ -181,6 +233,7 @@ def _choose_tensors(
     movable &= (problem.local_bytes == problem.tensor_bytes) & (problem.tensor_bytes > 0)
     # Copies of earlier rounds follow the tensors of the problem.
     movable[len(may_move.tensors) :] = False
+    movable[[*waiting]] = False
     movable[: len(may_move.tensors)] &= may_move.tensors
     next_read = np.full(problem.num_tensors, np.inf)
     np.minimum.at(next_read, tensors[later], trace.start_secs[problem.consumers[later]])
@@ -197,7 +250,22 @@ def _choose_tensors(
     after = np.flatnonzero(is_here & can_trigger & (instants >= peak))
     after = after[np.argsort(instants[after], kind="stable")]
     chosen: list[tuple[int, int, np.ndarray]] = []
+    again: list[int] = []
     freed_bytes = 0
+    gates = np.flatnonzero(is_here & can_trigger & (instants <= peak))
+    gate = int(gates[np.argmax(instants[gates])]) if is_asynchronous and len(gates) else None
+    here = held.at(peak)
+    there = {*here.operations[here.kinds == OUTPUT].tolist()}
+    for tensor in waiting:
+        maker = int(makers[tensor])
+        is_early = gate is not None and instants[maker] < instants[gate]
+        if is_early and maker in there and not busy[tensor] and gate not in waiting[tensor]:
+            again.append(tensor)
+            freed_bytes += int(problem.tensor_bytes[tensor])
+    if freed_bytes >= excess_bytes:
+        return _Choice([], again, gate)
+    if gate is not None:
+        candidates = candidates[instants[makers[candidates]] < instants[gate]]
     for tensor in candidates[np.argsort(-next_read[candidates], kind="stable")].tolist():
         size = int(problem.tensor_bytes[tensor])
         back_secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
@@ -212,4 +280,4 @@ def _choose_tensors(
         freed_bytes += size
         if freed_bytes >= excess_bytes:
             break
-    return chosen
+    return _Choice(chosen, again, gate)
