@@ -59,5 +59,4 @@ def find_unfitting(problem: PlacementProblem, placements: np.ndarray) -> np.ndar
     """
     peaks = Simulator(problem).simulate(placements.astype(np.int32)).peak_bytes
     limits = _SURE_SHARE * np.array([device.memory_bytes for device in problem.devices])
-    too_full: np.ndarray = (peaks > limits).any(axis=1)
-    return too_full
+    return np.asarray((peaks > limits).any(axis=1))

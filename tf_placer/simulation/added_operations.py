@@ -48,8 +48,8 @@ def add_operations(problem: PlacementProblem, added: AddedOperations) -> Placeme
     tensors[places] = instead
     read, readers = np.reshape(added.reads, (-1, 2)).astype(np.int64).T
     tensors = np.concatenate([tensors, read])
-    consumers = np.concatenate([problem.consumers, readers]).astype(np.int32)
-    order = np.lexsort([consumers, tensors])
+    consumers: np.ndarray = np.concatenate([problem.consumers, readers]).astype(np.int32)
+    order = np.lexsort((consumers, tensors))
     counts = np.bincount(tensors, minlength=problem.num_tensors + num_added)
     types = problem.operation_types
     return dataclasses.replace(
