@@ -27,6 +27,13 @@ _CONTROL_FLOW = frozenset(
         *("RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"),
     ]
 )
+# Operations whose output shares memory with their first input.
+_ALIASES = frozenset(
+    [
+        *("Identity", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "PreventGradient"),
+        *("Snapshot", "CheckNumerics"),
+    ]
+)
 _HANDLES = frozenset([types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_STRING])
 
 
@@ -53,8 +60,9 @@ class HostCopy:
 def find_copyable(graph: OpGraph) -> np.ndarray:
     """Finds the operations that may make or read a copied tensor, wait for it, or trigger it.
 
-    These are operations without state that compute the same in every step of control flow: none of
-    a conditional or loop, and none that follow one, because they may not run.
+    These are operations without state; none of a conditional or loop, and none that follow one,
+    because they may not run; and none whose output is the memory of a reference variable, because
+    a copy of it would miss a later update.
 
     Returns:
         bool [num_operations].
@@ -73,7 +81,7 @@ def find_copyable(graph: OpGraph) -> np.ndarray:
             if not follows[follower]:
                 follows[follower] = True
                 stack.append(follower)
-    copyable: np.ndarray = ~stateful & ~follows & graph.needed
+    copyable: np.ndarray = ~stateful & ~follows & ~_find_references(graph) & graph.needed
     return copyable
 
 
@@ -111,8 +119,8 @@ class AddHostCopies(GraphPass):
                     raise GraphError(f"the graph has no operation {quote(name)} to copy for")
                 if not copyable[graph.index[name]]:
                     raise GraphError(
-                        f"{quote(name)} has state or depends on control flow, so no tensor of it "
-                        "can wait on the CPU"
+                        f"{quote(name)} has state, is a variable or depends on control flow, so it "
+                        "can take no part in copies to the CPU"
                     )
             if graph.tensor_dtypes[tensor] in _HANDLES:
                 raise GraphError(f"{quote(copy.tensor)} is a handle, which cannot wait on the CPU")
@@ -134,6 +142,20 @@ class AddHostCopies(GraphPass):
         # Check for cycles.
         OpGraph.from_graph_def(copied)
         return copied
+
+
+def _find_references(graph: OpGraph) -> np.ndarray:
+    """Finds the operations whose outputs are the memory of reference variables."""
+    found = np.array([_returns_reference(name) for name in graph.type_names], np.bool_)[graph.types]
+    shares = graph.has_type(_ALIASES)
+    for i in graph.order[shares[graph.order]].tolist():
+        found[i] |= bool(found[graph.producers[i][:1]].any())
+    return found
+
+
+def _returns_reference(op_type: str) -> bool:
+    definition = op_def_registry.get(op_type)
+    return definition is not None and _has_references(definition.output_arg)
 
 
 def _make_name(name: str, taken: set[str]) -> str:

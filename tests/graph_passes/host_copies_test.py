@@ -113,7 +113,7 @@ class AddHostCopiesTest(tf.test.TestCase):
             tf.multiply(hidden, chosen, name="late")
             tf.add(hidden, tf1.random_uniform([3], name="random"), name="later")
         graph_def = graph.as_graph_def()
-        with self.assertRaisesRegex(GraphError, "'late' has state or depends on control flow"):
+        with self.assertRaisesRegex(GraphError, "'late' has state, is a variable or depends on control"):
             self.copy(graph_def)
         with self.assertRaisesRegex(GraphError, "'random/RandomUniform' has state"):
             self.copy(graph_def, readers=("later",), trigger="random/RandomUniform")
@@ -128,6 +128,22 @@ class AddHostCopiesTest(tf.test.TestCase):
                 kind = graph.type_names[op_type]
                 if "Variable" in kind or "Apply" in kind or kind in ("Enter", "Merge", "Switch"):
                     self.assertFalse(copyable[i], graph.names[i])
+
+    def test_refuses_the_memory_of_a_reference_variable(self):
+        # A reader that waits for the update sees it in the memory, and not in a copy.
+        with new_graph() as graph:
+            variable = tf1.get_variable("v", [3], use_resource=False)
+            read = tf.identity(variable, name="hidden")
+            tf.exp(read, name="gate")
+            tf.sin(tf.reshape(read, [3], name="reshaped"), name="trigger")
+            with tf.control_dependencies([tf1.assign(variable, [1.0, 2.0, 3.0])]):
+                tf.multiply(read, 2.0, name="late")
+        copyable = find_copyable(OpGraph.from_graph_def(graph.as_graph_def()))
+        index = {node.name: i for i, node in enumerate(graph.as_graph_def().node)}
+        self.assertFalse(copyable[[index["hidden"], index["reshaped"]]].any())
+        self.assertTrue(copyable[index["trigger"]])
+        with self.assertRaisesRegex(GraphError, "'hidden' has state"):
+            self.copy(graph.as_graph_def())
 
     def test_refuses_what_is_not_in_the_graph(self):
         for changes, message in (
