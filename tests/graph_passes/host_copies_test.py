@@ -113,7 +113,9 @@ class AddHostCopiesTest(tf.test.TestCase):
             tf.multiply(hidden, chosen, name="late")
             tf.add(hidden, tf1.random_uniform([3], name="random"), name="later")
         graph_def = graph.as_graph_def()
-        with self.assertRaisesRegex(GraphError, "'late' has state, is a variable or depends on control"):
+        with self.assertRaisesRegex(
+            GraphError, "'late' has state, is a variable or depends on control"
+        ):
             self.copy(graph_def)
         with self.assertRaisesRegex(GraphError, "'random/RandomUniform' has state"):
             self.copy(graph_def, readers=("later",), trigger="random/RandomUniform")
