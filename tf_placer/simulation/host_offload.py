@@ -10,7 +10,7 @@ import numpy as np
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.added_operations import AddedOperations, add_operations
-from tf_placer.simulation.memory_profile import OUTPUT, holdings, memory_levels
+from tf_placer.simulation.memory_profile import OUTPUT, MemoryLevels, holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 
 __all__ = ["HostOffload", "Movable", "TensorMove", "move_tensors", "offload_to_host"]
@@ -107,21 +107,21 @@ def offload_to_host(
             return None
         waiting = {tensor: moves[tensor].gates for tensor in moves}
         chosen = _choose_tensors(trace, over, hosts[0], int(excess[over]), movable, waiting)
-        if not chosen.tensors and not chosen.again:
+        if not chosen.tensors and not chosen.gates:
             return None
-        gates = () if chosen.gate is None else (chosen.gate,)
-        for tensor in chosen.again:
-            moves[tensor] = dataclasses.replace(moves[tensor], gates=(*moves[tensor].gates, *gates))
         for number, (tensor, trigger, later) in enumerate(chosen.tensors):
             readers = tuple(moved.consumers[later].tolist())
-            moves[tensor] = TensorMove(tensor, gates, trigger, readers)
+            moves[tensor] = TensorMove(tensor, (), trigger, readers)
             left[tensor] = moved.num_operations + number
-        again = [(left[tensor], gate) for tensor in chosen.again for gate in gates]
-        if again:
-            edges = np.concatenate([moved.control_edges, np.array(again)]).astype(np.int32)
-            moved = dataclasses.replace(moved, control_edges=edges)
         if chosen.tensors:
-            moved, placed = move_tensors(moved, placed, chosen.tensors, hosts[0], chosen.gate)
+            moved, placed = move_tensors(moved, placed, chosen.tensors, hosts[0])
+        for tensor, gate in chosen.gates.items():
+            gates = (*moves[tensor].gates, gate)
+            moves[tensor] = dataclasses.replace(moves[tensor], gates=gates)
+        if chosen.gates:
+            waits = [(left[tensor], gate) for tensor, gate in chosen.gates.items()]
+            edges = np.concatenate([moved.control_edges, waits]).astype(np.int32)
+            moved = dataclasses.replace(moved, control_edges=edges)
     return None
 
 
@@ -130,7 +130,6 @@ def move_tensors(
     placement: np.ndarray,
     chosen: list[tuple[int, int, np.ndarray]],
     host: int,
-    gate: int | None = None,
 ) -> tuple[PlacementProblem, np.ndarray]:
     """Adds operations on the CPU through which tensors reach their later readers.
 
@@ -140,7 +139,6 @@ def move_tensors(
         chosen: a tensor each; the operation after which it begins its way back; and its later
             reads, int [num_later_reads], indices into `PlacementProblem.consumers`.
         host: the device index of the CPU.
-        gate: the operation that waits until all have left; None if none waits.
 
     Returns:
         The problem with two operations and groups more for each tensor, one of which runs when it
@@ -153,7 +151,6 @@ def move_tensors(
     secs[:, host] = 0.0
     names = [problem.operation_names[problem.tensor_producers[tensor]] for tensor in tensors]
     control = [(trigger, int(last)) for (_, trigger, _), last in zip(chosen, back, strict=True)]
-    control += [] if gate is None else [(int(each), gate) for each in left]
     extended = add_operations(
         problem,
         AddedOperations(
@@ -188,13 +185,12 @@ class _Choice:
 
     Attributes:
         tensors: those that leave in addition; see `move_tensors`.
-        again: those that were chosen before, and have not left yet.
-        gate: the operation that waits for them, or None.
+        gates: the operation that waits for each of these, and for those that were chosen before and
+            have not left yet.
     """
 
     tensors: list[tuple[int, int, np.ndarray]]
-    again: list[int]
-    gate: int | None
+    gates: dict[int, int]
 
 
 def _choose_tensors(
@@ -250,23 +246,23 @@ def _choose_tensors(
     after = np.flatnonzero(is_here & can_trigger & (instants >= peak))
     after = after[np.argsort(instants[after], kind="stable")]
     chosen: list[tuple[int, int, np.ndarray]] = []
-    again: list[int] = []
-    freed_bytes = 0
-    gates = np.flatnonzero(is_here & can_trigger & (instants <= peak))
-    gate = int(gates[np.argmax(instants[gates])]) if is_asynchronous and len(gates) else None
+    gates: dict[int, int] = {}
+    queue = _GateQueue(levels, excess_bytes, instants, np.flatnonzero(is_here & can_trigger))
+    # A tensor is there until its last early reader has run.
+    lasts = instants[makers].copy()
+    early = is_here[problem.consumers] & (reader_instants <= peak)
+    np.maximum.at(lasts, tensors[early], reader_instants[early])
     here = held.at(peak)
     there = {*here.operations[here.kinds == OUTPUT].tolist()}
-    for tensor in waiting:
-        maker = int(makers[tensor])
-        is_early = gate is not None and instants[maker] < instants[gate]
-        if is_early and maker in there and not busy[tensor] and gate not in waiting[tensor]:
-            again.append(tensor)
-            freed_bytes += int(problem.tensor_bytes[tensor])
-    if freed_bytes >= excess_bytes:
-        return _Choice([], again, gate)
-    if gate is not None:
-        candidates = candidates[instants[makers[candidates]] < instants[gate]]
+    for tensor in waiting if is_asynchronous else ():
+        if int(makers[tensor]) in there and not busy[tensor]:
+            gate = queue.find_gate(float(lasts[tensor]))
+            if gate is not None and gate not in waiting[tensor]:
+                gates[tensor] = gate
+                queue.freed_bytes += int(problem.tensor_bytes[tensor])
     for tensor in candidates[np.argsort(-next_read[candidates], kind="stable")].tolist():
+        if queue.freed_bytes >= excess_bytes:
+            break
         size = int(problem.tensor_bytes[tensor])
         back_secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
         reads = np.arange(*problem.consumer_start[tensor : tensor + 2])
@@ -274,10 +270,54 @@ def _choose_tensors(
         before = after[instants[after] < reader_instants[own].min()]
         if not len(before):
             continue
-        early = before[trace.end_secs[before] <= next_read[tensor] - _AHEAD * back_secs]
+        if is_asynchronous:
+            gate = queue.find_gate(float(lasts[tensor]))
+            if gate is None:
+                continue
+            gates[tensor] = gate
+        soon = before[trace.end_secs[before] <= next_read[tensor] - _AHEAD * back_secs]
         # The step is delayed if the way back takes longer than there is time for.
-        chosen.append((tensor, int(early[-1] if len(early) else before[0]), own))
-        freed_bytes += size
-        if freed_bytes >= excess_bytes:
-            break
-    return _Choice(chosen, again, gate)
+        chosen.append((tensor, int(soon[-1] if len(soon) else before[0]), own))
+        queue.freed_bytes += size
+    return _Choice(chosen, gates)
+
+
+class _GateQueue:
+    """The operations that wait for tensors, in the order in which memory runs short.
+
+    Attributes:
+        freed_bytes: the bytes that leave before the next operation that is short.
+    """
+
+    def __init__(
+        self, levels: MemoryLevels, excess_bytes: int, instants: np.ndarray, gates: np.ndarray
+    ) -> None:
+        """Computes the bytes that have to leave on the way to the peak.
+
+        Args:
+            levels: the memory of the device.
+            excess_bytes: the bytes that have to leave at the peak.
+            instants: float64 [num_operations]; see `Holdings`.
+            gates: the operations of the device that may wait.
+        """
+        rise = levels.levels[: levels.peak + 1]
+        excess = rise - (rise[-1] - excess_bytes)
+        begin = int(np.flatnonzero(excess <= 0)[-1]) + 1 if (excess <= 0).any() else 0
+        self._needed_bytes = np.maximum.accumulate(excess[begin:])
+        self._short = levels.instants[begin : levels.peak + 1]
+        order = np.argsort(instants[gates], kind="stable")
+        self._gates = gates[order][instants[gates][order] <= self._short[-1]]
+        self._instants = instants[self._gates]
+        self.freed_bytes = 0
+
+    def find_gate(self, last: float) -> int | None:
+        """Finds the operation that waits for the next tensor; None if none can.
+
+        Args:
+            last: the instant until which the tensor is needed before it leaves.
+        """
+        number = int(np.searchsorted(self._needed_bytes, self.freed_bytes, side="right"))
+        short = self._short[min(number, len(self._short) - 1)]
+        place = int(np.searchsorted(self._instants, short, side="right")) - 1
+        place = max(place, int(np.searchsorted(self._instants, last, side="right")))
+        return int(self._gates[place]) if place < len(self._gates) else None
