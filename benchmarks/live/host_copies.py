@@ -45,7 +45,9 @@ def build_deep_training(batch: int, units: int, layers: int) -> tf.Graph:
     return graph
 
 
-def measure(graph_def: v1.GraphDef, batch: int, units: int, steps: int) -> tuple[int, float]:
+def measure(
+    graph_def: tf.compat.v1.GraphDef, batch: int, units: int, steps: int
+) -> tuple[int, float]:
     """Runs steps on the first GPU; returns its peak memory in bytes, and the median seconds."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
