@@ -17,6 +17,7 @@ __all__ = [
     "add_clear_devices",
     "add_device_map",
     "add_memory_goal",
+    "add_memory_limits",
     "add_placer",
     "add_placer_options",
     "add_restrictions",
@@ -26,6 +27,7 @@ __all__ = [
     "build_search_config",
     "placers_help",
     "read_device_pairs",
+    "read_memory_limits",
     "read_placer_options",
     "read_restrictions",
 ]
@@ -250,6 +252,11 @@ def add_memory_goal(parser: argparse.ArgumentParser, *, fit: str) -> None:
         default="time",
         help=f"'time': the shortest step (default); 'fit': a step that fits the memory: {fit}",
     )
+    add_memory_limits(parser)
+
+
+def add_memory_limits(parser: argparse.ArgumentParser) -> None:
+    """Adds --max_memory and --headroom."""
     parser.add_argument(
         "--max_memory",
         action="append",
@@ -267,7 +274,7 @@ def add_memory_goal(parser: argparse.ArgumentParser, *, fit: str) -> None:
     )
 
 
-def _read_max_memory(items: list[str]) -> dict[str, str] | None:
+def read_memory_limits(items: list[str]) -> dict[str, str] | None:
     """Reads --max_memory as sizes by device; a later limit of a device replaces an earlier one.
 
     Raises:
@@ -367,5 +374,5 @@ def build_search_config(args: argparse.Namespace, **others: Any) -> SearchConfig
     names = "placer", "max_trials", "max_secs", "stop_at_gap", "seed", "log_dir"
     more_names = "workers", "num_workers", "controllers", "objective", "headroom"
     fields = {name: getattr(args, name) for name in (*names, *more_names)}
-    fields["max_memory"] = _read_max_memory(args.max_memory)
+    fields["max_memory"] = read_memory_limits(args.max_memory)
     return SearchConfig(**{**fields, "placer_options": read_placer_options(args), **others})

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
-    import tensorflow as tf
 
     from tf_placer.costs.costed_graph import CostedGraph
     from tf_placer.inputs.workload import Workload
@@ -194,14 +193,14 @@ def _read_step(
 
 def place_graph_file(
     args: argparse.Namespace,
-) -> tuple[_Placed, _Placed | None, tf.compat.v1.GraphDef]:
+) -> tuple[_Placed, _Placed | None, CostedGraph]:
     """Determines the costs of a graph, and the device of each of its groups.
 
     Args:
-        args: the arguments of `simulate` with a graph.
+        args: the arguments of `simulate` or `offload` with a graph.
 
     Returns:
-        The placed graph; the original, if a placement is given; and the graph itself.
+        The placed graph; the original, if a placement is given; and the graph with its costs.
     """
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement
@@ -219,10 +218,9 @@ def place_graph_file(
     )
     try:
         original = costed.build_placed_problem(None)
-        graph_def = costed.grouped.op_graph.graph_def
         if placement is None:
-            return original, None, graph_def
-        return costed.build_placed_problem(placement), original, graph_def
+            return original, None, costed
+        return costed.build_placed_problem(placement), original, costed
     except GraphError as error:
         if placement is None:
             raise

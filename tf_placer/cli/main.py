@@ -50,6 +50,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tf_placer.cli.simulate_command",
         "simulate one step under a placement and report on it",
     ),
+    "offload": (
+        "tf_placer.cli.offload_command",
+        "let tensors of a graph wait on the CPU, so that it fits",
+    ),
     "compare": (
         "tf_placer.cli.compare_command",
         "compare machines to buy or rent by the best step on each",

@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))
         _check_outputs(args, args.input_graph, args.placement, args.feeds)
-        placed, original, graph_def = place_graph_file(args)
+        placed, original, costed = place_graph_file(args)
+        graph_def = costed.grouped.op_graph.graph_def
         step = simulate(*placed)
         if original is not None:
             steps["original"] = simulate(*original)

@@ -31,6 +31,7 @@ from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.workload import Workload
+from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.computer_memory import read_computer_memory_bytes
 from tf_placer.machines.emulated_machine import parse_emulation_options
 from tf_placer.machines.machine import Machine
@@ -38,11 +39,13 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.temporary_directory import temporary_directory
 from tf_placer.text.units import format_age
 
-__all__ = ["CostedGraph", "cost_graph"]
+__all__ = ["CostedGraph", "cost_graph", "estimate_costs"]
 
 # A search has the original graph and a placement of it open while links are measured.
 _OPEN_SESSIONS = 2
 _MAX_LISTED_LOOPS = 4
+# The devices of this machine stand in for devices whose speed is unknown.
+_STAND_IN = "1xP100"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +250,29 @@ def _describe_unknown_sizes(unknown: Sequence[str]) -> str:
         "is large, let the graph tell it, by tf.ensure_shape or by batches with "
         "drop_remainder=True"
     )
+
+
+def estimate_costs(grouped: GroupedGraph, machine: Machine) -> CostedGraph:
+    """Computes costs without running anything, for the memory of placements.
+
+    Devices whose speed is unknown count as devices of the catalog, because the memory of a step
+    depends on the order of its operations, and little on their durations.
+
+    Args:
+        grouped: the graph and its groups.
+        machine: the machine, of any kind.
+    """
+    if not machine.backend.is_described:
+        stand_in = make_described_machine(_STAND_IN)
+        models = {device.type: device.model for device in stand_in.devices}
+        devices = tuple(
+            dataclasses.replace(device, model=models[device.type]) for device in machine.devices
+        )
+        machine = dataclasses.replace(machine, devices=devices, classes=stand_in.classes)
+    if not machine.links:
+        machine = set_default_links(machine)
+    costs = compute_analytic_costs(grouped.op_graph, machine)
+    return CostedGraph(grouped, _set_unlimited_memory(machine), costs)
 
 
 def _slow_down(

@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["GraphMemory", "compute_graph_memory", "compute_variables_bytes"]
+__all__ = ["MEMORY_SHARERS", "GraphMemory", "compute_graph_memory", "compute_variables_bytes"]
 
 # Operations whose outputs share the memory of their first input. Operations that pass a reference
 # to a variable through are added by `_returns_references`.
@@ -37,6 +37,8 @@ _IN_PLACE = frozenset(
         *("SquaredDifference", "Sub", "Tanh", "TanhGrad", "Xdivy", "Xlogy"),
     ]
 )
+#: Operations whose outputs may share the memory of an input.
+MEMORY_SHARERS = _ALIASES | _IN_PLACE
 # In-place operations never overwrite the outputs of these: the caller still owns a fed tensor.
 _NEVER_OVERWRITTEN = VARIABLES | frozenset(["Const", "Placeholder", "PlaceholderWithDefault"])
 

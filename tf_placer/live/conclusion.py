@@ -103,6 +103,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 note=join_sentences(*context.notes, note) or None,
                 confirmation=confirmation,
                 finalists={label: trial.index for label, trial in finalists.items()},
+                unfitting=dict(context.unfitting),
                 explanation=None if explanation is None else explanation.to_json(),
                 original_assignment=None if original is None else tuple(original),
                 # The same call resumes an incomplete search.

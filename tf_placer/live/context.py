@@ -130,6 +130,8 @@ class SearchContext:
         costs: the profiled costs, if known.
         earlier_answer: a placement of a similar step to try first, if there is one.
         notes: notes for the result.
+        unfitting: by placer, the number of its placements that are not measured because by
+            simulation they do not fit.
         begun: the names of the placers that have begun.
         found: the confirmed placement, if there is one.
     """
@@ -150,6 +152,7 @@ class SearchContext:
     costs: LiveCosts | None = None
     earlier_answer: Placement | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
+    unfitting: dict[str, int] = dataclasses.field(default_factory=dict)
     begun: set[str] = dataclasses.field(default_factory=set)
     found: Placement | None = None
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import Placement, read_placement, write_placement
+from tf_placer.costs.costed_graph import estimate_costs
 from tf_placer.costs.link_cache import find_links
 from tf_placer.costs.original_devices import (
     find_nearest_assignment,
@@ -37,7 +38,9 @@ from tf_placer.placers import (
 from tf_placer.placers.coarse_to_fine_placer import CoarseToFinePlacer
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.controllers_table import staleness_line
+from tf_placer.report.memory_use import find_unfitting
 from tf_placer.runs.search_result import build_placement
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.callbacks import report_trial
@@ -256,7 +259,7 @@ class _Stages:
         setup, clusters = self._setup(name)
         placer = setup.make_placer()
         if name in BASELINES and name != self._config.placer:
-            placer = self._drop_equivalents(placer, clusters)
+            placer = self._choose_proposals(placer, clusters)
         if clusters is not None:
             return CoarseToFinePlacer(
                 placer, self._grouped.group_graph, self._context.legal, clusters
@@ -276,8 +279,10 @@ class _Stages:
         )
         return placer
 
-    def _drop_equivalents(self, baseline: Placer, clusters: np.ndarray | None) -> Placer:
-        """Leaves out proposals that are measured already, but for an exchange of equal devices.
+    def _choose_proposals(self, baseline: Placer, clusters: np.ndarray | None) -> Placer:
+        """Leaves out proposals that do not fit by simulation, or are measured already.
+
+        Proposals that differ by an exchange of equal devices are measured once.
 
         Args:
             baseline: a placer of a fixed list of placements.
@@ -295,14 +300,57 @@ class _Stages:
         expanded = rows if clusters is None else rows[:, clusters]
         machine = self._config.found_machine
         equal = find_equal_devices(machine.devices, self._context.legal, machine.links)
+        chosen = find_distinct(expanded, known, equal)
+        rows, expanded = rows[chosen], expanded[chosen]
         listed = CandidateList(
             baseline.groups,
             baseline.legal,
             seed=baseline.seed,
-            candidates=rows[find_distinct(expanded, known, equal)],
+            candidates=rows[~self._find_unfitting(baseline.name, expanded)],
         )
         listed.name, listed.batch_size = baseline.name, baseline.batch_size
         return listed
+
+    def _find_unfitting(self, name: str, placements: np.ndarray) -> np.ndarray:
+        """Finds the placements of a baseline that need no measurement, because they do not fit.
+
+        There are none where a placement has run that does not fit by the same simulation, none
+        without GPUs, and none that the log has.
+
+        Args:
+            name: the name of the baseline.
+            placements: int32 [num_placements, num_groups].
+
+        Returns:
+            bool [num_placements].
+        """
+        unfitting = np.zeros(len(placements), np.bool_)
+        if not any(device.type == "GPU" for device in self._config.found_machine.devices):
+            return unfitting
+        trials, original = self._context.log.trials, self._find_original()
+        # A resumed search has the same earlier stages, and so leaves out the same.
+        ran = [
+            original if trial.assignment is None else trial.assignment
+            for trial in trials
+            if trial.measurement.median_secs is not None and trial.placer != name
+        ]
+        ran = [row for row in ran if row is not None]
+        if len(placements) and not (ran and find_unfitting(self._memory, np.array(ran)).any()):
+            unfitting = find_unfitting(self._memory, placements)
+        logged = {trial.assignment for trial in trials if trial.placer == name}
+        unfitting &= np.array([tuple(row) not in logged for row in placements.tolist()], np.bool_)
+        if unfitting.any():
+            self._context.unfitting[name] = count = int(unfitting.sum())
+            self._context.stages.say(
+                f"not measured, because by simulation they do not fit: {count} of the "
+                f"{len(placements)} placements of {name}"
+            )
+        return unfitting
+
+    @functools.cached_property
+    def _memory(self) -> PlacementProblem:
+        """The graph with computed costs, which are there before those of a profile."""
+        return estimate_costs(self._grouped, self._config.found_machine).problem()
 
     def _find_original(self) -> list[int] | None:
         """Finds the device of each group in the original graph; None if it has several."""

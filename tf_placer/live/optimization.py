@@ -258,6 +258,7 @@ def _build_result(
         reason=verdict(result, resumed_by=resumed_by),
         confirmation=result.confirmation,
         finalists=dict(finalists),
+        unfitting=dict(result.unfitting),
         **others,
     )
     winner, confirmation = result.winner, result.confirmation

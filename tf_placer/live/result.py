@@ -50,6 +50,8 @@ class OptimizeResult:
         speedup_interval: 95 % confidence interval of the speed-up.
         confirmation: original and finalists measured side by side, or None.
         finalists: by label, the best trials of the search, the original first.
+        unfitting: by placer, the number of its placements that were not measured because by
+            simulation they do not fit.
         trials: all trials of the search.
         explanation: predicted and measured steps, the limits of the best placement, and its gains
             on other machines; None if the costs are unknown, or nothing ran.
@@ -70,6 +72,7 @@ class OptimizeResult:
     speedup_interval: tuple[float, float] | None = None
     confirmation: Confirmation | None = None
     finalists: dict[str, Trial] = dataclasses.field(default_factory=dict)
+    unfitting: dict[str, int] = dataclasses.field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
@@ -93,7 +96,8 @@ class OptimizeResult:
         """Compares original and finalists in a table for users; empty if no placement ran.
 
         The columns have the step by measurements and by the simulator, if the costs of operations
-        are known; the last column has the basis of a row.
+        are known; the last column has the basis of a row. Placements that were not measured
+        because by simulation they do not fit have a row for each placer, with their number.
         """
         headers, rows = self._table_cells()
         alignment = "lrr" + "r" * (len(headers) - 5) + "ll"
@@ -116,6 +120,11 @@ class OptimizeResult:
             ]
             for compared in self.compare_finalists()
         ]
+        if rows:
+            rows += [
+                [f"{name} ({count})", "", "", "", "", "does not fit, by simulation"]
+                for name, count in self.unfitting.items()
+            ]
         if any(predicted.values()):
             headers.insert(3, "predicted")
             for row in rows:

@@ -50,6 +50,7 @@ from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.recomputation import Recomputation, find_recomputation
 from tf_placer.temporary_directory import temporary_directory
 
 __all__ = ["DEFAULT_SECS", "plan"]
@@ -63,6 +64,8 @@ _EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 # Share of it for estimates with activations on the CPU where nothing fits.
 _OFFLOAD_SHARE = 0.3
+# Most of the estimates of recomputation for the same problem agree.
+_MAX_RECOMPUTATION_SECS = 3.0
 
 
 @accept_former_keywords(report="progress")
@@ -143,6 +146,8 @@ def plan(
 
     if config.placer == AUTO:
         result = _plan_by_auto(placed, config, deadline, log, on_best, say)
+        recomputation = _estimate_recomputation(result)
+        result = dataclasses.replace(result, recomputation=recomputation)
     else:
         path = None if isinstance(problem, PlacementProblem) else problem
         outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, say)
@@ -318,6 +323,17 @@ def _plan_by_auto(
         without_cpu,
         offload,
     )
+
+
+def _estimate_recomputation(result: PlanResult) -> Recomputation | None:
+    """Estimates the step of placements that do not fit, if activations are computed again."""
+    if result.auto is None or result.feasible or result.auto.interrupted:
+        return None
+    tried = [result.auto.best, *result.auto.finalists, *(each for _, each in result.auto.starts)]
+    # The fastest may need too much; those that lack the least come first.
+    tried.sort(key=lambda each: each.rank)
+    placements = {each.placement.tobytes(): each.placement for each in tried}
+    return find_recomputation(result.problem, placements.values(), max_secs=_MAX_RECOMPUTATION_SECS)
 
 
 def _find_stop_secs(bound_secs: float, config: SearchConfig) -> float:

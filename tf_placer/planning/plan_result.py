@@ -22,6 +22,7 @@ from tf_placer.report.search_table import format_outcome, search_table, search_v
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.simulation.host_offload import HostOffload
+from tf_placer.simulation.recomputation import Recomputation
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -45,6 +46,8 @@ class PlanResult:
         memory_without_cpu: the least memory of each GPU with which no work is on a CPU for want of
             memory, and the step then; None if there is no such work, or there was no time.
         offload: the step if activations wait on the CPU, where nothing fits otherwise; or None.
+        recomputation: the step if activations are computed again, where nothing fits; None if that
+            is not enough.
     """
 
     problem: PlacementProblem
@@ -57,6 +60,7 @@ class PlanResult:
     memory_curve: tuple[MemoryPoint, ...] = ()
     memory_without_cpu: MemoryPoint | None = None
     offload: HostOffload | None = None
+    recomputation: Recomputation | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def assignment(self) -> np.ndarray:
@@ -91,6 +95,8 @@ class PlanResult:
             lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
         if more := self._describe_more_memory():
             lines.append(f"more memory:  {more}")
+        if self.recomputation is not None:
+            lines.append(f"recomputing:  it {self.recomputation.describe()}")
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
@@ -115,7 +121,7 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
-        return search_values(
+        values = search_values(
             self.problem,
             self.outcome,
             self.auto,
@@ -126,6 +132,8 @@ class PlanResult:
             self.memory_without_cpu,
             self.offload,
         )
+        again = self.recomputation
+        return values | {"recomputation": None if again is None else dataclasses.asdict(again)}
 
     def __repr__(self) -> str:
         counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()

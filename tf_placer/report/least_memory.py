@@ -160,5 +160,5 @@ def describe_offload(offload: HostOffload) -> str:
     return (
         f"with {format_bytes(offload.moved_bytes)} of activations moved to the CPU and back it "
         f"would fit: {format_step(offload.step_secs)} a step, {max(longer, 0.0):.0%} slower than "
-        "with enough memory (an estimate: tf_placer does not change graphs in this way)"
+        "with enough memory (an estimate; the command offload writes such a graph)"
     )

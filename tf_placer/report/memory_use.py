@@ -1,4 +1,4 @@
-"""The memory of a placement beside that of an original that does not fit."""
+"""The memory of placements: of those that do not fit, and beside an original that does not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tf_placer.report.device_labels import device_labels
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes
 
-__all__ = ["describe_memory_use"]
+__all__ = ["describe_memory_use", "find_unfitting"]
+
+# The order of operations varies, and the peak with it: a device that is less full may have room.
+_SURE_SHARE = 1.1
 
 
 def describe_memory_use(
@@ -42,3 +45,18 @@ def describe_memory_use(
         return text
     fullest, label, _ = max(devices, key=lambda each: peaks[1][each[0]] / max(each[2], 1))
     return f"{text}, and the original {format_bytes(peaks[1][fullest])} on {label}"
+
+
+def find_unfitting(problem: PlacementProblem, placements: np.ndarray) -> np.ndarray:
+    """Finds placements that certainly exceed the memory of a device.
+
+    Args:
+        problem: the problem.
+        placements: int [num_placements, num_groups].
+
+    Returns:
+        bool [num_placements]; false for those that exceed it by a few percent only.
+    """
+    peaks = Simulator(problem).simulate(placements.astype(np.int32)).peak_bytes
+    limits = _SURE_SHARE * np.array([device.memory_bytes for device in problem.devices])
+    return np.asarray((peaks > limits).any(axis=1))

@@ -28,6 +28,8 @@ class RunResult:
         note: a note for users, or None.
         confirmation: finalists measured side by side, or None.
         finalists: trial number of each finalist by label.
+        unfitting: by placer, the number of its placements that were not measured because by
+            simulation they do not fit.
         explanation: the explanation, as `Explanation.to_json` writes it, or None.
         original_assignment: device index per group of the original; None if a group is on several
             devices.
@@ -45,6 +47,7 @@ class RunResult:
     note: str | None
     confirmation: Confirmation | None
     finalists: Mapping[str, int]
+    unfitting: Mapping[str, int] = dataclasses.field(default_factory=dict)
     explanation: Mapping[str, Any] | None = None
     original_assignment: tuple[int, ...] | None = None
     is_complete: bool = False

@@ -57,6 +57,12 @@ class ValuesTest(absltest.TestCase):
         self.assertEqual({name for name in equal if not all(equal[name])}, set())
         self.assertEqual(set(equal), set(emulated_steps.VALUES_OF))
 
+    def test_activations_on_the_cpu_take_less_memory_and_leave_all_bits(self):
+        original, moved = run("emulated:2xK80,values", "moved")["moved"]
+        self.assertEqual(moved["losses"], original["losses"])
+        self.assertGreater(len(set(original["losses"])), 2)
+        self.assertLess(moved["peak_bytes"], 0.85 * original["peak_bytes"])
+
     def test_convolutions_keep_the_layout_of_the_cpu(self):
         placed, expected = run("emulated:2xK80,values", "values", "convolutions")["convolutions"]
         np.testing.assert_allclose(placed, expected, rtol=1e-5)

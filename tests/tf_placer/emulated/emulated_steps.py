@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graph_passes.host_copies import AddHostCopies
 from graph_passes.pipeline import group_operations
 from tests import graphs
+from tests.tf_placer.costs import deep_training
+from tf_placer.costs.costed_graph import estimate_costs
+from tf_placer.costs.host_copies import choose_host_copies
 from tf_placer.inputs.workload import read_workload
+from tf_placer.machines.catalog import make_described_machine
+from tf_placer.problem.memory_limits import limit_problem
+from tf_placer.simulation.simulator import Simulator
 
 tf1 = tf.compat.v1
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -133,6 +140,35 @@ def touch_large_tensors() -> int:
         return _read_resident_bytes() - before
 
 
+def move_activations() -> list[dict[str, Any]]:
+    """Runs a graph as it is and with activations on the CPU: peak memory, and bits of the losses.
+
+    The simulator makes it fit into 70 % of the memory.
+    """
+    made = deep_training.build(batch=512, units=256, layers=12)
+    workload = read_workload(made.graph, made.fetches, made.feeds)
+    costed = estimate_costs(
+        group_operations(workload.op_graph, "fine"), make_described_machine("1xK80")
+    )
+    problem, placement = costed.build_placed_problem(None)
+    peak_bytes = int(Simulator(problem).trace(placement).peak_bytes[1])
+    limited = limit_problem(problem, {"GPU:0": int(0.7 * peak_bytes)}, 0.0)
+    found = choose_host_copies(workload.op_graph, limited, placement)
+    assert found is not None
+    results = []
+    for graph_def in (workload.graph_def, AddHostCopies(found[1]).run(workload.graph_def)):
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(graph_def, name="")
+        tf.config.experimental.reset_memory_stats("GPU:0")
+        # TensorFlow's own optimizations must not undo the copies.
+        with tf1.Session(graph=graph) as session:
+            session.run("init")
+            losses = [session.run(["loss:0", "train"], made.feeds)[0] for _ in range(4)]
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        results.append({"peak_bytes": peak, "losses": [float(loss).hex() for loss in losses]})
+    return results
+
+
 def _read_resident_bytes() -> int:
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
@@ -145,5 +181,6 @@ if __name__ == "__main__":
         "trace": trace_step,
         "memory": exhaust_memory,
         "touched": touch_large_tensors,
+        "moved": move_activations,
     }
     print(json.dumps({name: tests[name]() for name in sys.argv[1:]}))

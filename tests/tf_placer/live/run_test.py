@@ -34,6 +34,7 @@ from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live import job_search, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Device, Machine
 from tf_placer.placers import make_placer
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs import run_directory
@@ -53,6 +54,20 @@ def split_is_faster(assignment) -> float:
 
 
 _COLOCATION_GROUP_PLACER = {"placer": "post", "placer_options": {"grouper": "fine"}}
+
+
+# A computer whose GPUs have room for nothing.
+GPU_MACHINE = Machine(
+    "attached",
+    "attached",
+    (
+        Device("/job:localhost/replica:0/task:0/device:CPU:0", "CPU"),
+        *(
+            Device(f"/job:localhost/replica:0/task:0/device:GPU:{number}", "GPU", memory_bytes=1)
+            for number in range(2)
+        ),
+    ),
+)
 
 
 class RunTest(tf.test.TestCase):
@@ -473,6 +488,36 @@ class RunTest(tf.test.TestCase):
         script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)
         self.assertEqual(self.run_search(script), Outcome.FASTER)
         self.assertIsNone(read_placement(self.directory.placement).measurement["speedup"])
+
+    def test_baselines_that_do_not_fit_by_simulation_are_not_measured(self):
+        def runs_on_cpu(assignment):
+            return (
+                ORIGINAL_SECS if set(assignment.values()) == {GPU_MACHINE.devices[0].name} else None
+            )
+
+        script = Script(runs_on_cpu)
+        self.run_search(script, machine=GPU_MACHINE, max_trials=40)
+        _, trials = read_log(self.directory.trials)
+        measured = {
+            trial.assignment for trial in trials if trial.placer in ("single_device", "expert")
+        }
+        self.assertNotEmpty(measured)
+        # All tensors of a step exceed a GPU of one byte; only the CPU has room.
+        for assignment in measured:
+            self.assertEqual(set(assignment), {0})
+        result = self.directory.read_result()
+        self.assertGreater(result.unfitting["expert"], 0)
+        self.assertIn("by simulation they do not fit", "\n".join(self.lines))
+
+    def test_all_baselines_are_measured_where_the_simulation_was_wrong(self):
+        # The original is on a GPU, where it does not fit by simulation, and it runs.
+        self.run_search(Script(split_is_faster), machine=GPU_MACHINE, max_trials=40)
+        _, trials = read_log(self.directory.trials)
+        used = {
+            device for trial in trials if trial.placer == "expert" for device in trial.assignment
+        }
+        self.assertContainsSubset({1, 2}, used)
+        self.assertEmpty(self.directory.read_result().unfitting)
 
     def test_a_budget_of_one_trial_measures_the_original_only(self):
         self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)

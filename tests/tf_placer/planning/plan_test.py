@@ -14,6 +14,7 @@ from absl.testing import absltest
 
 import tf_placer
 from tests.tf_placer.placers.problems import build_task_problem
+from tests.tf_placer.simulation.training_steps import build_repeatable
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.memory_limits import limit_problem
@@ -198,6 +199,16 @@ class PlanTest(absltest.TestCase):
         enough = tf_placer.plan(small_problem(31, 30), max_trials=50, max_secs=2)
         self.assertTrue(enough.feasible)
         self.assertIsNone(enough.least_memory_bytes)
+
+    def test_estimates_recomputation_if_nothing_fits(self):
+        # The GPU has 12 B, where the step holds 13; the CPU may run nothing.
+        result = tf_placer.plan(build_repeatable(12), max_trials=50, max_secs=5)
+        self.assertFalse(result.feasible)
+        self.assertEqual(result.to_json()["recomputation"]["num_operations"], 1)
+        self.assertIn("recomputing:  it fits with recomputation of 1 operation", result.table())
+        enough = tf_placer.plan(build_repeatable(13), max_trials=50, max_secs=2)
+        self.assertIsNone(enough.to_json()["recomputation"])
+        self.assertNotIn("recomput", enough.table())
 
     def test_a_search_for_what_fits_ends_with_the_first_placement_that_does(self):
         problem = build_layered_problem(30, 3)

@@ -7,40 +7,16 @@ import dataclasses
 import numpy as np
 from absl.testing import absltest
 
-from tests.tf_placer.placers.problems import build_task_problem
+from tests.tf_placer.simulation.training_steps import build_training
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.host_offload import (
     HostOffload,
+    Movable,
     find_offload,
     move_tensors,
     offload_to_host,
 )
 from tf_placer.simulation.simulator import Simulator
-
-# Three operations of a forward pass, whose outputs the backward pass reads in reverse.
-_SECS = 10.0
-
-
-def build_training(memory_bytes: int, *, back_bytes_per_sec: float = 4.0) -> PlacementProblem:
-    """Builds a training step on a CPU, which may run nothing of it, and a GPU.
-
-    The link to the CPU carries 4 bytes per second.
-    """
-    tensors = [(0, (1, 5), 4), (1, (2, 4), 4), (2, (3,), 4), (3, (4,), 1), (4, (5,), 1)]
-    problem = build_task_problem(
-        [(np.inf, _SECS)] * 6,
-        [(producer, readers[0], size) for producer, readers, size in tensors],
-        memory_bytes=[1000, memory_bytes],
-    )
-    return dataclasses.replace(
-        problem,
-        consumer_start=np.cumsum([0] + [len(readers) for _, readers, _ in tensors]),
-        consumers=np.array([reader for _, readers, _ in tensors for reader in readers]),
-        links=tuple(
-            dataclasses.replace(link, bandwidth_bytes_per_sec=rate)
-            for link, rate in zip(problem.links, (back_bytes_per_sec, 4.0), strict=True)
-        ),
-    )
 
 
 class HostOffloadTest(absltest.TestCase):
@@ -94,7 +70,7 @@ class HostOffloadTest(absltest.TestCase):
         problem = build_training(99)
         later = np.array([1])
         moved, placement = move_tensors(problem, np.ones(6, np.int32), [(0, 2, later)], 0)
-        self.assertEqual(placement.tolist(), [1] * 6 + [0])
+        self.assertEqual(placement.tolist(), [1] * 6 + [0, 0])
 
         def find_sources(problem: PlacementProblem) -> list[set[str]]:
             """Finds the producers that each of the six operations reads, copies left out."""
@@ -108,14 +84,50 @@ class HostOffloadTest(absltest.TestCase):
             sources: list[set[str]] = [set() for _ in range(6)]
             for maker, reader in zip(makers, problem.consumers.tolist(), strict=True):
                 if reader < 6:
-                    sources[reader].add(problem.operation_names[copied.get(maker, maker)])
+                    while maker >= 6:
+                        maker = copied[maker]
+                    sources[reader].add(problem.operation_names[maker])
             return sources
 
         self.assertEqual(find_sources(moved), find_sources(problem))
-        self.assertEqual(moved.control_edges.tolist(), [[2, 6]])
+        self.assertEqual(moved.control_edges.tolist(), [[2, 7]])
         trace = Simulator(moved).trace(placement)
-        # The copy begins its way back when operation 2 has ended.
-        self.assertEqual(trace.start_secs[6], 30.0)
+        # It has left after a second, and begins its way back when operation 2 has ended.
+        self.assertEqual(trace.start_secs[[6, 7]].tolist(), [11.0, 30.0])
+
+    def test_an_asynchronous_device_waits_until_tensors_have_left(self):
+        # It is handed all operations at once, and would allocate memory for all of them.
+        # TensorFlow rounds the sizes on a GPU, which leaves KiB as they are.
+        problem = build_training(10 << 10)
+        cpu = dataclasses.replace(problem.devices[0], memory_bytes=1 << 20)
+        gpu = dataclasses.replace(problem.devices[1], is_asynchronous=True)
+        problem = dataclasses.replace(
+            problem,
+            devices=(cpu, gpu),
+            tensor_bytes=problem.tensor_bytes << 10,
+            local_bytes=problem.local_bytes << 10,
+            links=tuple(
+                dataclasses.replace(link, bandwidth_bytes_per_sec=4 << 10) for link in problem.links
+            ),
+        )
+        self.assertEqual(Simulator(problem).trace(np.ones(6, np.int32)).peak_bytes[1], 13 << 10)
+        found = self.offload(problem)
+        self.assertEqual(found.moved_bytes, found.num_tensors * (4 << 10))
+        self.assertTrue(all(move.gates for move in found.moves))
+        # The transfers take 1 s each, and the device waits for their ends only.
+        self.assertBetween(found.step_secs, 60.0, 66.0)
+
+    def test_moves_only_what_may_move(self):
+        problem = build_training(10)
+        tensors, triggers = np.ones(problem.num_tensors, np.bool_), np.ones(6, np.bool_)
+        movable = Movable(tensors, triggers)
+        found = offload_to_host(problem, np.ones(6, np.int32), movable)
+        [move] = found.moves
+        self.assertEqual((move.tensor, move.readers), (0, (5,)))
+        tensors[0] = False
+        self.assertIsNone(offload_to_host(problem, np.ones(6, np.int32), movable))
+        tensors[0], triggers[:] = True, False
+        self.assertIsNone(offload_to_host(problem, np.ones(6, np.int32), movable))
 
 
 if __name__ == "__main__":
