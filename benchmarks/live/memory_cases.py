@@ -164,7 +164,12 @@ def _run_child(
     command = [sys.executable, "-m", __spec__.name, "--run", case.name]
     command += ["--out_dir", str(directory.parent), "--output", str(output)]
     if placement is not None:
-        command += ["--placement", str(placement), "--machine", machine or case.machine]
+        command += [
+            "--placement",
+            str(placement),
+            "--machine",
+            machine or case.name_machine(directory),
+        ]
     output.unlink(missing_ok=True)
     with (directory / "child.log").open("a") as log:
         done = subprocess.run(command, env=environ, stdout=log, stderr=log, check=False)
@@ -214,7 +219,7 @@ def _compare_values(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> s
     difference = describe_difference({"the value": a}, {"the value": b})
     if difference is not None:
         return difference
-    scale = max(float(np.abs(a).max()), np.finfo(np.float32).tiny)
+    scale = max(float(np.abs(a).max()), float(np.finfo(np.float32).tiny))
     return f"within {float(np.abs(a - b).max()) / scale:.0e}"
 
 
@@ -297,7 +302,7 @@ def _ratio(first: Any, second: Any) -> str:
     """Formats the ratio of two labels, by rounds: its geometric mean and its range."""
     if isinstance(first, str) or isinstance(second, str) or not first or not second:
         return ""
-    ratios = [a / b for a, b in zip(first, second, strict=True)]
+    ratios: list[float] = [a / b for a, b in zip(first, second, strict=True)]
     return f"{statistics.geometric_mean(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
 
 

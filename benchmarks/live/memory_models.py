@@ -235,7 +235,7 @@ class _ModelTarget:
             machine, placement = find_machine(placed[0]), placed[1]
             PlacedStep(trace_call(model, (x, y)), machine, placement).apply(model)
         history = model.fit(x, y, batch_size=len(x), epochs=steps, shuffle=False, verbose=0)
-        return [np.float32(loss) for loss in history.history["loss"]]
+        return [np.asarray(loss, np.float32) for loss in history.history["loss"]]
 
 
 class _SavedModelTarget:
@@ -284,6 +284,7 @@ class _SavedModelTarget:
             directory = self._directory / "placed"
             if not directory.exists():
                 signature = read_graph(str(self._saved)).signature
+                assert signature is not None, f"{self._saved} has no signature"
                 PlacedSignature(signature, find_machine(placed[0]), placed[1]).save(directory)
             loaded = tf_placer.load_placed(directory)
         serve, request = loaded.signatures["serving_default"], tf.constant(self._request)

@@ -81,7 +81,7 @@ class LogCommandTest(absltest.TestCase):
             log.append(trial(0, None))
             log.append(trial(1, [0, 1], 0.07))
         self.end()
-        self.assertRegex(self.call(), r"(?m)^verdict: placed: expert is faster .* 1\.50 times")
+        self.assertRegex(self.call(), r"(?m)^verdict: placed: expert is 1\.50 times as fast")
         verdict = json.loads(self.call("--json"))["verdict"]
         self.assertEqual((verdict["outcome"], verdict["placed"]), ("faster", True))
         self.end("nothing_runs")
@@ -131,7 +131,7 @@ class LogCommandTest(absltest.TestCase):
         self.assertEqual(lines[0].split(), ["format:", "2"])
         self.assertIn("trial 0 original: 100.0 ms ± 0 s | 1.000x | elapsed 0.0 s", lines)
         self.assertIn("trial 1 random: 50.00 ms ± 0 s | 2.000x | elapsed 1.0 s", lines)
-        self.assertStartsWith(lines[-1], "verdict: placed: expert is faster")
+        self.assertStartsWith(lines[-1], "verdict: placed: expert is 1.50 times as fast")
 
     def test_programs_follow_a_json_object_on_each_line(self):
         def search(printed):

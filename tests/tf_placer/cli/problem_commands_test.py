@@ -218,8 +218,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
     def test_prints_the_result(self):
         printed = self.search("--max_trials=10").splitlines()
-        self.assertRegex(printed[2], r"^cpu +1 +20 B +100 B$")
-        self.assertRegex(printed[3], r"^gpu +2 +30 B +50 B$")
+        self.assertRegex(printed[2], r"^cpu +1 +22% +20 B +100 B$")
+        self.assertRegex(printed[3], r"^gpu +2 +[0-9]+% +30 B +50 B$")
         self.assertRegex(printed[5], r"^step: +4\.500 s$")
         self.assertRegex(printed[6], r"^lower bound: +3\.000 s$")
         self.assertRegex(printed[7], r"^trials: +10 of random in [\d.]+ s$")
