@@ -215,7 +215,14 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
 
     def make() -> Placer:
-        return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
+        return make_run_placer(
+            key.placer,
+            dict(key.options),
+            key.model,
+            problem,
+            seed=key.seed,
+            max_samples=budget.max_samples,
+        )
 
     if key.placer == AUTO:
         found = time_auto(problem.problem, problem.groups, budget, seed=key.seed)

@@ -293,6 +293,8 @@ def _plan_by_placer(
         config.placer_options,
         placed,
         _read_start(problem, path, clusters, config),
+        # Controllers may resume with another limit, and must sample the same placements again.
+        None if config.wanted_workers or config.max_trials == sys.maxsize else config.max_trials,
     )
 
     def expand(outcome: SearchOutcome) -> SearchOutcome:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -53,6 +54,11 @@ class FeedForwardConfig:
     grouper_uniform: Annotated[
         float, "with grouper_start: share of the units that are in any group at first"
     ] = 0.01
+    grouper_start_rate: Annotated[
+        float,
+        "with grouper_start: learning rate of the start itself, times learning_rate; 0 for a start "
+        "that stays, from which only the network moves units",
+    ] = 0.0
     bridge: Annotated[
         BridgeKind,
         "whether a recurrent network over the grouper's weights adds to the features of the "
@@ -66,6 +72,7 @@ class FeedForwardConfig:
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"{field.name} must be positive, not {value}")
         check_fields(self, ("grouper_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
+        check_fields(self, ("grouper_start_rate",), lambda rate: 0 <= rate < math.inf, "at least 0")
         if self.grouper_start not in get_args(GrouperStart):
             raise ValueError(
                 f"grouper_start must be none, metis or fluid, not {self.grouper_start!r}"
@@ -140,11 +147,20 @@ class FeedForwardGrouper(tf.keras.Model):
             width = config.grouper_units
         self._logits = tf.keras.layers.Dense(self.num_groups, kernel_initializer=glorot(own_seeds))
         self._logits.build((self.num_units, width))
-        self._start = None
+        self._start: tf.Tensor | None = None
         if start is not None:
-            self._start = tf.constant(start, tf.int32)
             elsewhere = config.grouper_uniform / self.num_groups
-            self._start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
+            start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
+            logits = start_logit * np.eye(self.num_groups, dtype=np.float32)[start]
+            if config.grouper_start_rate:
+                self._start = self.add_weight(
+                    name="start",
+                    shape=logits.shape,
+                    initializer=lambda shape, dtype=None: logits / config.grouper_start_rate,
+                )
+            else:
+                self._start = tf.constant(logits)
+        self._start_rate = config.grouper_start_rate
         self.column_size = width + 1
         self.built = True
 
@@ -159,7 +175,8 @@ class FeedForwardGrouper(tf.keras.Model):
             hidden = layer(hidden)
         logits = self._logits(hidden)
         if self._start is not None:
-            logits += self._start_logit * tf.one_hot(self._start, self.num_groups)
+            start = tf.convert_to_tensor(self._start)
+            logits += _multiply_steps(start, self._start_rate) if self._start_rate else start
         return tf.nn.log_softmax(logits)
 
     def columns(self) -> tf.Tensor:
@@ -171,6 +188,20 @@ class FeedForwardGrouper(tf.keras.Model):
         kernel = tf.convert_to_tensor(self._logits.kernel)
         bias = tf.convert_to_tensor(self._logits.bias)
         return tf.concat([tf.transpose(kernel), bias[:, tf.newaxis]], axis=1)
+
+
+def _multiply_steps(weights: tf.Tensor, rate: float) -> tf.Tensor:
+    """Multiplies weights, so that a step of any optimizer changes the result `rate` times as much.
+
+    The gradient passes unchanged: multiplied, it would outweigh all others in their common norm.
+    """
+
+    @tf.custom_gradient
+    def multiply(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return rate * values, lambda upstream: upstream
+
+    product: tf.Tensor = multiply(weights)
+    return product
 
 
 def compute_neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:
