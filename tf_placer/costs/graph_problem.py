@@ -109,6 +109,7 @@ def build_graph_problem(
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
+        tensor_shapes=tuple(graph.tensor_shapes[tensor] or () for tensor in tensors),
     )
 
 

@@ -45,6 +45,8 @@ class ProblemColumns:
         layers: int32 [num_operations], the model layer of each operation, from the inputs to the
             outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
+        tensor_shapes: the shape of each tensor, with -1 for a dimension of unknown size, and () for
+            a tensor of unknown rank; or None.
     """
 
     devices: tuple[ProblemDevice, ...]
@@ -63,6 +65,7 @@ class ProblemColumns:
     coarse_groups: np.ndarray | None = None
     layers: np.ndarray | None = None
     operation_types: tuple[str, ...] | None = None
+    tensor_shapes: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def num_operations(self) -> int:

@@ -100,7 +100,7 @@ def move_tensors(
     secs = np.full([added, problem.num_devices], np.inf)
     secs[:, host] = 0.0
     names = [problem.operation_names[problem.tensor_producers[tensor]] for tensor in first_reads]
-    types = problem.operation_types
+    types, shapes = problem.operation_types, problem.tensor_shapes
     extended = dataclasses.replace(
         problem,
         operation_names=(*problem.operation_names, *(f"{name}/on_host" for name in names)),
@@ -114,6 +114,7 @@ def move_tensors(
         tensor_producers=np.append(problem.tensor_producers, count + np.arange(added)),
         tensor_bytes=np.append(problem.tensor_bytes, problem.tensor_bytes[first_reads]),
         local_bytes=np.append(problem.local_bytes, problem.tensor_bytes[first_reads]),
+        tensor_shapes=shapes and (*shapes, *(shapes[tensor] for tensor in first_reads)),
         consumer_start=np.append(0, np.cumsum(reads)),
         consumers=consumers[order],
         control_edges=np.concatenate(

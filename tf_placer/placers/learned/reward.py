@@ -78,13 +78,14 @@ class RewardConfig:
         "'sampled at time step t')",
     ] = "batch"
     baseline_start: Annotated[
-        Literal["failing", "first_batch", "batch"],
-        "where baseline ema starts: at the reward of a failure; at the mean reward of the "
-        "placements that ran in the first batch; or (batch) there, but each batch until then, that "
-        "one included, has its own mean, so that a first placement that runs is praised",
+        Literal["failing", "first_batch"],
+        "where baseline ema starts: at the reward of a failure, or at the mean reward of the "
+        "placements that ran in the first batch",
     ] = "failing"
     baseline_failures: Annotated[
-        bool, "whether failures move the baseline, or only placements that ran"
+        bool,
+        "whether failures move the baseline; if not, it is of the placements that ran, and a batch "
+        "of which most failed has its own mean instead",
     ] = True
     ignore_failures_after: Annotated[int, "batches; then failures contribute nothing"] = 5000
     advantage_clip: Annotated[
@@ -279,17 +280,15 @@ class RewardFunction:
     ) -> np.ndarray:
         """Computes the baseline at each sample, and updates it for the next batch."""
         moving = counted if self._config.baseline_failures else counted & ran
-        if (
-            self._config.baseline == "ema"
-            and self._average is None
-            and self._config.baseline_start == "batch"
-        ):
-            if ran.any():
-                self._average = float(rewards[ran].mean())
-            return np.full(len(rewards), float(rewards[counted].mean()) if counted.any() else 0.0)
         if self._config.baseline == "ema" and self._config.baseline_moves == "sample":
-            return self._update_by_sample(rewards, ran, moving)
-        return np.full(len(rewards), self._update_by_batch(rewards, ran, counted, moving))
+            baseline = self._update_by_sample(rewards, ran, moving)
+        else:
+            baseline = np.full(len(rewards), self._update_by_batch(rewards, ran, moving))
+        # Far below the baseline, the sampled failures would all be made less probable, the best
+        # ones, too, and the policy would not learn from the differences between them.
+        if not self._config.baseline_failures and 2 * moving.sum() < counted.sum():
+            baseline[:] = rewards[counted].mean()
+        return baseline
 
     def _update_by_sample(
         self, rewards: np.ndarray, ran: np.ndarray, moving: np.ndarray
@@ -309,19 +308,16 @@ class RewardFunction:
         self._average = average
         return baseline
 
-    def _update_by_batch(
-        self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray, moving: np.ndarray
-    ) -> float:
+    def _update_by_batch(self, rewards: np.ndarray, ran: np.ndarray, moving: np.ndarray) -> float:
         failing = -float(self._failure_cost or 0.0)
-        if not counted.any():
+        if not moving.any():
             return failing if self._average is None else self._average
+        mean = float(rewards[moving].mean())
         if self._config.baseline == "batch":
-            return float(rewards[moving if moving.any() else counted].mean())
+            return mean
         if self._config.baseline == "mean":
             self._reward_sum += float(rewards[moving].sum())
             self._num_rewards += int(np.count_nonzero(moving))
-            if not self._num_rewards:
-                return float(rewards[counted].mean())
             return self._reward_sum / self._num_rewards
         baseline = self._average
         if baseline is None and self._config.baseline_start == "first_batch":
@@ -331,8 +327,6 @@ class RewardFunction:
             return self._average
         if baseline is None:
             baseline = failing
-        self._average = baseline
-        if moving.any():
-            decay = self._config.baseline_decay
-            self._average = decay * baseline + (1 - decay) * float(rewards[moving].mean())
+        decay = self._config.baseline_decay
+        self._average = decay * baseline + (1 - decay) * mean
         return baseline
