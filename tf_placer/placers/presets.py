@@ -1,9 +1,10 @@
 """Presets of learned placers: a combination of components and settings for each paper.
 
-Settings that a preset does not name have the defaults of its components. The docstrings of the
-components say which choices are ours because the paper leaves them open. Where a paper does not
-work here as published, its preset is a variant that works, and a paper preset, such as
-"eagle:published", is as published.
+Settings that a preset does not name have the defaults of its components. Where a paper does not
+work here as it is printed, its preset is a variant that works, and a paper preset, such as
+"eagle:published", has all that the paper prints (`Preset.printed`); the rest of its settings is the
+nearest reading of the paper, a variant, too. A paper preset whose paper prints no setting is
+":variant" instead.
 
 References:
     ColocRL: Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML
@@ -20,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-__all__ = ["PAPER_PRESETS", "PRESETS", "Preset"]
+__all__ = ["PAPER_PRESETS", "PRESETS", "Preset", "name_paper_preset"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Preset:
         policy: the network; a key of `COMPONENTS["policy"]`.
         algorithm: the learning algorithm; a key of `COMPONENTS["algorithm"]`, or two joined by "+".
         settings: the settings that differ from the defaults of the components.
+        printed: names of the settings, defaults included, whose values the paper prints.
     """
 
     summary: str
@@ -42,18 +44,20 @@ class Preset:
     policy: str
     algorithm: str
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    printed: tuple[str, ...] = ()
 
 
 _FAILURE = {"failure_secs": 100.0}
 _COLOCRL_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "failing"}
 _EAGLE_REWARD = {"reward": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _FAILURE
 _POST_REWARD = {"reward": "seconds", "baseline": "mean"} | _FAILURE
+_POST_SAMPLES = {"total_samples": 2400}
 _EAGLE_OPTIMIZER = {"optimizer": "adam", "learning_rate": 0.01, "clip_norm": 1.0}
 _EAGLE_PPO = {"batch_size": 10, "entropy_coefficient": 0.01} | _EAGLE_OPTIMIZER
 _POST_OPTIMIZER = {"optimizer": "sgd", "learning_rate": 1.0, "clip_norm": None}
 _EAGLE_PLACER = {"attention": "before", "type_units": 0, "adjacency": "bytes"}
 
-_AS_PUBLISHED: Mapping[str, Preset] = {
+_FIRST_READINGS: Mapping[str, Preset] = {
     "colocrl": Preset(
         "sequence-to-sequence policy trained by REINFORCE",
         "ColocRL 2017",
@@ -104,7 +108,7 @@ _AS_PUBLISHED: Mapping[str, Preset] = {
         "coarse",
         "softmax",
         "ppo_kl+ce",
-        _POST_OPTIMIZER | _POST_REWARD,
+        _POST_OPTIMIZER | _POST_REWARD | _POST_SAMPLES,
     ),
     "post_ppo": Preset(
         "Post without cross-entropy minimization",
@@ -244,13 +248,58 @@ _CHANGES: Mapping[str, _Settings] = {
     "eagle_gcn": _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _GCN_LEARNING_RATE | _FEW_GROUPS,
 }
 
-PRESETS: Mapping[str, Preset] = {
-    name: dataclasses.replace(preset, settings={**preset.settings, **_CHANGES.get(name, {})})
-    for name, preset in _AS_PUBLISHED.items()
+_COLOCRL_PRINTS = ("batch_size", "optimizer", "ignore_failures_after", "reward", "baseline_start")
+_POST_PRINTS = ("reward", "failure_secs")
+_POST_PPO_PRINTS = (
+    *("optimizer", "learning_rate", "batch_size", "ascent_steps"),
+    *("divergence_weight", "divergence_target"),
+)
+_POST_CE_PRINTS = ("ce_samples", "elite_fraction", "exploration", "total_samples")
+_EAGLE_PRINTS = ("reward", "baseline")
+_EAGLE_PPO_PRINTS = (
+    *("batch_size", "epochs", "ratio_clip", "entropy_coefficient"),
+    *("optimizer", "learning_rate", "clip_norm"),
+)
+_EAGLE_PLACER_PRINTS = ("hidden_units", "attention")
+_EAGLE_GROUPER_PRINTS = ("num_groups", "grouper_units", "grouper_layers")
+
+# The texts of the Hierarchical Planner and of Spotlight are not available, and Post prints nothing
+# of the policy gradient that it compares itself with.
+_PRINTED: Mapping[str, tuple[str, ...]] = {
+    "colocrl": _COLOCRL_PRINTS,
+    "post": _POST_PRINTS + _POST_PPO_PRINTS + _POST_CE_PRINTS,
+    "post_ppo": _POST_PRINTS + _POST_PPO_PRINTS,
+    "eagle": _EAGLE_PRINTS + _EAGLE_PPO_PRINTS + _EAGLE_PLACER_PRINTS + _EAGLE_GROUPER_PRINTS,
+    "eagle_ppo_ce": (
+        *(*_EAGLE_PRINTS, *_EAGLE_PPO_PRINTS, *_EAGLE_PLACER_PRINTS, *_EAGLE_GROUPER_PRINTS),
+        *("ce_samples", "elites"),
+    ),
+    "eagle_reinforce": _EAGLE_PRINTS + _EAGLE_PLACER_PRINTS + _EAGLE_GROUPER_PRINTS,
+    "eagle_metis": _EAGLE_PRINTS + _EAGLE_PPO_PRINTS + _EAGLE_PLACER_PRINTS,
+    "eagle_fluid": _EAGLE_PRINTS + _EAGLE_PPO_PRINTS + _EAGLE_PLACER_PRINTS,
+    "eagle_gcn": _EAGLE_PRINTS + _EAGLE_PPO_PRINTS,
 }
 
-PAPER_PRESETS: Mapping[str, Preset] = {
-    f"{name}:published": dataclasses.replace(_AS_PUBLISHED[name], summary=f"{name} as published")
-    for name in _CHANGES
+PRESETS: Mapping[str, Preset] = {
+    name: dataclasses.replace(preset, settings={**preset.settings, **_CHANGES.get(name, {})})
+    for name, preset in _FIRST_READINGS.items()
 }
-"""The paper presets by name: as published, without the changes in `PRESETS`."""
+
+
+def name_paper_preset(name: str) -> str:
+    """Names the paper preset of a preset: "eagle:published", or "spotlight:variant"."""
+    return f"{name}:{'published' if name in _PRINTED else 'variant'}"
+
+
+def _make_paper_preset(name: str) -> Preset:
+    summary = f"{name} with all that its paper prints"
+    if name not in _PRINTED:
+        summary = f"{name} in its first reading; no text at hand prints its settings"
+    printed = _PRINTED.get(name, ())
+    return dataclasses.replace(_FIRST_READINGS[name], summary=summary, printed=printed)
+
+
+PAPER_PRESETS: Mapping[str, Preset] = {
+    name_paper_preset(name): _make_paper_preset(name) for name in _CHANGES
+}
+"""The paper presets by name: without the changes in `PRESETS`."""

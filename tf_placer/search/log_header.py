@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from tf_placer.placers import describe_placer
-from tf_placer.placers.former_names import FORMER_NAMES
+from tf_placer.placers.former_names import FORMER_NAMES, FORMER_PLACERS
 
 __all__ = [
     "HeaderFacts",
@@ -164,6 +164,8 @@ def upgrade_header(header: Mapping[str, Any]) -> dict[str, Any]:
             former = configuration["grouper"]
             configuration["grouper"] = _FORMER_NAMES.get(former, former)
         today["configuration"] = configuration
+    if today.get("placer") in FORMER_PLACERS:
+        today["placer"] = FORMER_PLACERS[today["placer"]]
     return today
 
 

@@ -7,6 +7,7 @@ from benchmarks.comparison.readings import (
     readings_markdown,
 )
 from tf_placer.placers import check_options, describe_placer
+from tf_placer.placers.presets import name_paper_preset
 
 
 class ReadingsTest(parameterized.TestCase):
@@ -23,7 +24,7 @@ class ReadingsTest(parameterized.TestCase):
     def test_what_is_chosen_is_what_the_placer_has_and_published_what_its_variant_has(
         self, reading
     ):
-        placers = {CHOSEN: reading.system, "published": f"{reading.system}:published"}
+        placers = {CHOSEN: reading.system, "published": name_paper_preset(reading.system)}
         for variant in reading.variants().keys() & placers.keys():
             placer = placers[variant]
             settings = {each.name: each.value for each in describe_placer(placer).settings}
