@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -56,8 +55,8 @@ class FeedForwardConfig:
     ] = 0.01
     grouper_start_rate: Annotated[
         float,
-        "with grouper_start: learning rate of the start itself, times learning_rate; 0 for a start "
-        "that stays, from which only the network moves units",
+        "with grouper_start: learning rate of the scores of the start, in plain steps along the "
+        "gradient; 0 for a start that stays, from which only the network moves units",
     ] = 0.0
     bridge: Annotated[
         BridgeKind,
@@ -147,22 +146,25 @@ class FeedForwardGrouper(tf.keras.Model):
             width = config.grouper_units
         self._logits = tf.keras.layers.Dense(self.num_groups, kernel_initializer=glorot(own_seeds))
         self._logits.build((self.num_units, width))
-        self._start: tf.Tensor | None = None
+        self._start: Any = None
+        self._start_rate = config.grouper_start_rate
         if start is not None:
             elsewhere = config.grouper_uniform / self.num_groups
             start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
             logits = start_logit * np.eye(self.num_groups, dtype=np.float32)[start]
+            self._start = tf.constant(logits)
             if config.grouper_start_rate:
                 self._start = self.add_weight(
-                    name="start",
-                    shape=logits.shape,
-                    initializer=lambda shape, dtype=None: logits / config.grouper_start_rate,
+                    name="start", shape=logits.shape, initializer=lambda shape, dtype: logits
                 )
-            else:
-                self._start = tf.constant(logits)
-        self._start_rate = config.grouper_start_rate
         self.column_size = width + 1
         self.built = True
+
+    @property
+    def plain_steps(self) -> tuple[tuple[tf.Variable, float], ...]:
+        """The scores of the start, if they are trained; see `Agent.plain_steps`."""
+        has_weights = self._start is not None and self._start_rate > 0
+        return ((self._start, self._start_rate),) if has_weights else ()
 
     def log_dists(self) -> tf.Tensor:
         """Computes the distributions of the units' groups; traceable, differentiable.
@@ -175,8 +177,7 @@ class FeedForwardGrouper(tf.keras.Model):
             hidden = layer(hidden)
         logits = self._logits(hidden)
         if self._start is not None:
-            start = tf.convert_to_tensor(self._start)
-            logits += _multiply_steps(start, self._start_rate) if self._start_rate else start
+            logits += tf.convert_to_tensor(self._start)
         return tf.nn.log_softmax(logits)
 
     def columns(self) -> tf.Tensor:
@@ -188,20 +189,6 @@ class FeedForwardGrouper(tf.keras.Model):
         kernel = tf.convert_to_tensor(self._logits.kernel)
         bias = tf.convert_to_tensor(self._logits.bias)
         return tf.concat([tf.transpose(kernel), bias[:, tf.newaxis]], axis=1)
-
-
-def _multiply_steps(weights: tf.Tensor, rate: float) -> tf.Tensor:
-    """Multiplies weights, so that a step of any optimizer changes the result `rate` times as much.
-
-    The gradient passes unchanged: multiplied, it would outweigh all others in their common norm.
-    """
-
-    @tf.custom_gradient
-    def multiply(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        return rate * values, lambda upstream: upstream
-
-    product: tf.Tensor = multiply(weights)
-    return product
 
 
 def compute_neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:

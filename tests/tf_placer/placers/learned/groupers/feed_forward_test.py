@@ -119,7 +119,7 @@ class FeedForwardGrouperTest(tf.test.TestCase):
             np.exp(grouper.log_dists()), expected / expected.sum(axis=1, keepdims=True)
         )
 
-    def test_a_start_may_be_weights_of_which_a_step_counts_more(self):
+    def test_a_start_may_be_weights_that_change_by_plain_steps(self):
         start, rate = np.array([1, 0, 1], np.int32), 50.0
         config = FeedForwardConfig(num_groups=3, grouper_units=5, neighbors=2, grouper_uniform=0.06)
         trained = dataclasses.replace(config, grouper_start_rate=rate)
@@ -127,8 +127,10 @@ class FeedForwardGrouperTest(tf.test.TestCase):
         grouper = FeedForwardGrouper(_units(), trained, _EMBEDDING, start=start)
         self.assertLen(grouper.trainable_variables, len(fixed.trainable_variables) + 1)
         self.assertAllClose(grouper.log_dists(), fixed.log_dists())
-        [weights] = [each for each in grouper.trainable_variables if each.shape == (3, 3)]
-        moved = weights.numpy() + np.array([[0.1, 0, 0], [0, 0, 0], [0, 0, 0]], np.float32)
+        self.assertEmpty(fixed.plain_steps)
+        [(weights, found_rate)] = grouper.plain_steps
+        self.assertEqual(found_rate, rate)
+        moved = weights.numpy() + np.array([[5, 0, 0], [0, 0, 0], [0, 0, 0]], np.float32)
         before = grouper.log_dists().numpy()
         with tf.GradientTape() as tape:
             log_prob = grouper.log_dists()[0, 0]
