@@ -4,6 +4,7 @@ from benchmarks.comparison.readings import (
     CHOSEN,
     FULL_SIZE_READINGS,
     READINGS,
+    REPAIRS,
     readings_markdown,
 )
 from tf_placer.placers import check_options, describe_placer
@@ -11,7 +12,7 @@ from tf_placer.placers.presets import name_paper_preset
 
 
 class ReadingsTest(parameterized.TestCase):
-    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS)
+    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS, *REPAIRS)
     def test_every_variant_has_settings_that_there_are_and_that_differ(self, reading):
         variants = reading.variants()
         seen = []
@@ -20,7 +21,7 @@ class ReadingsTest(parameterized.TestCase):
             self.assertNotIn(settings, seen)
             seen.append(settings)
 
-    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS)
+    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS, *REPAIRS)
     def test_what_is_chosen_is_what_the_placer_has_and_published_what_its_variant_has(
         self, reading
     ):

@@ -280,13 +280,16 @@ class RewardFunction:
     ) -> np.ndarray:
         """Computes the baseline at each sample, and updates it for the next batch."""
         moving = counted if self._config.baseline_failures else counted & ran
+        mostly_failed = not self._config.baseline_failures and 2 * moving.sum() < counted.sum()
+        if mostly_failed and not moving.any():
+            return np.full(len(rewards), rewards[counted].mean())
         if self._config.baseline == "ema" and self._config.baseline_moves == "sample":
             baseline = self._update_by_sample(rewards, ran, moving)
         else:
             baseline = np.full(len(rewards), self._update_by_batch(rewards, ran, moving))
         # Far below the baseline, the sampled failures would all be made less probable, the best
         # ones, too, and the policy would not learn from the differences between them.
-        if not self._config.baseline_failures and 2 * moving.sum() < counted.sum():
+        if mostly_failed:
             baseline[:] = rewards[counted].mean()
         return baseline
 

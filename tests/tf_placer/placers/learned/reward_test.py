@@ -247,6 +247,19 @@ class BaselineWithoutFailuresTest(parameterized.TestCase):
         batch = reward_function.advantages([*_steps(10.0), _FAILED])
         np.testing.assert_allclose(batch.advantages, [0, -90])
 
+    def test_an_average_from_a_failure_starts_when_one_ran(self):
+        config = RewardConfig(
+            reward="seconds",
+            baseline_start="failing",
+            baseline_moves="sample",
+            baseline_failures=False,
+            failure_factor=2.0,
+        )
+        reward_function = RewardFunction(config)
+        reward_function.advantages(_lacks(10, 20))
+        batch = reward_function.advantages(_steps(30.0, 50.0))
+        np.testing.assert_allclose(batch.baseline, [-100, -93])
+
     def test_failures_that_do_not_count_are_not_most_of_a_batch(self):
         config = RewardConfig(failure_reward=9.0, baseline_failures=False, ignore_failures_after=0)
         batch = RewardFunction(config).advantages([_FAILED, _FAILED, *_steps(4.0)])
