@@ -138,7 +138,7 @@ class RewardFunction:
         self._average: float | None = None
         self._reward_sum = 0.0
         self._num_rewards = 0
-        # Of the last placements that ran and of the last that lacked memory, for failure_factor.
+        # failure_factor compares failures with the last placements that ran, or lacked memory.
         self._recent_secs: list[float] = []
         self._recent_excess: list[float] = []
 
