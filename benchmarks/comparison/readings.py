@@ -165,7 +165,7 @@ _FORMER_FAILURES = {"failure_factor": "none", "baseline_failures": "true"}
 _NOISY_GROUPS = {"grouper_uniform": "0.01"}
 _FAILURE_CHANGES = {
     "a failure is a constant": {"failure_factor": "none"},
-    "a failure is up to 4 times the slowest": {"failure_factor": "4"},
+    "failures count twice as much": {"failure_factor": "4"},
     "failures move the average": {"baseline_failures": "true"},
     _FORMER: _FORMER_FAILURES,
 }
@@ -173,6 +173,11 @@ _GROUPER_CHANGES = _FAILURE_CHANGES | {
     "1 % of the units start anywhere": _NOISY_GROUPS,
     "the start of the groups is trained": {"grouper_start_rate": "10"},
     _FORMER: _FORMER_FAILURES | _NOISY_GROUPS,
+}
+_CLIPPED, _UNLIMITED = {"advantage_clip": "1"}, {"advantage_clip": "none"}
+_POST_CHANGES = _FAILURE_CHANGES | {
+    "gain without a limit": _UNLIMITED,
+    _FORMER: _FORMER_FAILURES | _UNLIMITED,
 }
 
 REPAIRS: Sequence[Reading] = (
@@ -182,8 +187,8 @@ REPAIRS: Sequence[Reading] = (
     ),
     Reading("colocrl", _RELATIVE, _FAILURE_CHANGES, _SMALL_NETWORK),
     Reading("spotlight", _RELATIVE, _FAILURE_CHANGES, _SMALL_LAYERS),
-    Reading("post", _RELATIVE, _FAILURE_CHANGES),
-    Reading("post_ppo", _RELATIVE, _FAILURE_CHANGES),
+    Reading("post", _RELATIVE | _CLIPPED, _POST_CHANGES),
+    Reading("post_ppo", _RELATIVE | _CLIPPED, _POST_CHANGES),
 )
 """Failures and the start of learned groups, on problems on which nothing else was chosen."""
 

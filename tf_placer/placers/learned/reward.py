@@ -29,11 +29,12 @@ __all__ = ["RewardBatch", "RewardConfig", "RewardFunction"]
 # Smaller relative differences between the rewards of a batch are rounding errors.
 _REWARD_TOLERANCE = 1e-6
 
-# With `failure_factor`, failures are compared with this many of the last placements that ran.
-_WINDOW = 100
+# With `failure_factor`, failures are compared with this many of the last placements, and with this
+# quantile of the steps of those that ran: the slowest may be slower by orders of magnitude.
+_WINDOW, _QUANTILE = 100, 0.75
 
-# The step time that stands for the slowest one as long as no placement has run. Only the
-# differences between failures matter then.
+# The step time that stands for that quantile as long as no placement has run. Only the differences
+# between failures matter then.
 _ASSUMED_SECS = 1.0
 
 
@@ -62,9 +63,10 @@ class RewardConfig:
     failure_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
     failure_factor: Annotated[
         float | None,
-        "a failure counts as the slowest of the last 100 placements that ran, times up to this: "
-        "the more, the more memory it lacks, where that is known; instead of failure_reward and "
-        "failure_secs; none for one reward for all failures",
+        "a failure counts as the upper quartile of the last 100 steps that ran, times up to this: "
+        "the more, the more memory it lacks, where that is known; up to twice that while most "
+        "placements fail; instead of failure_reward and failure_secs; none for one reward for all "
+        "failures",
     ] = None
     baseline: Annotated[
         Literal["ema", "mean", "batch"],
@@ -138,9 +140,11 @@ class RewardFunction:
         self._average: float | None = None
         self._reward_sum = 0.0
         self._num_rewards = 0
-        # failure_factor compares failures with the last placements that ran, or lacked memory.
+        # failure_factor compares failures with the last placements that ran, or lacked memory; the
+        # last placements of all are 1 for a failure, or else 0.
         self._recent_secs: list[float] = []
         self._recent_excess: list[float] = []
+        self._recent_failures: list[float] = []
 
     def advantages(self, measurements: Sequence[Measurement]) -> RewardBatch | None:
         """Computes the advantages of a batch over the baseline, and updates the baseline.
@@ -190,6 +194,7 @@ class RewardFunction:
         state = {name: np.array(value) for name, value in known.items() if value is not None}
         sums = {"reward_sum": self._reward_sum, "num_rewards": self._num_rewards}
         recent = {"recent_secs": self._recent_secs, "recent_excess": self._recent_excess}
+        recent |= {"recent_failures": self._recent_failures}
         return state | {
             name: np.array(value, np.float64) for name, value in (sums | recent).items()
         }
@@ -202,10 +207,10 @@ class RewardFunction:
             num_batches: number of batches with a counted sample, over all processes.
         """
         known = {name: float(value) for name, value in state.items() if value.ndim == 0}
-        # A state of an earlier version has neither list.
-        self._recent_secs, self._recent_excess = (
+        # A state of an earlier version has none of the lists.
+        self._recent_secs, self._recent_excess, self._recent_failures = (
             state[name].tolist() if name in state else []
-            for name in ("recent_secs", "recent_excess")
+            for name in ("recent_secs", "recent_excess", "recent_failures")
         )
         self._failure_cost, self._average = known.get("failing_signal"), known.get("average")
         self._reward_sum, self._num_rewards = known["reward_sum"], int(known["num_rewards"])
@@ -266,13 +271,19 @@ class RewardFunction:
         known = excess[~np.isnan(excess)]
         self._recent_secs = [*self._recent_secs, *step_secs[ran].tolist()][-_WINDOW:]
         self._recent_excess = [*self._recent_excess, *known.tolist()][-_WINDOW:]
+        self._recent_failures = [*self._recent_failures, *(~ran).tolist()][-_WINDOW:]
         if not self._recent_secs and not known.size:
             return None
-        slowest_secs = max(self._recent_secs, default=_ASSUMED_SECS)
+        compared_secs = _ASSUMED_SECS
+        if self._recent_secs:
+            compared_secs = float(np.quantile(self._recent_secs, _QUANTILE))
+        # A policy that mostly fails may have found fast placements near the limit of the memory;
+        # it must learn to stay below the limit first.
+        compared_secs *= max(1.0, 2.0 * float(np.mean(self._recent_failures)))
         largest = max(self._recent_excess, default=1.0)
         shares = np.where(np.isnan(excess), 1.0, np.minimum(excess / largest, 1.0))
-        costs: np.ndarray = self._compute_costs(slowest_secs * (1.0 + (factor - 1.0) * shares))
-        self._failure_cost = float(self._compute_costs(np.array(factor * slowest_secs)))
+        costs: np.ndarray = self._compute_costs(compared_secs * (1.0 + (factor - 1.0) * shares))
+        self._failure_cost = float(self._compute_costs(np.array(factor * compared_secs)))
         return costs
 
     def _compute_baseline(
