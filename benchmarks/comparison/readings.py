@@ -149,11 +149,11 @@ FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
     Reading(
         "hierarchical",
-        _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "1.0"},
+        _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "none"},
         _AT_SMALL_RATE
         | _MANY_GROUPS
         | _FROM_FAILURE
-        | {"logits without bound": {"tanh_limit": "none"}},
+        | {"logits with a bound": {"tanh_limit": "1.0"}},
     ),
     Reading("colocrl", _SLOWER | _FIRST_BATCH, _AT_SMALL_RATE | _FROM_FAILURE),
 )
@@ -165,7 +165,7 @@ _FORMER_FAILURES = {"failure_factor": "none", "baseline_failures": "true"}
 _NOISY_GROUPS = {"grouper_uniform": "0.01"}
 _FAILURE_CHANGES = {
     "a failure is a constant": {"failure_factor": "none"},
-    "failures count twice as much": {"failure_factor": "4"},
+    "failures count up to 4 times": {"failure_factor": "4"},
     "failures move the average": {"baseline_failures": "true"},
     _FORMER: _FORMER_FAILURES,
 }
@@ -175,6 +175,8 @@ _GROUPER_CHANGES = _FAILURE_CHANGES | {
     _FORMER: _FORMER_FAILURES | _NOISY_GROUPS,
 }
 _CLIPPED, _UNLIMITED = {"advantage_clip": "1"}, {"advantage_clip": "none"}
+_DEARER = {"failure_factor": "3"}
+_COLOCRL_CHANGES = _FAILURE_CHANGES | {"failures count up to 2 times": {"failure_factor": "2"}}
 _POST_CHANGES = _FAILURE_CHANGES | {
     "gain without a limit": _UNLIMITED,
     _FORMER: _FORMER_FAILURES | _UNLIMITED,
@@ -185,8 +187,8 @@ REPAIRS: Sequence[Reading] = (
     Reading(
         "hierarchical", _RELATIVE | _STILL_GROUPS, _GROUPER_CHANGES, _SMALL_NETWORK | _FEW_GROUPS
     ),
-    Reading("colocrl", _RELATIVE, _FAILURE_CHANGES, _SMALL_NETWORK),
-    Reading("spotlight", _RELATIVE, _FAILURE_CHANGES, _SMALL_LAYERS),
+    Reading("colocrl", _RELATIVE | _DEARER, _COLOCRL_CHANGES, _SMALL_NETWORK),
+    Reading("spotlight", _RELATIVE | _DEARER, _COLOCRL_CHANGES, _SMALL_LAYERS),
     Reading("post", _RELATIVE | _CLIPPED, _POST_CHANGES),
     Reading("post_ppo", _RELATIVE | _CLIPPED, _POST_CHANGES),
 )
