@@ -146,7 +146,7 @@ _FROM_FAILURE = {"average starts at a failure": _FAILING}
 
 FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
-    Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
+    Reading("eagle_gcn", _SLOWER | _FEW_GROUPS, _MANY_GROUPS | _AT_SMALL_RATE),
     Reading(
         "hierarchical",
         _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "none"},

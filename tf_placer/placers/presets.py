@@ -213,7 +213,6 @@ _SUMMED_GAIN: _Settings = {"gain": "sum"}
 # to one device after a few updates, even if the model does not fit on that device. The change by a
 # step of Adam grows with the width of a layer: with 512 units, policies collapse at 0.001, too.
 _LEARNING_RATE: _Settings = {"learning_rate": 1e-4}
-_GCN_LEARNING_RATE: _Settings = {"learning_rate": 1e-3}
 # ColocRL and the planner do not say where the average starts. If it starts at the reward of a
 # failure, all samples of the first batches look good, and the policy learns them.
 _BASELINE_START: _Settings = {"baseline_start": "first_batch"}
@@ -250,7 +249,8 @@ _OWN_SAMPLES: _Settings = {"total_samples": None}
 
 _LEARNED_GROUPS = _FEED_ITEM | _BASELINE_PER_SAMPLE | _METIS_START | _LEARNING_RATE | _FEW_GROUPS
 _LEARNED_GROUPS |= _SMALL_START_NOISE | _RELATIVE_FAILURES
-_FIXED_GROUPS = _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _FEW_GROUPS | _RELATIVE_FAILURES
+_FIXED_GROUPS = _BASELINE_PER_SAMPLE | _SUMMED_GAIN | _LEARNING_RATE | _FEW_GROUPS
+_FIXED_GROUPS |= _RELATIVE_FAILURES
 _COLOCRL = _FEED_ITEM | _BASELINE_PER_SAMPLE | _RELATIVE_FAILURES | _DEARER_FAILURES
 
 # The changes that make the variants work. `benchmarks.comparison.readings` measures their effects
@@ -265,9 +265,9 @@ _CHANGES: Mapping[str, _Settings] = {
     "eagle": _LEARNED_GROUPS | _SUMMED_GAIN,
     "eagle_ppo_ce": _LEARNED_GROUPS | _SUMMED_GAIN,
     "eagle_reinforce": _LEARNED_GROUPS,
-    "eagle_metis": _FIXED_GROUPS | _FEED_ITEM | _LEARNING_RATE,
-    "eagle_fluid": _FIXED_GROUPS | _FEED_ITEM | _LEARNING_RATE,
-    "eagle_gcn": _FIXED_GROUPS | _GCN_LEARNING_RATE,
+    "eagle_metis": _FIXED_GROUPS | _FEED_ITEM,
+    "eagle_fluid": _FIXED_GROUPS | _FEED_ITEM,
+    "eagle_gcn": _FIXED_GROUPS,
 }
 
 _COLOCRL_PRINTS = ("batch_size", "optimizer", "ignore_failures_after", "reward", "baseline_start")
