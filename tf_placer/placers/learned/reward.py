@@ -33,6 +33,10 @@ _REWARD_TOLERANCE = 1e-6
 # quantile of the steps of those that ran: the slowest may be slower by orders of magnitude.
 _WINDOW, _QUANTILE = 100, 0.75
 
+# The share of `failure_factor` by which every failure is slower, however little memory it lacks:
+# without it, samples that nearly fit look as good as samples that run.
+_LEAST_SHARE = 0.5
+
 # The step time that stands for that quantile as long as no placement has run. Only the differences
 # between failures matter then.
 _ASSUMED_SECS = 1.0
@@ -64,9 +68,9 @@ class RewardConfig:
     failure_factor: Annotated[
         float | None,
         "a failure counts as the upper quartile of the last 100 steps that ran, times up to this: "
-        "the more, the more memory it lacks, where that is known; up to twice that while most "
-        "placements fail; instead of failure_reward and failure_secs; none for one reward for all "
-        "failures",
+        "the more, the more memory it lacks, where that is known, and at least half as much more; "
+        "up to twice that while most placements fail; instead of failure_reward and failure_secs; "
+        "none for one reward for all failures",
     ] = None
     baseline: Annotated[
         Literal["ema", "mean", "batch"],
@@ -281,7 +285,8 @@ class RewardFunction:
         # it must learn to stay below the limit first.
         compared_secs *= max(1.0, 2.0 * float(np.mean(self._recent_failures)))
         largest = max(self._recent_excess, default=1.0)
-        shares = np.where(np.isnan(excess), 1.0, np.minimum(excess / largest, 1.0))
+        lacking = np.where(np.isnan(excess), 1.0, np.minimum(excess / largest, 1.0))
+        shares = _LEAST_SHARE + (1.0 - _LEAST_SHARE) * lacking
         costs: np.ndarray = self._compute_costs(compared_secs * (1.0 + (factor - 1.0) * shares))
         self._failure_cost = float(self._compute_costs(np.array(factor * compared_secs)))
         return costs

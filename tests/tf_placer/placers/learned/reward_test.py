@@ -158,8 +158,8 @@ class FailureFactorTest(parameterized.TestCase):
         batch = RewardFunction(config).advantages(
             [*_steps(1.0, 2.0, 3.0, 4.0, 90.0), *_lacks(100, 50, 25)]
         )
-        # By hand: 4 * (1 + 2 * share), with shares of the largest excess.
-        np.testing.assert_allclose(batch.rewards[5:], [-12, -8, -6])
+        # By hand: 4 * (1 + 2 * (1 + share) / 2), with shares of the largest excess.
+        np.testing.assert_allclose(batch.rewards[5:], [-12, -10, -9])
         np.testing.assert_allclose(batch.rewards[:5], [-1, -2, -3, -4, -90])
 
     def test_a_failure_that_says_nothing_of_memory_is_the_worst(self):
@@ -181,17 +181,17 @@ class FailureFactorTest(parameterized.TestCase):
         reward_function.advantages([*_steps(50.0), *_lacks(1000)])
         # Two of three failed.
         np.testing.assert_allclose(
-            reward_function.advantages(_lacks(500)).rewards, [-50 * 1.5 * 4 / 3]
+            reward_function.advantages(_lacks(500)).rewards, [-50 * 1.75 * 4 / 3]
         )
         reward_function.advantages([*_lacks(*[10] * 100), *_steps(*[4.0] * 100)])
-        np.testing.assert_allclose(reward_function.advantages(_lacks(5, 10)).rewards, [-6, -8])
+        np.testing.assert_allclose(reward_function.advantages(_lacks(5, 10)).rewards, [-7, -8])
 
     def test_failures_teach_before_anything_ran_only_if_they_differ_in_memory(self):
         config = RewardConfig(reward="seconds", failure_factor=2.0, baseline_failures=False)
         reward_function = RewardFunction(config)
         self.assertIsNone(reward_function.advantages([_FAILED, _FAILED]))
         batch = reward_function.advantages(_lacks(10, 30, 20))
-        np.testing.assert_allclose(batch.advantages, [2 / 3, -2 / 3, 0], atol=1e-12)
+        np.testing.assert_allclose(batch.advantages, [1 / 3, -1 / 3, 0], atol=1e-12)
 
     def test_the_state_restores_what_failures_are_compared_with(self):
         config = RewardConfig(failure_factor=2.0, baseline_failures=False)
