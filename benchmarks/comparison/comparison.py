@@ -95,8 +95,8 @@ COMPARISONS: Mapping[str, Comparison] = {
         _K80_PROBLEMS,
         (
             *(*_BASELINES, "random", "post_ce"),
-            *("colocrl:published", "policy_gradient:published", "hierarchical:published"),
-            *("spotlight:published", "post:published", "post_ppo:published", "eagle:published"),
+            *("colocrl:published", "policy_gradient:variant", "hierarchical:variant"),
+            *("spotlight:variant", "post:published", "post_ppo:published", "eagle:published"),
             *("eagle_ppo_ce:published", "eagle_reinforce:published", "eagle_metis:published"),
             *("eagle_fluid:published", "eagle_gcn:published"),
             "graph_neural:explored=0:initial_weights=none:own_scores=0",

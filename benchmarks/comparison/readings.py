@@ -4,8 +4,9 @@ A paper leaves settings open, and some that it gives do not work here. Each syst
 settings that were chosen, with each of them changed back alone, and with all of them as published
 ("published"), on several problems with several seeds. Networks are small, so that the comparison
 takes an hour or two, not days; --full_size compares the settings that depend on the size, with
-networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.xz
-(full_size_runs.jsonl.xz) with every run that ended: those that are there are not repeated.
+networks as large as the papers', and --repairs how failures count and learned groups start. Writes
+readings.md (full_size.md, repairs.md), and readings_runs.jsonl.xz (and so on) with every run that
+ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -28,14 +29,29 @@ from benchmarks.harness.timed_search import SearchBudget
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
-__all__ = ["CHOSEN", "FULL_SIZE_READINGS", "READINGS", "Reading", "main", "readings_markdown"]
+__all__ = [
+    "CHOSEN",
+    "FULL_SIZE_READINGS",
+    "READINGS",
+    "REPAIRS",
+    "Reading",
+    "main",
+    "readings_markdown",
+]
 
-CHOSEN, _PUBLISHED = "as chosen", "published"
+CHOSEN, _PUBLISHED, _FORMER = "as chosen", "published", "before"
 _SAMPLES, _MAX_SECS, _SEEDS = 600, 3600.0, (0, 1, 2)
 _TITLE = "Readings of the papers"
 _FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
+_REPAIRS_TITLE = "Failures and the start of learned groups"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
 """Three models that one GPU holds, and one that no GPU does."""
+
+REPAIR_PROBLEMS = (
+    *("bert_base:eagle-4xP100", "gnmt_4:eagle-4xP100", "decoder_only:4xV100"),
+    "resnet_50:post-4xK80",
+)
+"""Two models that no GPU holds, and two that one does."""
 
 # A step of Adam changes wide layers more, so small networks take a higher learning rate.
 _SMALL_LAYERS = {"hidden_units": "64", "attention_units": "64"}
@@ -130,18 +146,53 @@ _FROM_FAILURE = {"average starts at a failure": _FAILING}
 
 FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
-    Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
+    Reading("eagle_gcn", _SLOWER | _FEW_GROUPS, _MANY_GROUPS | _AT_SMALL_RATE),
     Reading(
         "hierarchical",
-        _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "1.0"},
+        _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "none"},
         _AT_SMALL_RATE
         | _MANY_GROUPS
         | _FROM_FAILURE
-        | {"logits without bound": {"tanh_limit": "none"}},
+        | {"logits with a bound": {"tanh_limit": "1.0"}},
     ),
     Reading("colocrl", _SLOWER | _FIRST_BATCH, _AT_SMALL_RATE | _FROM_FAILURE),
 )
 """What hangs on the size of the networks."""
+
+_RELATIVE = {"failure_factor": "2", "baseline_failures": "false"}
+_STILL_GROUPS = {"grouper_uniform": "0.001", "grouper_start_rate": "0"}
+_FORMER_FAILURES = {"failure_factor": "none", "baseline_failures": "true"}
+_NOISY_GROUPS = {"grouper_uniform": "0.01"}
+_FAILURE_CHANGES = {
+    "a failure is a constant": {"failure_factor": "none"},
+    "failures count up to 4 times": {"failure_factor": "4"},
+    "failures move the average": {"baseline_failures": "true"},
+    _FORMER: _FORMER_FAILURES,
+}
+_GROUPER_CHANGES = _FAILURE_CHANGES | {
+    "1 % of the units start anywhere": _NOISY_GROUPS,
+    "the start of the groups is trained": {"grouper_start_rate": "10"},
+    _FORMER: _FORMER_FAILURES | _NOISY_GROUPS,
+}
+_CLIPPED, _UNLIMITED = {"advantage_clip": "1"}, {"advantage_clip": "none"}
+_DEARER = {"failure_factor": "3"}
+_COLOCRL_CHANGES = _FAILURE_CHANGES | {"failures count up to 2 times": {"failure_factor": "2"}}
+_POST_CHANGES = _FAILURE_CHANGES | {
+    "gain without a limit": _UNLIMITED,
+    _FORMER: _FORMER_FAILURES | _UNLIMITED,
+}
+
+REPAIRS: Sequence[Reading] = (
+    Reading("eagle", _RELATIVE | _STILL_GROUPS, _GROUPER_CHANGES, _SMALL_NETWORK | _FEW_GROUPS),
+    Reading(
+        "hierarchical", _RELATIVE | _STILL_GROUPS, _GROUPER_CHANGES, _SMALL_NETWORK | _FEW_GROUPS
+    ),
+    Reading("colocrl", _RELATIVE | _DEARER, _COLOCRL_CHANGES, _SMALL_NETWORK),
+    Reading("spotlight", _RELATIVE | _DEARER, _COLOCRL_CHANGES, _SMALL_LAYERS),
+    Reading("post", _RELATIVE | _CLIPPED, _POST_CHANGES),
+    Reading("post_ppo", _RELATIVE | _CLIPPED, _POST_CHANGES),
+)
+"""Failures and the start of learned groups, on problems on which nothing else was chosen."""
 
 _Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
 
@@ -201,15 +252,24 @@ def main() -> None:
     """Makes the runs that are missing and writes the page."""
     parser = run_parser(__doc__, "readings")
     add_pool_arguments(parser)
-    parser.add_argument(
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
         "--full_size",
         action="store_true",
         help="networks of the size that the papers have; what hangs on that",
     )
+    kind.add_argument(
+        "--repairs",
+        action="store_true",
+        help="failures and the start of learned groups, on problems of their own",
+    )
     args = parser.parse_args()
-    readings = FULL_SIZE_READINGS if args.full_size else READINGS
-    name, title = ("full_size", _FULL_SIZE_TITLE) if args.full_size else ("readings", _TITLE)
-    keys = _keys(readings)
+    name, title, readings, problems = "readings", _TITLE, READINGS, PROBLEMS
+    if args.full_size:
+        name, title, readings = "full_size", _FULL_SIZE_TITLE, FULL_SIZE_READINGS
+    if args.repairs:
+        name, title, readings, problems = "repairs", _REPAIRS_TITLE, REPAIRS, REPAIR_PROBLEMS
+    keys = _keys(readings, problems)
     out = pathlib.Path(args.out_dir)
     # Seed by seed, so that all cells fill up together.
     wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
@@ -230,16 +290,18 @@ def main() -> None:
         f"{len(took_secs)} of {len(wanted)} runs, {_SAMPLES} samples each, "
         f"{format_duration(sum(took_secs))} of processor time."
     )
-    write_table(readings_markdown(title, cells, PROBLEMS, runs_text), out / f"{name}.md")
+    write_table(readings_markdown(title, cells, problems, runs_text), out / f"{name}.md")
 
 
-def _keys(readings: Sequence[Reading]) -> dict[tuple[str, str, str], list[RunKey]]:
+def _keys(
+    readings: Sequence[Reading], problems: Sequence[str]
+) -> dict[tuple[str, str, str], list[RunKey]]:
     """Lists the runs of every cell, one per seed."""
     keys = {}
     for reading in readings:
         for variant, settings in reading.variants().items():
             options = tuple(sorted({**reading.small, **settings}.items()))
-            for problem in PROBLEMS:
+            for problem in problems:
                 model, _, machine = problem.partition(":")
                 keys[reading.system, variant, problem] = [
                     RunKey(model, machine, reading.system, options, seed) for seed in _SEEDS

@@ -26,7 +26,7 @@ from benchmarks.problems.paper import (
 )
 from tf_placer.files import read_json, write_json
 from tf_placer.placers import AUTO, is_learned
-from tf_placer.placers.former_names import rename_former
+from tf_placer.placers.former_names import FORMER_PLACERS, rename_former
 from tf_placer.placers.placer import Placer
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.units import format_duration, format_step
@@ -121,10 +121,17 @@ class Run:
         """
         if value["format"] != _FORMAT:
             raise ValueError(f"format is {value['format']!r}: it must be {_FORMAT}")
-        options = rename_former(dict(value["key"]["options"]), owner=value["key"]["placer"])
+        placer = value["key"]["placer"]
+        options = rename_former(dict(value["key"]["options"]), owner=placer)
         found = value["found"]
         return cls(
-            key=RunKey(**{**value["key"], "options": tuple(sorted(options.items()))}),
+            key=RunKey(
+                **{
+                    **value["key"],
+                    "placer": FORMER_PLACERS.get(placer, placer),
+                    "options": tuple(sorted(options.items())),
+                }
+            ),
             budget=SearchBudget(**value["budget"]),
             problem_digest=value["problem_digest"],
             lower_bound_secs=value["lower_bound_secs"],
@@ -215,7 +222,14 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
 
     def make() -> Placer:
-        return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
+        return make_run_placer(
+            key.placer,
+            dict(key.options),
+            key.model,
+            problem,
+            seed=key.seed,
+            max_samples=budget.max_samples,
+        )
 
     if key.placer == AUTO:
         found = time_auto(problem.problem, problem.groups, budget, seed=key.seed)

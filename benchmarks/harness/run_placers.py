@@ -36,7 +36,13 @@ def uses_seed(name: str) -> bool:
 
 
 def make_run_placer(
-    name: str, options: Mapping[str, str], model: str, problem: PaperProblem, *, seed: int
+    name: str,
+    options: Mapping[str, str],
+    model: str,
+    problem: PaperProblem,
+    *,
+    seed: int,
+    max_samples: int | None = None,
 ) -> Placer:
     """Makes a placer for a run.
 
@@ -47,6 +53,7 @@ def make_run_placer(
         model: of the catalog.
         problem: the model on a machine.
         seed: of everything random.
+        max_samples: placements that the run may simulate; None for no limit.
 
     Raises:
         ImportError, OSError: something that the placer needs is not installed.
@@ -60,7 +67,13 @@ def make_run_placer(
         candidates = _expert_placements(model, problem, options.get("rule"))
     else:
         return make_placer(
-            name, groups, legal, seed=seed, options=options or None, problem=problem.problem
+            name,
+            groups,
+            legal,
+            seed=seed,
+            options=options or None,
+            problem=problem.problem,
+            max_samples=max_samples,
         )
     placer = CandidateList(groups, legal, seed=seed, candidates=candidates)
     placer.name = name

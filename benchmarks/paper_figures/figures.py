@@ -31,6 +31,7 @@ from benchmarks.problems.experts import expert_placements
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
 from tf_placer.files import write_bytes, write_json
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
+from tf_placer.placers.presets import name_paper_preset
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colors import DEVICE_COLORS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
@@ -45,8 +46,8 @@ _RESULTS = pathlib.Path("benchmarks/results")
 _KEPT = ("comparison/*_runs.jsonl.xz", "systems_on_k80/*_runs.jsonl.xz")
 _NMT_2, _NMT_4 = ("nmt_2", "4xK80"), ("nmt_4", "post-4xK80")
 _INCEPTION = ("inception_v3", "4xK80")
-_POST = ("post:published", "post_ce", "post_ppo:published", "policy_gradient:published")
-_EAGLE = tuple(f"{name}:published" for name in ("hierarchical", "post", "eagle", "eagle_gcn"))
+_POST = ("post:published", "post_ce", "post_ppo:published", "policy_gradient:variant")
+_EAGLE = tuple(map(name_paper_preset, ("hierarchical", "post", "eagle", "eagle_gcn")))
 _TRAINING = _RESULTS / "training" / "curves.csv.gz"
 # By file, the model that is trained, what is beside each other, and whether perplexity is shown.
 _TRAINED: dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -61,9 +62,7 @@ _CURVES = {
     ),
     "eagle_2": (
         [("bert_base", "eagle-4xP100")],
-        tuple(
-            f"{name}:published" for name in ("hierarchical", "eagle_metis", "eagle_fluid", "eagle")
-        ),
+        tuple(map(name_paper_preset, ("hierarchical", "eagle_metis", "eagle_fluid", "eagle"))),
     ),
     "eagle_5": ([("inception_v3_batch_1", "eagle-4xP100")], _EAGLE),
     "eagle_6": ([("gnmt_4", "eagle-4xP100")], _EAGLE),

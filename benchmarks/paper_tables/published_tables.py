@@ -112,7 +112,7 @@ class PaperTable:
         )
 
 
-_PUBLISHED = ":published"
+_PAPER_SUFFIXES = (":published", ":variant")
 _MERGED = ("model_expert", (("rule", "expert_merged"),))
 # ColocRL cuts Inception-V3 into contiguous parts because nobody places it on several GPUs.
 _CUTS = ("expert", ())
@@ -123,11 +123,11 @@ def _baseline(title: str, placer: str | None, method: str | None = None) -> Colu
 
 
 def _add_today(*columns: Column) -> tuple[Column, ...]:
-    """Adds, behind systems that are as published, the defaults."""
+    """Adds, behind paper presets, the defaults."""
     now = [
-        Column(f"{column.title}, now", column.placer.removesuffix(_PUBLISHED), column.options)
+        Column(f"{column.title}, now", column.placer.rpartition(":")[0], column.options)
         for column in columns
-        if column.placer and column.placer.endswith(_PUBLISHED)
+        if column.placer and column.placer.endswith(_PAPER_SUFFIXES)
     ]
     return (*columns, *now)
 
@@ -212,7 +212,7 @@ _POST_1 = PaperTable(
         _baseline("Expert", None, "Expert"),
         _baseline("Metis", "metis", "Metis"),
         *_add_today(
-            Column("Policy Gradient", "policy_gradient:published", method="Policy Gradient"),
+            Column("Policy Gradient", "policy_gradient:variant", method="Policy Gradient"),
             Column("Post", "post:published", method="Post"),
             # The paper shows these two as curves only.
             Column("PPO only", "post_ppo:published"),
@@ -252,7 +252,7 @@ _EAGLE_TABLES = (
         tuple(
             Column(
                 title,
-                "hierarchical:published",
+                "hierarchical:variant",
                 (("grouper", grouper),),
                 f"Hierarchical model + {method}",
             )
@@ -300,7 +300,7 @@ _EAGLE_TABLES = (
             # The options that table I has, so that the run is the same.
             Column(
                 "Hierarchical Planner",
-                "hierarchical:published",
+                "hierarchical:variant",
                 (("grouper", "feed_forward"),),
                 "Hierarchical Planner",
             ),

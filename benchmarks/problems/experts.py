@@ -197,6 +197,12 @@ def _two_towers(layers: int, gpus: int) -> dict[str, _Rules]:
     return {"expert": [(r"embedding_\w+?", _on(_CPU))]}
 
 
+def _wide_and_deep(layers: int, gpus: int) -> dict[str, _Rules]:
+    del layers, gpus
+    # The weights of the wide part are tables with one number per row.
+    return {"expert": [(r"embedding_\w+?|wide", _on(_CPU))]}
+
+
 _RULES: Mapping[str, Callable[[int, int], dict[str, _Rules]]] = {
     "bert": _nobody,
     "decoder_only": _transformer,
@@ -208,4 +214,5 @@ _RULES: Mapping[str, Callable[[int, int], dict[str, _Rules]]] = {
     "resnet": _one_gpu,
     "translation_model": _translation_model,
     "two_towers": _two_towers,
+    "wide_and_deep": _wide_and_deep,
 }

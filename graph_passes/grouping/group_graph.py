@@ -28,8 +28,8 @@ class GroupGraph:
         type_counts: int32 [num_groups, num_types], operations of each type in each group.
         output_shapes: per group, the shapes of the tensors that leave it, most bytes first, then in
             topological order; a dimension of unknown size is -1, a tensor of unknown rank has the
-            empty shape. If only bytes are known, as in problems, the single dimension is the number
-            of 4-byte elements.
+            empty shape. If only bytes are known, as in problems without shapes, the single
+            dimension is the number of 4-byte elements.
         edges: int32 [num_edges, 2], (producer group, consumer group), unique, sorted, no loops.
         edge_bytes: int64 [num_edges], bytes of the distinct tensors that cross the edge; tensors of
             unknown size count as 0.

@@ -109,6 +109,7 @@ def build_graph_problem(
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
         batch_size=_find_batch_size(graph),
+        tensor_shapes=tuple(graph.tensor_shapes[tensor] or () for tensor in tensors),
     )
 
 

@@ -33,10 +33,13 @@ class Failure:
     Attributes:
         kind: the kind of the failure.
         message: one sentence for users, with the end of the worker's log where it helps.
+        excess_bytes: the bytes that the devices lack, all together, at their peaks; None if they
+            are unknown, or memory is not the reason.
     """
 
     kind: FailureKind
     message: str
+    excess_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +107,11 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """Builds the JSON form: `step_secs`, `failure`, `setup_secs`, and the others if known."""
-        failure = self.failure and {
-            "kind": self.failure.kind.value,
-            "message": self.failure.message,
-        }
+        failure: dict[str, Any] | None = None
+        if self.failure is not None:
+            failure = {"kind": self.failure.kind.value, "message": self.failure.message}
+            if self.failure.excess_bytes is not None:
+                failure["excess_bytes"] = self.failure.excess_bytes
         value = {
             "step_secs": None if self.step_secs is None else list(self.step_secs),
             "failure": failure,

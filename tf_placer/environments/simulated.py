@@ -76,12 +76,13 @@ class SimulatedEnvironment:
         if secs == np.inf:
             failure = Failure(FailureKind.INVALID_PLACEMENT, self._explain_invalid(placement))
             return Measurement(failure=failure)
-        device = int(np.argmax(np.array(peaks) - self._memory_bytes))
+        excess_bytes = np.maximum(np.array(peaks) - self._memory_bytes, 0)
+        device = int(np.argmax(excess_bytes))
         message = (
             f"device {self.problem.devices[device].name!r} would hold {peaks[device]:,} bytes at "
             f"once and has room for {self._memory_bytes[device]:,}"
         )
-        failure = Failure(FailureKind.OUT_OF_MEMORY, message)
+        failure = Failure(FailureKind.OUT_OF_MEMORY, message, int(excess_bytes.sum()))
         return Measurement(failure=failure, peak_bytes=peaks)
 
     def _explain_invalid(self, placement: np.ndarray) -> str:

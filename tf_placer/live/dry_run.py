@@ -22,7 +22,7 @@ from tf_placer.runs.run_directory import TRIALS
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
 from tf_placer.search.config import SearchConfig
-from tf_placer.search.log_header import check_header
+from tf_placer.search.log_header import check_header, continue_options
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_duration
 
@@ -139,6 +139,8 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
     trials_there = 0
     if log_dir is not None and os.path.exists(os.path.join(log_dir, TRIALS)):
         state = read_search_state(log_dir)
+        options = continue_options(config.placer, config.placer_options, state.header)
+        config = dataclasses.replace(config, placer_options=options)
         header = live_header(config, workload.step, grouped, legal)
         if needs_costs or "costs" in state.header:
             header = mark_costs_known(header)

@@ -7,6 +7,7 @@ It runs the placer and the loop of the search, and sees no GPU. `run_search` sta
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import threading
@@ -45,6 +46,8 @@ from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.driver import GraphDoesNotRunError
+from tf_placer.search.log_header import continue_options
+from tf_placer.search.own_files import read_log_header
 from tf_placer.search.trial_log import LogError, TrialLog
 from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.stages import Stages
@@ -91,6 +94,7 @@ def run(
     with Stages(callback.on_note, callback.on_stage) as stages, contextlib.ExitStack() as stack:
         stages.enter("reading the graph")
         workload, config = given.read_request()
+        config = _continue_search(config, directory)
         granularity = find_granularity(config.placer, config.placer_options)
         grouped = group_operations(workload.op_graph, granularity, config.restrictions)
         if grouped.num_decisions == 0:
@@ -137,6 +141,16 @@ def run(
                 return conclude(context, search_job(context, controllers), digest)
             except OSError as error:
                 _relocate(context, place, error)
+
+
+def _continue_search(config: SearchConfig, directory: RunDirectory) -> SearchConfig:
+    """Keeps the settings of the search in the directory if an earlier version began it."""
+    header = None
+    # Opening the log says later why it cannot be read.
+    with contextlib.suppress(OSError, ValueError):
+        header = read_log_header(pathlib.Path(directory.trials))
+    options = continue_options(config.placer, config.placer_options, header)
+    return dataclasses.replace(config, placer_options=options)
 
 
 def _describe_search(

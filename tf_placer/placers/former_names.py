@@ -1,11 +1,17 @@
-"""The former names of options, which scripts, command lines and logs may still use."""
+"""Former names of options and placers, which scripts, command lines and logs may still use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["FORMER_NAMES", "rename_former", "restore_former"]
+__all__ = [
+    "FORMER_NAMES",
+    "FORMER_PLACERS",
+    "FORMER_VALUES",
+    "rename_former",
+    "restore_former",
+]
 
 V = TypeVar("V")
 
@@ -21,6 +27,20 @@ FORMER_NAMES = {
     "race_share": "halving_share",
     "racing_starts": "halving_starts",
     "signal": "reward",
+}
+
+# Former name: today's name. None of these has a setting that a paper prints.
+FORMER_PLACERS = {
+    f"{name}:published": f"{name}:variant"
+    for name in ("hierarchical", "policy_gradient", "spotlight")
+}
+
+# Settings of learned placers that logs of earlier versions lack, with the values that mean what a
+# search did then.
+FORMER_VALUES: Mapping[str, object] = {
+    "baseline_failures": True,
+    "failure_factor": None,
+    "grouper_start_rate": 0.0,
 }
 
 

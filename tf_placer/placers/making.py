@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -122,6 +123,7 @@ def make_placer(
     options: Mapping[str, object] | None = None,
     problem: PlacementProblem | None = None,
     start: np.ndarray | None = None,
+    max_samples: int | None = None,
 ) -> Placer:
     """Makes a placer by its name.
 
@@ -133,6 +135,8 @@ def make_placer(
         options: settings that differ from the placer's defaults. Strings are converted.
         problem: the costs of the operations on these devices; None if they are unknown.
         start: int32 [num_groups], the placement that `find_start_source` names; None for none.
+        max_samples: the number of placements that the search may measure, to which a schedule of a
+            learned placer is fitted; None for no limit.
 
     Returns:
         A placer that has observed nothing.
@@ -151,6 +155,7 @@ def make_placer(
         )
     resolved = describe_placer(name, options)
     if entry.preset is not None:
+        resolved = _fit_schedule(resolved, max_samples)
         return _make_learned_placer(entry, resolved, groups, legal, seed, problem, start)
     if entry.needs_problem and problem is None:
         raise ValueError(f"placer {name!r} needs to know what the operations cost")
@@ -212,6 +217,15 @@ def _make_learned_placer(
         start = _propose_start(source, groups, legal, seed, problem)
     placer: Placer = make(start=start)
     return placer
+
+
+def _fit_schedule(resolved: ResolvedConfig, max_samples: int | None) -> ResolvedConfig:
+    """Lets the exploration of cross-entropy minimization end with the search."""
+    config = resolved.configs.get("ce")
+    if config is None or config.total_samples is not None or max_samples is None:
+        return resolved
+    fitted = dataclasses.replace(config, total_samples=max_samples)
+    return dataclasses.replace(resolved, configs={**resolved.configs, "ce": fitted})
 
 
 def _propose_start(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from graph_passes.util.messages import quote
+from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.placers.options import suggest
 from tf_placer.placers.own_placers import (
     describe_entry_point,
@@ -232,14 +233,14 @@ def find_placer(name: str) -> PlacerEntry:
     """Finds a placer by its name.
 
     Args:
-        name: one of `PLACERS`, a name that an installed package registers, or "module:name"; the
-            first of these that there is.
+        name: one of `PLACERS` or a former name of one, a name that an installed package registers,
+            or "module:name"; the first of these that there is.
 
     Raises:
         ValueError: there is no such placer, in which case the message suggests a similar name; or
             it cannot be imported or is none.
     """
-    entry = PLACERS.get(name) or find_own_placer(name)
+    entry = PLACERS.get(FORMER_PLACERS.get(name, name)) or find_own_placer(name)
     if entry is not None:
         return entry
     known = [*PLACERS, *(point.name for point in list_entry_points())]

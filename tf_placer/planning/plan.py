@@ -38,12 +38,14 @@ from tf_placer.report.memory_curve import (
     search_memory_curve,
     search_memory_without_cpu,
 )
+from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.ray_controllers import ray_controllers
+from tf_placer.search.log_header import continue_options
 from tf_placer.search.simulated_search import SIMULATED_TRIALS, SearchOutcome, search_problem
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
@@ -135,6 +137,7 @@ def plan(
     given_problem = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
     placed = limit_problem(given_problem, *config.memory_limits)
     deadline.end_reading()
+    config = _continue_search(config)
     # The directory keeps the problem that was searched.
     log = PlanLog(problem if placed is given_problem else placed, config)
     file = ResultFile(output, log)
@@ -210,6 +213,15 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
             "workers: --workers is for 'auto', and for placers that learn by --controllers"
         )
     return config
+
+
+def _continue_search(config: SearchConfig) -> SearchConfig:
+    """Keeps the settings of the search in the directory if an earlier version began it."""
+    record = None if config.log_dir is None else PlanDirectory(config.log_dir).read_record()
+    if record is None:
+        return config
+    options = continue_options(config.placer, config.placer_options, record.header)
+    return dataclasses.replace(config, placer_options=options)
 
 
 def _plan_by_auto(
@@ -373,6 +385,8 @@ def _plan_by_placer(
         config.placer_options,
         placed,
         _read_start(problem, path, clusters, config),
+        # Controllers may resume with another limit, and must sample the same placements again.
+        None if config.wanted_workers or config.max_trials == sys.maxsize else config.max_trials,
     )
 
     def expand(outcome: SearchOutcome) -> SearchOutcome:

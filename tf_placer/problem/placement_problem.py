@@ -42,6 +42,8 @@ class PlacementProblem(ProblemColumns):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.operation_types is not None:
             object.__setattr__(self, "operation_types", tuple(self.operation_types))
+        if self.tensor_shapes is not None:
+            object.__setattr__(self, "tensor_shapes", tuple(map(tuple, self.tensor_shapes)))
         # An empty list has no second dimension.
         if not np.size(self.control_edges):
             object.__setattr__(self, "control_edges", np.zeros([0, 2], np.int64))

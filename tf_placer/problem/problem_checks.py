@@ -235,6 +235,17 @@ def _check_tensors(problem: ProblemColumns) -> None:
         "a number of bytes from 0 to those of the tensor",
     )
 
+    shapes = problem.tensor_shapes
+    if shapes is not None and len(shapes) != len(producers):
+        raise ProblemError(f"there are {len(shapes)} tensor_shapes for {len(producers)} tensors")
+    for tensor, shape in enumerate(shapes or ()):
+        for axis, size in enumerate(shape):
+            if type(size) is not int or size < -1:
+                raise ProblemError(
+                    f"tensors[{tensor}].shape[{axis}] is {format_value(size)} ({origin(tensor)}): "
+                    "it must be a whole number, or -1 for an unknown one"
+                )
+
     def tensor_of(read: int) -> int:
         return int(np.searchsorted(start, read, side="right")) - 1
 

@@ -46,6 +46,8 @@ class ProblemColumns:
             outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
         batch_size: the number of examples in the batch of a step; None if unknown.
+        tensor_shapes: the shape of each tensor, with -1 for a dimension of unknown size, and () for
+            a tensor of unknown rank; or None.
     """
 
     devices: tuple[ProblemDevice, ...]
@@ -65,6 +67,7 @@ class ProblemColumns:
     layers: np.ndarray | None = None
     operation_types: tuple[str, ...] | None = None
     batch_size: int | None = None
+    tensor_shapes: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def num_operations(self) -> int:

@@ -164,12 +164,14 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "producer": producer,
                 "bytes": size,
                 **({} if local_bytes == size else {"local_bytes": local_bytes}),
+                **({} if shape is None else {"shape": list(shape)}),
                 "consumers": consumers[start:end],
             }
-            for producer, size, local_bytes, (start, end) in zip(
+            for producer, size, local_bytes, shape, (start, end) in zip(
                 problem.tensor_producers.tolist(),
                 problem.tensor_bytes.tolist(),
                 problem.local_bytes.tolist(),
+                problem.tensor_shapes or itertools.repeat(None, problem.num_tensors),
                 itertools.pairwise(starts),
                 strict=True,
             )
@@ -211,7 +213,13 @@ def _problem(file: _File) -> PlacementProblem:
         ("name", "compute_secs", "resident_bytes", "group", *optional),
         ("temp_bytes",),
     )
-    _check_all_entries(tensors, "tensors", ("producer", "bytes", "consumers"), ("local_bytes",))
+    has_shapes = any(isinstance(each, dict) and "shape" in each for each in tensors)
+    _check_all_entries(
+        tensors,
+        "tensors",
+        ("producer", "bytes", "consumers", *(("shape",) if has_shapes else ())),
+        ("local_bytes",),
+    )
     consumers = _lists(
         [tensor["consumers"] for tensor in tensors], lambda i: f"tensors[{i}].consumers"
     )
@@ -239,6 +247,13 @@ def _problem(file: _File) -> PlacementProblem:
             tuple(operation["type"] for operation in operations) if "type" in optional else None
         ),
         batch_size=file.batch_size,
+        tensor_shapes=(
+            tuple(
+                map(tuple, _lists([each["shape"] for each in tensors], "tensors[{}].shape".format))
+            )
+            if has_shapes
+            else None
+        ),
         **{
             name: _column(operations, "operations", entry)
             for entry, name in _OPTIONAL_NUMBERS.items()

@@ -18,7 +18,7 @@ __all__ = [
     "topological_groups",
 ]
 
-# A group graph counts elements, whose type a problem does not have: assume float32.
+# A problem without shapes does not have the type of elements either: assume float32.
 _ELEMENT_BYTES = 4
 
 
@@ -104,7 +104,9 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
         problem.tensor_bytes,
         positions[problem.tensor_producers],
     )
-    elements = (problem.tensor_bytes // _ELEMENT_BYTES).tolist()
+    shapes = problem.tensor_shapes
+    if shapes is None:
+        shapes = tuple((each,) for each in (problem.tensor_bytes // _ELEMENT_BYTES).tolist())
     return GroupGraph(
         names=tuple(
             problem.operation_names[problem.order[first]] if size else f"group {group}"
@@ -114,7 +116,7 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
         type_names=tuple(type_names.tolist()),
         type_counts=type_counts,
         output_shapes=tuple(
-            tuple((elements[tensor],) for tensor in tensors) for tensors in crossings.leaving
+            tuple(shapes[tensor] for tensor in tensors) for tensors in crossings.leaving
         ),
         edges=crossings.edges,
         edge_bytes=crossings.edge_bytes,

@@ -9,6 +9,7 @@ from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, PlacerEntry, describe_placer, find_placer
 from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS
 from tf_placer.placers.options import Setting, list_settings
+from tf_placer.placers.presets import PAPER_PRESETS
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table, terminal_width
 
@@ -81,6 +82,21 @@ def placers_page() -> str:
         if (preset := placer.preset) is not None
     ]
     lines += ["", "## Settings of learned placers that differ from those of their components", ""]
+    lines.append(_table(["placer", "settings"], rows))
+    rows = [
+        [
+            name,
+            ", ".join(
+                f"`{each.name}={_format_setting(each.value)}`"
+                for each in describe_placer(name).settings
+                if each.name in preset.printed
+            ),
+        ]
+        for name, preset in PAPER_PRESETS.items()
+        if preset.printed
+    ]
+    lines += ["", "## Settings that the papers print", ""]
+    lines += ["All other settings of these placers are variants: the papers do not say them.", ""]
     lines.append(_table(["placer", "settings"], rows))
     kinds = {**COMPONENTS, "shared component": SHARED_COMPONENTS}
     for kind, components in kinds.items():

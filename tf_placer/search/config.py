@@ -21,6 +21,7 @@ from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import AUTO, check_options, find_start, is_learned, name_placer
+from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
@@ -140,6 +141,7 @@ class SearchConfig:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
         check_machine(self.machine)
         placer = self.placer if isinstance(self.placer, str) else name_placer(self.placer)
+        placer = FORMER_PLACERS.get(placer, placer)
         options = _convert_options(placer, self.placer_options)
         check_is_for_controllers(workers, placer, options)
         max_trials, max_secs = _convert_budget(self.max_trials, self.max_secs)

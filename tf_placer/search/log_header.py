@@ -11,14 +11,15 @@ from typing import Any
 
 from absl import logging
 
-from tf_placer.placers import describe_placer
-from tf_placer.placers.former_names import FORMER_NAMES
+from tf_placer.placers import describe_placer, is_learned
+from tf_placer.placers.former_names import FORMER_NAMES, FORMER_PLACERS, FORMER_VALUES
 
 __all__ = [
     "HeaderFacts",
     "LogError",
     "LogMismatchError",
     "check_header",
+    "continue_options",
     "find_subject",
     "package_versions",
     "search_header",
@@ -113,6 +114,37 @@ def search_header(
     }
 
 
+def continue_options(
+    placer: str, options: Mapping[str, Any], header: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Completes the options of a learned placer that may resume a log of an earlier version.
+
+    Settings that are not given keep the values that the log began with, though the placer may have
+    other defaults now. A log of this version has every setting, and adds none.
+
+    Args:
+        placer: name of the placer.
+        options: its settings that differ from the defaults.
+        header: the header of the log; None if there is no log.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        ValueError: the placer or setting does not exist.
+    """
+    logged = None
+    if header is not None and is_learned(placer):
+        header = upgrade_header(header)
+        logged = header.get("configuration") if header.get("placer") == placer else None
+    if not isinstance(logged, dict):
+        return dict(options)
+    settings = {each.name: each.value for each in describe_placer(placer, options).settings}
+    if settings.keys() <= logged.keys():
+        return dict(options)
+    former = {**FORMER_VALUES, **logged}
+    kept = {name: former[name] for name in settings if name in former}
+    return {name: value for name, value in kept.items() if value != settings[name]} | dict(options)
+
+
 def find_subject(field: str) -> str:
     """Finds the subject of a header field, for messages."""
     root = field.split(".")[0].split("[")[0]
@@ -136,6 +168,12 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     logged = upgrade_header(logged)
     if "granularity" in given:
         logged.setdefault("granularity", "coarse")
+    if isinstance(logged.get("configuration"), dict):
+        names = FORMER_VALUES.keys() & given.get("configuration", {}).keys()
+        logged["configuration"] = {
+            **{name: FORMER_VALUES[name] for name in names},
+            **logged["configuration"],
+        }
     for field in [*(field for field in logged if field not in given), *given]:
         difference = _first_difference(field, logged.get(field), given.get(field))
         if difference is None:
@@ -164,6 +202,8 @@ def upgrade_header(header: Mapping[str, Any]) -> dict[str, Any]:
             former = configuration["grouper"]
             configuration["grouper"] = _FORMER_NAMES.get(former, former)
         today["configuration"] = configuration
+    if today.get("placer") in FORMER_PLACERS:
+        today["placer"] = FORMER_PLACERS[today["placer"]]
     return today
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from graph_passes.util.json_records import read_record
 from tf_placer.environments.environment import Measurement
+from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError
 
@@ -97,7 +98,8 @@ class Trial:
         Raises:
             ValueError: the value is not a trial.
         """
-        return read_record(cls, {**value, "measurement": Measurement.from_json(value)})
+        trial = read_record(cls, {**value, "measurement": Measurement.from_json(value)})
+        return dataclasses.replace(trial, placer=FORMER_PLACERS.get(trial.placer, trial.placer))
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:

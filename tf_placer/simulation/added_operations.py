@@ -41,7 +41,7 @@ class AddedOperations:
 
 
 def add_operations(problem: PlacementProblem, added: AddedOperations) -> PlacementProblem:
-    """Adds operations to a problem; coarse groups and layers are left out."""
+    """Adds operations to a problem; coarse groups, layers and shapes are left out."""
     count, num_added = problem.num_operations, len(added.names)
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
     places, instead = np.reshape(added.rerouted, (-1, 2)).astype(np.int64).T
@@ -62,6 +62,7 @@ def add_operations(problem: PlacementProblem, added: AddedOperations) -> Placeme
         groups=np.append(problem.groups, problem.num_groups + np.arange(num_added)),
         coarse_groups=None,
         layers=None,
+        tensor_shapes=None,
         tensor_producers=np.append(problem.tensor_producers, count + np.arange(num_added)),
         tensor_bytes=np.append(problem.tensor_bytes, added.output_bytes),
         local_bytes=np.append(problem.local_bytes, added.output_bytes),

@@ -4,13 +4,15 @@ from benchmarks.comparison.readings import (
     CHOSEN,
     FULL_SIZE_READINGS,
     READINGS,
+    REPAIRS,
     readings_markdown,
 )
 from tf_placer.placers import check_options, describe_placer
+from tf_placer.placers.presets import name_paper_preset
 
 
 class ReadingsTest(parameterized.TestCase):
-    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS)
+    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS, *REPAIRS)
     def test_every_variant_has_settings_that_there_are_and_that_differ(self, reading):
         variants = reading.variants()
         seen = []
@@ -19,11 +21,11 @@ class ReadingsTest(parameterized.TestCase):
             self.assertNotIn(settings, seen)
             seen.append(settings)
 
-    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS)
+    @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS, *REPAIRS)
     def test_what_is_chosen_is_what_the_placer_has_and_published_what_its_variant_has(
         self, reading
     ):
-        placers = {CHOSEN: reading.system, "published": f"{reading.system}:published"}
+        placers = {CHOSEN: reading.system, "published": name_paper_preset(reading.system)}
         for variant in reading.variants().keys() & placers.keys():
             placer = placers[variant]
             settings = {each.name: each.value for each in describe_placer(placer).settings}

@@ -61,7 +61,7 @@ class PublishedTablesTest(absltest.TestCase):
         for table in TABLES.values():
             columns = {column.title: column for column in table.columns}
             for column in table.columns:
-                name, colon, _ = (column.placer or "").partition(":published")
+                name, colon, _ = (column.placer or "").partition(":")
                 if colon:
                     now = columns[f"{column.title}, now"]
                     self.assertEqual((now.placer, now.options), (name, column.options))

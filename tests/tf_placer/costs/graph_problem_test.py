@@ -326,9 +326,9 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(ours.edges, theirs.edges)
         self.assertAllEqual(ours.edge_bytes, theirs.edge_bytes)
         self.assertAllEqual(ours.layers, theirs.layers)
-        # A problem has neither kinds nor shapes, and measures work in seconds.
+        self.assertEqual(ours.output_shapes, theirs.output_shapes)
+        # A problem has no kinds, and measures work in seconds.
         self.assertEqual(theirs.kinds, ("operations",) * ours.num_groups)
-        self.assertEqual([*map(len, ours.output_shapes)], [*map(len, theirs.output_shapes)])
 
     def test_sorts_shapes_by_elements_and_then_by_producer(self):
         with tf.Graph().as_default() as graph:
@@ -344,11 +344,14 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         of_colocated[colocation.group] = groups
         grouping = Grouping(of_colocated, ("operations",) * 2, np.zeros(2, bool))
         ours = build_group_graph(op_graph, colocation, grouping)
-        theirs = group_graph(_build_problem(op_graph, groups, np.ones([2, 3], bool)))
+        problem = _build_problem(op_graph, groups, np.ones([2, 3], bool))
+        theirs = group_graph(problem)
         made = [op_graph.position[op_graph.index[name]] for name in ("Exp", "Exp_2", "Exp_4")]
         equal = [((2, 3), (3, 2), (1, 6))[i] for i in np.argsort(made)]
         self.assertEqual(ours.output_shapes, (((3, 4), *equal, (5,)), ()))
-        self.assertEqual(theirs.output_shapes, (((12,), (6,), (6,), (6,), (5,)), ()))
+        self.assertEqual(theirs.output_shapes, ours.output_shapes)
+        without_shapes = group_graph(dataclasses.replace(problem, tensor_shapes=None))
+        self.assertEqual(without_shapes.output_shapes, (((12,), (6,), (6,), (6,), (5,)), ()))
 
 
 if __name__ == "__main__":

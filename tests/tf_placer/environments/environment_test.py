@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from absl.testing import absltest
@@ -65,6 +66,7 @@ class MeasurementTest(absltest.TestCase):
         cases += [Measurement((0.25,), peak_bytes=(7, 2**40))]
         cases += [Measurement((0.25, 0.5), reference_secs=(0.125, 2.0), drift=1.25)]
         cases += [Measurement(failure=Failure(kind, "why")) for kind in FailureKind]
+        cases += [Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "why", 2**40))]
         for measurement in cases:
             value = json.loads(json.dumps(measurement.to_json()))
             self.assertEqual(Measurement.from_json(value), measurement)
@@ -75,6 +77,13 @@ class MeasurementTest(absltest.TestCase):
         self.assertIsNone(Measurement.from_json(value).peak_bytes)
         value = Measurement((0.25,), peak_bytes=(1, 2)).to_json()
         self.assertEqual(value["peak_bytes"], [1, 2])
+
+    def test_json_names_the_bytes_that_lack_only_where_they_are_known(self):
+        failure = Failure(FailureKind.OUT_OF_MEMORY, "why")
+        value = Measurement(failure=failure).to_json()
+        self.assertEqual(value["failure"], {"kind": "out_of_memory", "message": "why"})
+        value = Measurement(failure=dataclasses.replace(failure, excess_bytes=7)).to_json()
+        self.assertEqual(value["failure"]["excess_bytes"], 7)
 
     def test_json_names_the_reference_and_the_drift_where_there_is_one(self):
         value = Measurement((0.25,), reference_secs=(0.5,), drift=2.0).to_json()

@@ -50,13 +50,15 @@ class SimulatedEnvironmentTest(absltest.TestCase):
         fits, fails = environment.measure(placements((0, 1, 0), BEST))
         self.assertIsNone(fits.failure)
         message = "device 'gpu' would hold 30 bytes at once and has room for 29"
-        self.assertEqual(fails.failure, Failure(FailureKind.OUT_OF_MEMORY, message))
+        self.assertEqual(fails.failure, Failure(FailureKind.OUT_OF_MEMORY, message, 1))
         self.assertEqual(fails.peak_bytes, (20, 30))
 
     def test_of_several_devices_the_one_that_lacks_most_is_named(self):
         environment = SimulatedEnvironment(small_problem(cpu_bytes=15, gpu_bytes=10))
         [measurement] = environment.measure(placements(BEST))
         self.assertStartsWith(measurement.failure.message, "device 'gpu' would hold 30 bytes")
+        # The bytes that both devices lack.
+        self.assertEqual(measurement.failure.excess_bytes, 5 + 20)
         environment = SimulatedEnvironment(small_problem(cpu_bytes=1, gpu_bytes=20))
         [measurement] = environment.measure(placements(BEST))
         self.assertStartsWith(measurement.failure.message, "device 'cpu' would hold 20 bytes")

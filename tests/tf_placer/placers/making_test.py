@@ -5,6 +5,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs, problems
+from tf_placer.environments.environment import Measurement
 from tf_placer.placers.making import (
     check_options,
     describe_placer,
@@ -38,6 +39,26 @@ class MakingTest(parameterized.TestCase):
         placer = make_placer("colocrl", graphs.chain(4), _LEGAL, options=options)
         self.assertEqual(placer.batch_size, 6)
         self.assertEqual(placer.agent.policy.name, "softmax")
+
+    @parameterized.parameters(
+        ("post", {}, 20_000, 0.1 * (1 - 60 / 20_000)),
+        ("post", {}, None, 0.1 * (1 - 60 / 2400)),
+        ("post", {"total_samples": 240}, 20_000, 0.1 * (1 - 60 / 240)),
+        ("post:published", {}, 20_000, 0.1 * (1 - 60 / 2400)),
+    )
+    def test_exploration_of_cross_entropy_minimization_ends_with_the_search(
+        self, name, options, max_samples, exploration
+    ):
+        legal = np.ones([4, 2], np.bool_)
+        placer = make_placer(name, graphs.chain(4), legal, options=options, max_samples=max_samples)
+        for _ in range(5):
+            placements = placer.propose(12)
+            # Placements are the faster, the more groups they have on device 0.
+            secs = 1.0 + placements.sum(axis=1)
+            placer.observe(placements, [Measurement((float(each),)) for each in secs])
+        probabilities = placer.agent.policy.probabilities()
+        # The elites are all on device 0, but for exploration.
+        self.assertAlmostEqual(probabilities.min(), exploration / 2, places=6)
 
     def test_converts_options_to_the_types_of_the_settings(self):
         options = {"batch_size": "6", "policy": "softmax", "failure_reward": "none"}

@@ -1,6 +1,8 @@
 from absl.testing import absltest, parameterized
 
+from tf_placer.placers import find_placer
 from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS
+from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.policy import Policy
 from tf_placer.placers.presets import PAPER_PRESETS, PRESETS
@@ -53,13 +55,22 @@ class PresetsTest(parameterized.TestCase):
             self.assertEqual(tuple(settings[each] for each in names), values)
         self.assertEqual(_settings("colocrl")["baseline_start"], "first_batch")
         self.assertEqual(_settings("colocrl:published")["baseline_start"], "failing")
-        self.assertEqual(_settings("hierarchical:published")["learning_rate"], 0.01)
+        self.assertEqual(_settings("hierarchical:variant")["learning_rate"], 0.01)
         self.assertEqual(_settings("post:published")["baseline"], "mean")
+
+    def test_only_presets_whose_papers_print_settings_are_published(self):
+        for name, preset in PAPER_PRESETS.items():
+            self.assertEqual(name.endswith(":published"), bool(preset.printed), name)
+            self.assertContainsSubset(preset.printed, _settings(name))
+        variants = [name for name in PAPER_PRESETS if name.endswith(":variant")]
+        self.assertCountEqual(variants, FORMER_PLACERS.values())
+        for former, name in FORMER_PLACERS.items():
+            self.assertEqual(find_placer(former).preset, PAPER_PRESETS[name])
 
     @parameterized.parameters(sorted(PAPER_PRESETS))
     def test_a_paper_preset_differs_from_its_variant_in_settings_only(self, name):
-        variant, paper = PRESETS[name.removesuffix(":published")], PAPER_PRESETS[name]
-        self.assertNotEqual(_settings(name), _settings(name.removesuffix(":published")))
+        variant, paper = PRESETS[name.partition(":")[0]], PAPER_PRESETS[name]
+        self.assertNotEqual(_settings(name), _settings(name.partition(":")[0]))
         for field in ("grouper", "policy", "algorithm", "reference"):
             self.assertEqual(getattr(paper, field), getattr(variant, field))
 

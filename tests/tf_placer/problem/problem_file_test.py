@@ -79,6 +79,9 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         layers=None if rng.random() < 0.5 else groups // 6,
         operation_types=None if rng.random() < 0.5 else ["MatMul ß"] * num_operations,
         batch_size=None if rng.random() < 0.5 else 32,
+        tensor_shapes=None
+        if rng.random() < 0.5
+        else [(2, -1)[: t % 3] for t in range(num_tensors)],
     )
 
 
@@ -473,6 +476,28 @@ class RefusedProblemTest(parameterized.TestCase):
                 operation["type"] = each
         with self.assertRaisesRegex(ProblemError, message):
             problem_from_json(document)
+
+    @parameterized.parameters(
+        ([4, -2], r"tensors\[1\].shape\[1\] is -2 .*made by operation \"read\".*-1 for an unknown"),
+        ([2.5], r"tensors\[1\].shape\[0\] is 2.5"),
+        ([True], r"tensors\[1\].shape\[0\] is true"),
+        (7, r"tensors\[1\].shape is 7"),
+        (None, r'tensors\[1\] has no entry "shape"'),
+    )
+    def test_a_wrong_shape_is_named(self, shape, message):
+        document = json.loads(_EXAMPLE.read_text())
+        tensors = document["tensors"]
+        tensors.append(copy.deepcopy(tensors[0]))
+        tensors[0]["shape"] = [50, -1]
+        if shape is not None:
+            tensors[1]["shape"] = shape
+        with self.assertRaisesRegex(ProblemError, message):
+            problem_from_json(document)
+
+    def test_as_many_shapes_as_tensors_are_needed(self):
+        problem = problem_from_json(json.loads(_EXAMPLE.read_text()))
+        with self.assertRaisesRegex(ProblemError, "2 tensor_shapes for 1 tensors"):
+            dataclasses.replace(problem, tensor_shapes=[(), (3,)])
 
     def test_reading_does_not_change_the_document(self):
         document = json.loads(_EXAMPLE.read_text())

@@ -138,6 +138,14 @@ class GroupGraphTest(parameterized.TestCase):
             (((1,), (0,)), (), (), ((100,), (20,), (10,)), (), ()),
         )
 
+    def test_shapes_are_those_of_the_problem(self):
+        shapes = [(5, 2), (10, -1), (20,), (), (0, 3), (25,)]
+        problem = dataclasses.replace(six_operations(), tensor_shapes=shapes)
+        self.assertEqual(
+            group_graph(problem).output_shapes,
+            (((), (0, 3)), (), (), ((10, -1), (20,), (5, 2)), (), ()),
+        )
+
     def test_layers_are_those_of_the_problem(self):
         problem = dataclasses.replace(six_operations(), layers=[2, 0, 0, 1, 0, 0])
         self.assertEqual(group_graph(problem).layers.tolist(), [1, 2, 0, 0, 2, 2])

@@ -1,12 +1,15 @@
 import json
+import pathlib
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.placers.former_names import FORMER_NAMES
+from tf_placer.placers.former_names import FORMER_NAMES, FORMER_PLACERS
 from tf_placer.search.log_header import (
     LogMismatchError,
     check_header,
+    continue_options,
     package_versions,
+    search_header,
     upgrade_header,
 )
 
@@ -100,6 +103,50 @@ class CheckHeaderTest(parameterized.TestCase):
 
     def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})
+
+
+class ContinueOptionsTest(absltest.TestCase):
+    """Tests of searches that an earlier version began."""
+
+    def setUp(self):
+        super().setUp()
+        self.header = json.loads(
+            pathlib.Path(__file__).with_name("testdata").joinpath("eagle_header.json").read_text()
+        )
+
+    def test_settings_that_are_not_given_stay_those_of_the_log(self):
+        options = continue_options("eagle", {"num_groups": 8}, self.header)
+        former = {"baseline_failures": True, "failure_factor": None, "grouper_uniform": 0.01}
+        self.assertEqual(options, {"num_groups": 8} | former)
+        given = json.loads(json.dumps(search_header({"problem": "p"}, "eagle", options, 3)))
+        check_header("log", self.header, given)
+
+    def test_without_them_the_log_is_of_another_search(self):
+        given = search_header({"problem": "p"}, "eagle", {"num_groups": 8}, 3)
+        with self.assertRaisesRegex(LogMismatchError, "configuration"):
+            check_header("log", self.header, given)
+
+    def test_given_settings_are_not_replaced(self):
+        options = continue_options("eagle", {"num_groups": 9, "failure_factor": 3.0}, self.header)
+        self.assertEqual((options["num_groups"], options["failure_factor"]), (9, 3.0))
+
+    def test_logs_of_this_version_and_of_other_placers_add_nothing(self):
+        given = {"failure_factor": 7.0}
+        today = search_header({}, "eagle", given, 3)
+        for placer, options, header in (
+            ("eagle", {}, today),
+            ("eagle", {}, None),
+            ("eagle", {}, {**self.header, "configuration": None}),
+            ("post", {"batch_size": 6}, self.header),
+            ("auto", {}, self.header),
+        ):
+            self.assertEqual(continue_options(placer, options, header), options)
+
+    def test_former_names_of_placers_and_settings_count(self):
+        for former, name in FORMER_PLACERS.items():
+            header = {"placer": former, "configuration": {"penalty_secs": 7.0}}
+            self.assertEqual(upgrade_header(header)["placer"], name)
+            self.assertEqual(continue_options(name, {}, header)["failure_secs"], 7.0)
 
 
 class PackageVersionsTest(absltest.TestCase):

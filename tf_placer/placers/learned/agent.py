@@ -30,6 +30,15 @@ class Agent(tf.keras.Model, abc.ABC):
     num_units: int
     num_devices: int
 
+    @property
+    def plain_steps(self) -> tuple[tuple[tf.Variable, float], ...]:
+        """The weights that change by plain steps along the gradient, with their learning rates.
+
+        Adam would change each of these by a step of the same size, also those of which a batch says
+        next to nothing.
+        """
+        return ()
+
     @abc.abstractmethod
     def sample(self, count: int, seed: tf.Tensor) -> Actions:
         """Samples decisions. Compiled once per `count`.

@@ -80,6 +80,11 @@ class LearnedGroupsAgent(Agent):
         self._legal = legal
         self.built = True
 
+    @property
+    def plain_steps(self) -> tuple[tuple[tf.Variable, float], ...]:
+        """The start of the grouper, if it is trained; see `Agent.plain_steps`."""
+        return self.grouper.plain_steps
+
     @tf.function(autograph=False)
     def sample(self, count: int, seed: tf.Tensor) -> Actions:
         """Samples groups of the units and devices of the groups, see `Agent.sample`."""

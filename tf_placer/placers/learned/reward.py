@@ -29,6 +29,18 @@ __all__ = ["RewardBatch", "RewardConfig", "RewardFunction"]
 # Smaller relative differences between the rewards of a batch are rounding errors.
 _REWARD_TOLERANCE = 1e-6
 
+# With `failure_factor`, failures are compared with this many of the last placements, and with this
+# quantile of the steps of those that ran: the slowest may be slower by orders of magnitude.
+_WINDOW, _QUANTILE = 100, 0.75
+
+# The share of `failure_factor` by which every failure is slower, however little memory it lacks:
+# without it, samples that nearly fit look as good as samples that run.
+_LEAST_SHARE = 0.5
+
+# The step time that stands for that quantile as long as no placement has run. Only the differences
+# between failures matter then.
+_ASSUMED_SECS = 1.0
+
 
 @dataclasses.dataclass(frozen=True)
 class RewardConfig:
@@ -53,6 +65,13 @@ class RewardConfig:
         "ran",
     ] = None
     failure_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
+    failure_factor: Annotated[
+        float | None,
+        "a failure counts as the upper quartile of the last 100 steps that ran, times up to this: "
+        "the more, the more memory it lacks, where that is known, and at least half as much more; "
+        "up to twice that while most placements fail; instead of failure_reward and failure_secs; "
+        "none for one reward for all failures",
+    ] = None
     baseline: Annotated[
         Literal["ema", "mean", "batch"],
         "what rewards are compared with: exponential moving average of batches, mean of all "
@@ -69,6 +88,11 @@ class RewardConfig:
         "where baseline ema starts: at the reward of a failure, or at the mean reward of the "
         "placements that ran in the first batch",
     ] = "failing"
+    baseline_failures: Annotated[
+        bool,
+        "whether failures move the baseline; if not, it is of the placements that ran, and a batch "
+        "of which most failed has its own mean instead",
+    ] = True
     ignore_failures_after: Annotated[int, "batches; then failures contribute nothing"] = 5000
     advantage_clip: Annotated[
         float | None, "largest distance from the baseline that counts; none for no limit"
@@ -81,6 +105,7 @@ class RewardConfig:
     def __post_init__(self) -> None:
         names = ("failure_reward", "failure_secs", "advantage_clip")
         check_fields(self, names, lambda value: 0 < value < math.inf, "positive")
+        check_fields(self, ("failure_factor",), lambda value: 1 < value < math.inf, "above 1")
         check_fields(
             self, ("baseline_decay",), lambda value: 0 <= value < 1, "at least 0 and below 1"
         )
@@ -119,6 +144,11 @@ class RewardFunction:
         self._average: float | None = None
         self._reward_sum = 0.0
         self._num_rewards = 0
+        # failure_factor compares failures with the last placements that ran, or lacked memory; the
+        # last placements of all are 1 for a failure, or else 0.
+        self._recent_secs: list[float] = []
+        self._recent_excess: list[float] = []
+        self._recent_failures: list[float] = []
 
     def advantages(self, measurements: Sequence[Measurement]) -> RewardBatch | None:
         """Computes the advantages of a batch over the baseline, and updates the baseline.
@@ -141,20 +171,10 @@ class RewardFunction:
         step_secs = np.array([self._step_secs(measurement) for measurement in measurements])
         ran = np.isfinite(step_secs)
         costs = self._compute_costs(step_secs)
-        if self._failure_cost is None:
-            if not ran.any():
-                return None
-            self._failure_cost = 2.0 * float(costs[ran].max())
-        worst = costs[ran].max(initial=0.0)
-        if worst > self._failure_cost:
-            logging.warning(
-                "A placement that takes %.4g s has the reward -%.4g, below the failure reward "
-                "-%.4g: failing looks better to the placer. Raise failure_reward or failure_secs.",
-                step_secs[ran].max(),
-                worst,
-                self._failure_cost,
-            )
-        rewards = -np.where(ran, costs, self._failure_cost)
+        failure_costs = self._compute_failure_costs(measurements, step_secs, costs)
+        if failure_costs is None:
+            return None
+        rewards = -np.where(ran, costs, failure_costs)
         # Failures count at first, so that the policy learns to avoid them. Later, a failure for
         # another reason than the placement would damage a trained policy.
         counts_failures = self._num_batches < self._config.ignore_failures_after
@@ -177,7 +197,11 @@ class RewardFunction:
         known = {"failing_signal": self._failure_cost, "average": self._average}
         state = {name: np.array(value) for name, value in known.items() if value is not None}
         sums = {"reward_sum": self._reward_sum, "num_rewards": self._num_rewards}
-        return state | {name: np.array(value) for name, value in sums.items()}
+        recent = {"recent_secs": self._recent_secs, "recent_excess": self._recent_excess}
+        recent |= {"recent_failures": self._recent_failures}
+        return state | {
+            name: np.array(value, np.float64) for name, value in (sums | recent).items()
+        }
 
     def restore(self, state: Mapping[str, np.ndarray], num_batches: int) -> None:
         """Sets the state.
@@ -186,7 +210,12 @@ class RewardFunction:
             state: from `state` of a reward function with the same settings.
             num_batches: number of batches with a counted sample, over all processes.
         """
-        known = {name: float(value) for name, value in state.items()}
+        known = {name: float(value) for name, value in state.items() if value.ndim == 0}
+        # A state of an earlier version has none of the lists.
+        self._recent_secs, self._recent_excess, self._recent_failures = (
+            state[name].tolist() if name in state else []
+            for name in ("recent_secs", "recent_excess", "recent_failures")
+        )
         self._failure_cost, self._average = known.get("failing_signal"), known.get("average")
         self._reward_sum, self._num_rewards = known["reward_sum"], int(known["num_rewards"])
         self._num_batches = num_batches
@@ -204,16 +233,84 @@ class RewardFunction:
     def _compute_costs(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.reward == "sqrt" else step_secs
 
+    def _compute_failure_costs(
+        self, measurements: Sequence[Measurement], step_secs: np.ndarray, costs: np.ndarray
+    ) -> np.ndarray | None:
+        """Computes the costs of the failures, float64 [count]; any number for a placement that ran.
+
+        Returns None as long as they are unknown; see `advantages`.
+        """
+        ran = np.isfinite(step_secs)
+        if self._config.failure_factor is not None:
+            return self._compare_failures(measurements, step_secs, self._config.failure_factor)
+        if self._failure_cost is None:
+            if not ran.any():
+                return None
+            self._failure_cost = 2.0 * float(costs[ran].max())
+        worst = costs[ran].max(initial=0.0)
+        if worst > self._failure_cost:
+            logging.warning(
+                "A placement that takes %.4g s has the reward -%.4g, below the failure reward "
+                "-%.4g: failing looks better to the placer. Raise failure_reward or failure_secs.",
+                step_secs[ran].max(),
+                worst,
+                self._failure_cost,
+            )
+        return np.full(len(costs), self._failure_cost)
+
+    def _compare_failures(
+        self, measurements: Sequence[Measurement], step_secs: np.ndarray, factor: float
+    ) -> np.ndarray | None:
+        """Computes the costs of failures relative to what ran and to what other failures lack."""
+        ran = np.isfinite(step_secs)
+        excess = np.array(
+            [
+                math.nan
+                if each.failure is None or each.failure.excess_bytes is None
+                # A failure that lacks a byte is not unknown.
+                else max(each.failure.excess_bytes, 1)
+                for each in measurements
+            ]
+        )
+        known = excess[~np.isnan(excess)]
+        self._recent_secs = [*self._recent_secs, *step_secs[ran].tolist()][-_WINDOW:]
+        self._recent_excess = [*self._recent_excess, *known.tolist()][-_WINDOW:]
+        self._recent_failures = [*self._recent_failures, *(~ran).tolist()][-_WINDOW:]
+        if not self._recent_secs and not known.size:
+            return None
+        compared_secs = _ASSUMED_SECS
+        if self._recent_secs:
+            compared_secs = float(np.quantile(self._recent_secs, _QUANTILE))
+        # A policy that mostly fails may have found fast placements near the limit of the memory;
+        # it must learn to stay below the limit first.
+        compared_secs *= max(1.0, 2.0 * float(np.mean(self._recent_failures)))
+        largest = max(self._recent_excess, default=1.0)
+        lacking = np.where(np.isnan(excess), 1.0, np.minimum(excess / largest, 1.0))
+        shares = _LEAST_SHARE + (1.0 - _LEAST_SHARE) * lacking
+        costs: np.ndarray = self._compute_costs(compared_secs * (1.0 + (factor - 1.0) * shares))
+        self._failure_cost = float(self._compute_costs(np.array(factor * compared_secs)))
+        return costs
+
     def _compute_baseline(
         self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
     ) -> np.ndarray:
         """Computes the baseline at each sample, and updates it for the next batch."""
+        moving = counted if self._config.baseline_failures else counted & ran
+        mostly_failed = not self._config.baseline_failures and 2 * moving.sum() < counted.sum()
+        if mostly_failed and not moving.any():
+            return np.full(len(rewards), rewards[counted].mean())
         if self._config.baseline == "ema" and self._config.baseline_moves == "sample":
-            return self._update_by_sample(rewards, ran, counted)
-        return np.full(len(rewards), self._update_by_batch(rewards, ran, counted))
+            baseline = self._update_by_sample(rewards, ran, moving)
+        else:
+            baseline = np.full(len(rewards), self._update_by_batch(rewards, ran, moving))
+        # Far below the baseline, the sampled failures would all be made less probable, the best
+        # ones, too, and the policy would not learn from the differences between them.
+        if mostly_failed:
+            baseline[:] = rewards[counted].mean()
+        return baseline
 
     def _update_by_sample(
-        self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
+        self, rewards: np.ndarray, ran: np.ndarray, moving: np.ndarray
     ) -> np.ndarray:
         average = self._average
         if average is None:
@@ -225,21 +322,21 @@ class RewardFunction:
         baseline, decay = np.empty(len(rewards)), self._config.baseline_decay
         for sample, reward in enumerate(rewards):
             baseline[sample] = average
-            if counted[sample]:
+            if moving[sample]:
                 average = decay * average + (1 - decay) * float(reward)
         self._average = average
         return baseline
 
-    def _update_by_batch(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
+    def _update_by_batch(self, rewards: np.ndarray, ran: np.ndarray, moving: np.ndarray) -> float:
         failing = -float(self._failure_cost or 0.0)
-        if not counted.any():
+        if not moving.any():
             return failing if self._average is None else self._average
-        mean = float(rewards[counted].mean())
+        mean = float(rewards[moving].mean())
         if self._config.baseline == "batch":
             return mean
         if self._config.baseline == "mean":
-            self._reward_sum += float(rewards[counted].sum())
-            self._num_rewards += int(np.count_nonzero(counted))
+            self._reward_sum += float(rewards[moving].sum())
+            self._num_rewards += int(np.count_nonzero(moving))
             return self._reward_sum / self._num_rewards
         baseline = self._average
         if baseline is None and self._config.baseline_start == "first_batch":

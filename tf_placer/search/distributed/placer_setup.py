@@ -21,7 +21,7 @@ class PlacerSetup:
 
     Attributes:
         name: name of the placer.
-        groups, legal, seed, options, problem, start: see `make_placer`.
+        groups, legal, seed, options, problem, start, max_samples: see `make_placer`.
     """
 
     name: str
@@ -31,6 +31,7 @@ class PlacerSetup:
     options: Mapping[str, object]
     problem: PlacementProblem | None = None
     start: np.ndarray | None = None
+    max_samples: int | None = None
 
     def make_placer(self) -> Placer:
         """Makes the placer, identically in every process."""
@@ -42,4 +43,5 @@ class PlacerSetup:
             options=self.options,
             problem=self.problem,
             start=self.start,
+            max_samples=self.max_samples,
         )

@@ -96,7 +96,7 @@ class LearnedPlacerTest(tf.test.TestCase):
         run_eagerly(self)
 
     def test_waits_for_a_full_batch(self):
-        placer = _placer(failure_reward=10.0)
+        placer = _placer(failure_reward=10.0, failure_factor="none")
         placements = placer.propose(9)
         self.assertLen(placements, 4)
         measurements = placer_conformance.measure(placements)
@@ -119,7 +119,8 @@ class LearnedPlacerTest(tf.test.TestCase):
             self.assertAllEqual(one, other)
 
     def test_records_what_an_update_saw(self):
-        placer = _placer(failure_reward=10.0, baseline_start="failing")
+        constant = {"failure_reward": 10.0, "failure_factor": None, "baseline_failures": True}
+        placer = _placer(baseline_start="failing", **constant)
         placements = placer.propose(4)
         times = [Measurement((4.0,)), _FAILED, Measurement((9.0,)), Measurement((1.0,))]
         placer.observe(placements, times)
@@ -143,6 +144,19 @@ class LearnedPlacerTest(tf.test.TestCase):
         self.assertEmpty(placer.updates)
         for one, other in zip(before, placer.agent.get_weights(), strict=True):
             self.assertAllEqual(one, other)
+
+    def test_learns_to_lack_less_memory_while_none_has_run(self):
+        def lack(placements):
+            # Device 1 has no memory at all.
+            return [
+                Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up", int(lacks)))
+                for lacks in 100 * placements.sum(axis=1)
+            ]
+
+        placer = _placer(learning_rate=0.01)
+        _learn(placer, 40, lack)
+        self.assertLen(placer.updates, 40)
+        self.assertEqual(placer.propose(4).sum(), 0)
 
     def test_refuses_placements_that_are_not_its_own(self):
         placer = _placer()

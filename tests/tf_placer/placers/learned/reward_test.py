@@ -143,6 +143,134 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.advantages, [3, 1, -3, -1])
 
 
+def _lacks(*all_bytes):
+    return [
+        Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up", excess_bytes))
+        for excess_bytes in all_bytes
+    ]
+
+
+class FailureFactorTest(parameterized.TestCase):
+    """Failures that are compared with what ran."""
+
+    def test_a_failure_is_the_upper_quartile_times_more_the_more_memory_it_lacks(self):
+        config = RewardConfig(reward="seconds", failure_factor=3.0, failure_secs=100.0)
+        batch = RewardFunction(config).advantages(
+            [*_steps(1.0, 2.0, 3.0, 4.0, 90.0), *_lacks(100, 50, 25)]
+        )
+        # By hand: 4 * (1 + 2 * (1 + share) / 2), with shares of the largest excess.
+        np.testing.assert_allclose(batch.rewards[5:], [-12, -10, -9])
+        np.testing.assert_allclose(batch.rewards[:5], [-1, -2, -3, -4, -90])
+
+    def test_a_failure_that_says_nothing_of_memory_is_the_worst(self):
+        config = RewardConfig(failure_factor=4.0)
+        batch = RewardFunction(config).advantages([*_steps(9.0, 9.0), _FAILED, *_lacks(0)])
+        np.testing.assert_allclose(batch.rewards, [-3, -3, -6, -6])
+
+    def test_a_failure_costs_up_to_twice_as_much_while_most_placements_fail(self):
+        for num_failures, factor in ((1, 1.0), (3, 1.0), (5, 1.25), (9, 1.5)):
+            config = RewardConfig(reward="seconds", failure_factor=2.0)
+            batch = RewardFunction(config).advantages(
+                [*_steps(8.0, 8.0, 8.0), *_lacks(*[10] * num_failures)]
+            )
+            np.testing.assert_allclose(batch.rewards[3:], -16 * factor)
+
+    def test_all_is_compared_with_the_last_hundred(self):
+        config = RewardConfig(reward="seconds", failure_factor=2.0)
+        reward_function = RewardFunction(config)
+        reward_function.advantages([*_steps(50.0), *_lacks(1000)])
+        # Two of three failed.
+        np.testing.assert_allclose(
+            reward_function.advantages(_lacks(500)).rewards, [-50 * 1.75 * 4 / 3]
+        )
+        reward_function.advantages([*_lacks(*[10] * 100), *_steps(*[4.0] * 100)])
+        np.testing.assert_allclose(reward_function.advantages(_lacks(5, 10)).rewards, [-7, -8])
+
+    def test_failures_teach_before_anything_ran_only_if_they_differ_in_memory(self):
+        config = RewardConfig(reward="seconds", failure_factor=2.0, baseline_failures=False)
+        reward_function = RewardFunction(config)
+        self.assertIsNone(reward_function.advantages([_FAILED, _FAILED]))
+        batch = reward_function.advantages(_lacks(10, 30, 20))
+        np.testing.assert_allclose(batch.advantages, [1 / 3, -1 / 3, 0], atol=1e-12)
+
+    def test_the_state_restores_what_failures_are_compared_with(self):
+        config = RewardConfig(failure_factor=2.0, baseline_failures=False)
+        first, second = RewardFunction(config), RewardFunction(config)
+        first.advantages([*_steps(2.0, 5.0), *_lacks(100)])
+        second.restore(first.state(), 1)
+        measurements = [*_steps(3.0), *_lacks(40), _FAILED]
+        expected, restored = (each.advantages(measurements) for each in (first, second))
+        np.testing.assert_array_equal(restored.rewards, expected.rewards)
+        np.testing.assert_array_equal(restored.advantages, expected.advantages)
+
+    def test_restores_a_state_of_an_earlier_version(self):
+        reward_function = RewardFunction(RewardConfig(failure_factor=2.0))
+        state = {"average": -2.0, "reward_sum": 0.0, "num_rewards": 0.0}
+        reward_function.restore({name: np.array(value) for name, value in state.items()}, 3)
+        np.testing.assert_allclose(reward_function.advantages(_steps(4.0)).baseline, [-2])
+
+
+class BaselineWithoutFailuresTest(parameterized.TestCase):
+    def test_failures_do_not_move_an_average(self):
+        for moves in ("batch", "sample"):
+            config = RewardConfig(
+                baseline_start="first_batch",
+                baseline_moves=moves,
+                baseline_failures=False,
+                failure_secs=100.0,
+            )
+            reward_function = RewardFunction(config)
+            reward_function.advantages(_steps(4.0))
+            batch = reward_function.advantages([_FAILED, *_steps(4.0, 4.0)])
+            np.testing.assert_allclose(batch.baseline, -2.0)
+            np.testing.assert_allclose(batch.advantages, [-8, 0, 0])
+
+    def test_failures_are_not_in_a_mean(self):
+        config = RewardConfig(
+            reward="seconds", baseline="mean", baseline_failures=False, failure_secs=100.0
+        )
+        reward_function = RewardFunction(config)
+        batch = reward_function.advantages([*_steps(2.0, 4.0), _FAILED])
+        np.testing.assert_allclose(batch.baseline, -3.0)
+        np.testing.assert_allclose(reward_function.advantages(_steps(9.0)).baseline, -5.0)
+
+    @parameterized.product(baseline=("ema", "mean", "batch"), moves=("batch", "sample"))
+    def test_a_batch_of_which_most_failed_has_its_own_mean(self, baseline, moves):
+        config = RewardConfig(
+            reward="seconds",
+            baseline=baseline,
+            baseline_moves=moves,
+            baseline_start="first_batch",
+            baseline_failures=False,
+            failure_secs=100.0,
+        )
+        reward_function = RewardFunction(config)
+        batch = reward_function.advantages([_FAILED, *_steps(10.0), _FAILED])
+        np.testing.assert_allclose(batch.advantages, [-30, 60, -30])
+        # The first placement that ran began the average.
+        batch = reward_function.advantages([*_steps(10.0), _FAILED])
+        np.testing.assert_allclose(batch.advantages, [0, -90])
+
+    def test_an_average_from_a_failure_starts_when_one_ran(self):
+        config = RewardConfig(
+            reward="seconds",
+            baseline_start="failing",
+            baseline_moves="sample",
+            baseline_failures=False,
+            failure_factor=2.0,
+        )
+        reward_function = RewardFunction(config)
+        reward_function.advantages(_lacks(10, 20))
+        batch = reward_function.advantages(_steps(30.0, 50.0))
+        np.testing.assert_allclose(batch.baseline, [-90, -84])
+
+    def test_failures_that_do_not_count_are_not_most_of_a_batch(self):
+        config = RewardConfig(failure_reward=9.0, baseline_failures=False, ignore_failures_after=0)
+        batch = RewardFunction(config).advantages([_FAILED, _FAILED, *_steps(4.0)])
+        np.testing.assert_allclose(batch.advantages, [0, 0, 7])
+        self.assertFalse(RewardFunction(config).advantages([_FAILED]).counted.any())
+
+
 class CountedTest(absltest.TestCase):
     def test_failures_count_up_to_the_threshold_and_not_from_it_on(self):
         reward_function = RewardFunction(RewardConfig(failure_reward=10.0, ignore_failures_after=2))
@@ -173,6 +301,8 @@ class RewardConfigTest(parameterized.TestCase):
     @parameterized.parameters(
         {"failure_reward": 0.0},
         {"failure_secs": -1.0},
+        {"failure_factor": 1.0},
+        {"failure_factor": float("inf")},
         {"baseline_decay": 1.0},
         {"baseline_decay": -0.1},
         {"ignore_failures_after": -1},

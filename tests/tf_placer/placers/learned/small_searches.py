@@ -40,30 +40,28 @@ _REINFORCE: dict[str, object] = _SCALED | {"entropy_coefficient": 3.0}
 _SPOTLIGHT: dict[str, object] = _SCALED | {"divergence_target": 0.001, "batch_size": 48}
 # Nor here; at 1.0, and even at 0.05 on the two chains, the softmax settles within 700 samples.
 _POST: dict[str, object] = _SCALED | {"learning_rate": 0.03}
-# No placement that fits takes longer. Beside failures of 100 s all that fit would look alike.
-_PENALTY: dict[str, object] = {"failure_secs": 3.0}
 # The untrained grouper puts most operations into one group; at 3e-3 it takes 1000 samples to change
 # that. The 256 groups of the papers would be one for each operation.
-_LEARNED_GROUPS: dict[str, object] = {"num_groups": 4, "learning_rate": 0.01} | _PENALTY
+_LEARNED_GROUPS: dict[str, object] = {"num_groups": 4, "learning_rate": 0.01}
 # Random groups hide what devices are worth: at 3.0 REINFORCE learned next to nothing.
 _LEARNED_GROUPS_PPO: dict[str, object] = _PPO | _LEARNED_GROUPS | {"entropy_coefficient": 0.3}
 _LEARNED_GROUPS_REINFORCE: dict[str, object] = (
     _REINFORCE | _LEARNED_GROUPS | {"entropy_coefficient": 1.5}
 )
 # Six elites of 60 agree too soon, and what all of them have in common is kept for good.
-_CE: dict[str, object] = {"ce_samples": 120, "exploration": 0.5} | _PENALTY
+_CE: dict[str, object] = {"ce_samples": 120, "exploration": 0.5}
 
 _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "colocrl": _REINFORCE,
     "hierarchical": _LEARNED_GROUPS_REINFORCE,
     "spotlight": _SPOTLIGHT,
     "post": _POST | _CE,
-    "post_ppo": _POST | _PENALTY,
+    "post_ppo": _POST,
     "post_ce": _CE,
     "eagle": _LEARNED_GROUPS_PPO,
     "eagle_ppo_ce": _LEARNED_GROUPS_PPO,
     "eagle_reinforce": _LEARNED_GROUPS_REINFORCE,
-    "eagle_gcn": _PPO | _PENALTY,
+    "eagle_gcn": _PPO,
     # As it is, it settles within a hundred samples.
     "warm_softmax": {"learning_rate": 0.03, "start_uniform": 0.5, "entropy_coefficient": 0.1},
     "graph_neural": _PPO,

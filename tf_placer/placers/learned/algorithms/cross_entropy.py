@@ -24,6 +24,10 @@ from tf_placer.placers.validators import check_fields
 __all__ = ["CrossEntropy", "CrossEntropyConfig", "compute_elite_frequencies"]
 
 
+# The samples of each search of the paper.
+_POSTS_SAMPLES = 2400
+
+
 @dataclasses.dataclass(frozen=True)
 class CrossEntropyConfig:
     """Settings of cross-entropy minimization, each with its line of help; the defaults are Post's.
@@ -37,7 +41,11 @@ class CrossEntropyConfig:
     exploration: Annotated[
         float, "weight of the uniform distribution at first; falls linearly to 0"
     ] = 0.1
-    total_samples: Annotated[int, "samples after which exploration is 0"] = 2400
+    total_samples: Annotated[
+        int | None,
+        "samples after which exploration is 0 (Post: 2400); none for those that a search in "
+        "simulation may take, or 2400 where it has no such limit",
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self, ("ce_samples", "total_samples"), lambda value: value > 0, "positive")
@@ -90,7 +98,7 @@ class CrossEntropy(EliteAlgorithm):
         logging.vlog(1, "Step time of the slowest elite: %.6g s", elites[-1][0])
         devices = np.stack([placement for _, placement in elites])
         frequencies = compute_elite_frequencies(devices, self._uniform.shape[1])
-        progress = self.num_samples / self._config.total_samples
+        progress = self.num_samples / (self._config.total_samples or _POSTS_SAMPLES)
         exploration = self._config.exploration * max(0.0, 1.0 - progress)
         before = self._policy.probabilities()
         self._policy.assign((1 - exploration) * frequencies + exploration * self._uniform)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,8 @@ from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.validators import check_fields
 
 __all__ = ["Optimizer", "OptimizerConfig"]
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +63,15 @@ class Optimizer:
         """
         self.recorded: list[list[np.ndarray]] | None = None
         self._variables = list(agent.trainable_variables)
+        plain = {id(variable): rate for variable, rate in agent.plain_steps}
+        self._plain_rates = [plain.get(id(variable)) for variable in self._variables]
         self._clip_norm = config.clip_norm
         rate: Any = config.learning_rate
         if config.decay_rate < 1:
             rate = _StepDecay(config)
         optimizers = tf.keras.optimizers
         self._optimizer = (optimizers.Adam if config.optimizer == "adam" else optimizers.SGD)(rate)
-        self._optimizer.build(self._variables)
+        self._optimizer.build(self._select_others(self._variables))
 
     def minimize(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
         """Performs a step, unless the gradient is not finite; traceable.
@@ -90,17 +94,22 @@ class Optimizer:
                 self._variables, tape.gradient(loss, self._variables), strict=True
             )
         ]
-        norm = _global_norm(gradients)
+        norm = _global_norm(self._select_others(gradients))
+        is_finite = tf.math.is_finite(_global_norm(gradients))
         if self._clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
+            clipped, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
+            gradients = [
+                each if rate is None else gradient
+                for each, gradient, rate in zip(clipped, gradients, self._plain_rates, strict=True)
+            ]
 
         def step() -> tf.Tensor:
             if self.recorded is not None:
                 tf.numpy_function(self._record, gradients, [])
-            self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+            self._apply(gradients)
             return tf.constant(True)
 
-        tf.cond(tf.math.is_finite(norm), step, lambda: tf.constant(False))
+        tf.cond(is_finite, step, lambda: tf.constant(False))
         return norm
 
     @property
@@ -114,10 +123,18 @@ class Optimizer:
         Args:
             gradients: an element of `recorded` of that process.
         """
-        self._optimizer.apply_gradients(
-            (tf.constant(gradient), variable)
-            for gradient, variable in zip(gradients, self._variables, strict=True)
-        )
+        self._apply([tf.constant(gradient) for gradient in gradients])
+
+    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        pairs = list(zip(gradients, self._variables, strict=True))
+        self._optimizer.apply_gradients(self._select_others(pairs))
+        for rate, (gradient, variable) in zip(self._plain_rates, pairs, strict=True):
+            if rate is not None:
+                variable.assign_sub(rate * gradient)
+
+    def _select_others(self, each: Sequence[T]) -> list[T]:
+        """Selects what belongs to weights without plain steps, of one item per weight."""
+        return [item for item, rate in zip(each, self._plain_rates, strict=True) if rate is None]
 
     def _record(self, *gradients: np.ndarray) -> None:
         assert self.recorded is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -53,6 +53,11 @@ class FeedForwardConfig:
     grouper_uniform: Annotated[
         float, "with grouper_start: share of the units that are in any group at first"
     ] = 0.01
+    grouper_start_rate: Annotated[
+        float,
+        "with grouper_start: learning rate of the scores of the start, in plain steps along the "
+        "gradient; 0 for a start that stays, from which only the network moves units",
+    ] = 0.0
     bridge: Annotated[
         BridgeKind,
         "whether a recurrent network over the grouper's weights adds to the features of the "
@@ -66,6 +71,7 @@ class FeedForwardConfig:
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"{field.name} must be positive, not {value}")
         check_fields(self, ("grouper_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
+        check_fields(self, ("grouper_start_rate",), lambda rate: 0 <= rate < math.inf, "at least 0")
         if self.grouper_start not in get_args(GrouperStart):
             raise ValueError(
                 f"grouper_start must be none, metis or fluid, not {self.grouper_start!r}"
@@ -140,13 +146,25 @@ class FeedForwardGrouper(tf.keras.Model):
             width = config.grouper_units
         self._logits = tf.keras.layers.Dense(self.num_groups, kernel_initializer=glorot(own_seeds))
         self._logits.build((self.num_units, width))
-        self._start = None
+        self._start: Any = None
+        self._start_rate = config.grouper_start_rate
         if start is not None:
-            self._start = tf.constant(start, tf.int32)
             elsewhere = config.grouper_uniform / self.num_groups
-            self._start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
+            start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
+            logits = start_logit * np.eye(self.num_groups, dtype=np.float32)[start]
+            self._start = tf.constant(logits)
+            if config.grouper_start_rate:
+                self._start = self.add_weight(
+                    name="start", shape=logits.shape, initializer=lambda shape, dtype: logits
+                )
         self.column_size = width + 1
         self.built = True
+
+    @property
+    def plain_steps(self) -> tuple[tuple[tf.Variable, float], ...]:
+        """The scores of the start, if they are trained; see `Agent.plain_steps`."""
+        has_weights = self._start is not None and self._start_rate > 0
+        return ((self._start, self._start_rate),) if has_weights else ()
 
     def log_dists(self) -> tf.Tensor:
         """Computes the distributions of the units' groups; traceable, differentiable.
@@ -159,7 +177,7 @@ class FeedForwardGrouper(tf.keras.Model):
             hidden = layer(hidden)
         logits = self._logits(hidden)
         if self._start is not None:
-            logits += self._start_logit * tf.one_hot(self._start, self.num_groups)
+            logits += tf.convert_to_tensor(self._start)
         return tf.nn.log_softmax(logits)
 
     def columns(self) -> tf.Tensor:

@@ -76,6 +76,14 @@ class CrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
         # Half of 0.1 * (1 - n / 8) at n = 2, 4, 6, 8, and then it stays 0.
         self.assertAllClose(found, [0.0375, 0.025, 0.0125, 0, 0, 0], atol=1e-7)
 
+    def test_exploration_lasts_for_the_samples_of_the_paper_where_no_number_is_given(self):
+        agent = _agent(np.ones([1, 2], np.bool_))
+        algorithm = CrossEntropy(agent, CrossEntropyConfig(ce_samples=2, elite_fraction=0.5))
+        for _ in range(600):
+            _learn(algorithm, [[0], [1]], [1.0, 2.0])
+        # Half of 0.1 * (1 - 1200 / 2400).
+        self.assertAllClose(agent.policy.probabilities()[0, 1], 0.025, atol=1e-7)
+
     def test_takes_the_earlier_of_equals_and_never_a_failure(self):
         agent = _agent(np.ones([1, 4], np.bool_))
         config = CrossEntropyConfig(ce_samples=5, elite_fraction=0.4, exploration=0.0)

@@ -48,6 +48,33 @@ class OptimizerTest(tf.test.TestCase, parameterized.TestCase):
         config = OptimizerConfig(optimizer="sgd", learning_rate=1.0, clip_norm=None)
         self.assertAllClose(_moves(config, [[30.0, 40.0]])[0], [[-30, -40]])
 
+    @parameterized.parameters("adam", "sgd")
+    def test_some_weights_change_by_plain_steps_beside_those_of_any_optimizer(self, optimizer):
+        class HalfPlainAgent(TableAgent):
+            @property
+            def plain_steps(self):
+                return ((self.trainable_variables[1], 2.0),)
+
+        agents = [kind(np.zeros([1, 2]), np.zeros([1, 2])) for kind in (TableAgent, HalfPlainAgent)]
+        config = OptimizerConfig(optimizer=optimizer, learning_rate=0.5, clip_norm=1.0)
+        for agent, factor in zip(agents, (0.0, 30.0), strict=True):
+            optimized = Optimizer(agent, config)
+            optimized.recorded = []
+            for _ in range(2):
+                with tf.GradientTape() as tape:
+                    first, second = map(tf.convert_to_tensor, agent.trainable_variables)
+                    loss = tf.reduce_sum(first * [[3.0, 4.0]] + factor * second * [[1.0, 0.0]])
+                # The gradient of the plain weights neither counts in the norm nor is shortened.
+                self.assertAllClose(optimized.minimize(loss, tape), 5.0)
+        self.assertAllClose(agents[1].tables()[0], agents[0].tables()[0])
+        self.assertAllClose(agents[1].tables()[1], [[-120.0, 0.0]])
+        # Another process applies the same steps.
+        other = HalfPlainAgent(np.zeros([1, 2]), np.zeros([1, 2]))
+        applied = Optimizer(other, config)
+        for gradients in optimized.recorded:
+            applied.apply(gradients)
+        self.assertAllClose(other.tables(), agents[1].tables())
+
     def test_first_adam_step_is_the_learning_rate(self):
         moves, _ = _moves(OptimizerConfig(learning_rate=0.01), [[0.3, -0.2]])
         self.assertAllClose(moves, [[-0.01, 0.01]], rtol=1e-4)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -42,6 +44,7 @@ class FeedForwardConfigTest(parameterized.TestCase):
         {"grouper_start": "stone"},
         {"grouper_uniform": 0.0},
         {"grouper_uniform": 1.5},
+        {"grouper_start_rate": -1.0},
     )
     def test_refuses_what_is_outside_its_range(self, **options):
         with self.assertRaisesRegex(ValueError, next(iter(options))):
@@ -115,6 +118,29 @@ class FeedForwardGrouperTest(tf.test.TestCase):
         self.assertAllClose(
             np.exp(grouper.log_dists()), expected / expected.sum(axis=1, keepdims=True)
         )
+
+    def test_a_start_may_be_weights_that_change_by_plain_steps(self):
+        start, rate = np.array([1, 0, 1], np.int32), 50.0
+        config = FeedForwardConfig(num_groups=3, grouper_units=5, neighbors=2, grouper_uniform=0.06)
+        trained = dataclasses.replace(config, grouper_start_rate=rate)
+        fixed = FeedForwardGrouper(_units(), config, _EMBEDDING, start=start)
+        grouper = FeedForwardGrouper(_units(), trained, _EMBEDDING, start=start)
+        self.assertLen(grouper.trainable_variables, len(fixed.trainable_variables) + 1)
+        self.assertAllClose(grouper.log_dists(), fixed.log_dists())
+        self.assertEmpty(fixed.plain_steps)
+        [(weights, found_rate)] = grouper.plain_steps
+        self.assertEqual(found_rate, rate)
+        moved = weights.numpy() + np.array([[5, 0, 0], [0, 0, 0], [0, 0, 0]], np.float32)
+        before = grouper.log_dists().numpy()
+        with tf.GradientTape() as tape:
+            log_prob = grouper.log_dists()[0, 0]
+        # The gradient is that of the scores: 1 - p, and -p elsewhere.
+        gradient = tape.gradient(log_prob, weights.value).numpy()
+        self.assertAllClose(gradient[0], [1, 0, 0] - np.exp(before[0]), atol=1e-5)
+        weights.assign(moved)
+        after = grouper.log_dists().numpy()
+        self.assertAllClose(after[0, 0] - after[0, 1], before[0, 0] - before[0, 1] + 5, atol=1e-4)
+        self.assertAllClose(after[1:], before[1:])
 
     def test_columns_are_the_last_weights_and_biases_of_each_group(self):
         grouper = _grouper()
