@@ -106,6 +106,13 @@ class ExpertsTest(parameterized.TestCase):
         self.assertEqual(devices_of(devices, "^train/update_embedding_.*/weights"), {0})
         self.assertEqual(devices_of(devices, "_tower/.*MatMul"), {1})
 
+    def test_wide_and_deep_has_the_weights_of_rows_on_the_cpu(self):
+        devices = expert_devices("wide_and_deep", "expert")
+        for pattern in ("^embedding_.*/weights$", "^wide/", "^train_wide/update_wide/"):
+            self.assertEqual(devices_of(devices, pattern), {0}, pattern)
+        self.assertEqual(devices_of(devices, "^train_deep/update_embedding_.*/weights"), {0})
+        self.assertEqual(devices_of(devices, "^deep/(layer_0|Relu)"), {1})
+
     @parameterized.parameters("inception_v3_towers", "inception_v3_async_towers")
     def test_towers_have_a_gpu_each_and_variables_are_on_the_cpu(self, name):
         names = []
