@@ -15,7 +15,7 @@ from graph_passes.graph_pass import GraphPass
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.messages import quote
 
-__all__ = ["AddHostCopies", "HostCopy", "find_copyable"]
+__all__ = ["HANDLE_TYPES", "AddHostCopies", "HostCopy", "find_copyable"]
 
 # Grappler removes an Identity between devices, and so would undo the pass. StopGradient has the
 # same kernel, and stays.
@@ -34,7 +34,8 @@ _ALIASES = frozenset(
         *("Snapshot", "CheckNumerics"),
     ]
 )
-_HANDLES = frozenset([types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_STRING])
+HANDLE_TYPES = frozenset([types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_STRING])
+"""The types of tensors that hold references to memory elsewhere, which a copy does not move."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ class AddHostCopies(GraphPass):
                         f"{quote(name)} has state, is a variable or depends on control flow, so it "
                         "can take no part in copies to the CPU"
                     )
-            if graph.tensor_dtypes[tensor] in _HANDLES:
+            if graph.tensor_dtypes[tensor] in HANDLE_TYPES:
                 raise GraphError(f"{quote(copy.tensor)} is a handle, which cannot wait on the CPU")
             names = {f"{producer}:{port}", *([producer] if not port else [])}
             source = f"{producer}:{port}" if port else producer

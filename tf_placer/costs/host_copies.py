@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tensorflow.core.framework import types_pb2
 
-from graph_passes.host_copies import HostCopy, find_copyable
+from graph_passes.host_copies import HANDLE_TYPES, HostCopy, find_copyable
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import MEMORY_SHARERS
 from tf_placer.problem.accelerators import is_gpu
@@ -13,8 +12,6 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.host_offload import HostOffload, Movable, offload_to_host
 
 __all__ = ["choose_host_copies"]
-
-_HANDLES = frozenset([types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_STRING])
 
 
 def choose_host_copies(
@@ -88,7 +85,7 @@ class _Chooser:
         inputs = dict.fromkeys(self._graph.input_tensors[self._operations[reader]])
         found = [each for each in inputs if self._is_in_memory(each, maker)]
         makers = self._graph.tensor_producer[found]
-        is_handle = [int(self._graph.tensor_dtypes[each]) in _HANDLES for each in found]
+        is_handle = [int(self._graph.tensor_dtypes[each]) in HANDLE_TYPES for each in found]
         return found if self._copyable[makers].all() and not any(is_handle) else []
 
     def name_tensor(self, tensor: int) -> str:
