@@ -61,8 +61,9 @@ class TracedCall:
         """The number of examples in the batch of a model; None if it cannot be told."""
         if not self.is_model:
             return None
-        shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(self.example_inputs)]
-        sizes = {int(shape[0]) for shape in shapes if shape}
+        leaves = tf.nest.flatten(self.example_inputs)
+        shapes = [tf.TensorShape(leaf.shape) for leaf in leaves if hasattr(leaf, "shape")]
+        sizes = {shape[0] for shape in shapes if shape.rank}
         return sizes.pop() if len(sizes) == 1 else None
 
 

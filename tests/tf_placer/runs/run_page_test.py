@@ -187,7 +187,7 @@ class RunViewTest(absltest.TestCase):
             (run / "result.json").write_bytes(result)
             fcntl.flock(writer, fcntl.LOCK_UN)
             self.assertLen(list(pages), 1)
-        self.assertIn("Placed: auto is faster", page.read_text())
+        self.assertRegex(page.read_text(), r"<h1[^>]*>\s*Placed: auto is \d\.\d\d times as fast")
         self.assertNotIn("location.reload", page.read_text())
 
     def test_waits_for_a_search_to_follow(self):
@@ -198,7 +198,7 @@ class RunViewTest(absltest.TestCase):
 
         with mock.patch.object(time, "sleep", begin):
             self.assertLen(list(follow_search(run, page)), 1)
-        self.assertIn("Placed: auto is faster", page.read_text())
+        self.assertRegex(page.read_text(), r"<h1[^>]*>\s*Placed: auto is \d\.\d\d times as fast")
 
     def test_only_searches_with_common_operations_are_comparable(self):
         view = read_run_view(live_run(self.directory))
