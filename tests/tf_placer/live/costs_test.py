@@ -206,12 +206,12 @@ class LiveCostsTest(tf.test.TestCase):
         with mock.patch.object(TimePlan, "profile_secs", return_value=1e6):
             self.run_search()
             self.assertEqual(self.profiler.settings, [])
-            self.assertTrue(self.has_line("to profile the graph takes about 277 h"))
+            self.assertTrue(self.has_line("Profiling the graph takes about 277 h"))
             self.directory = RunDirectory(self.directory.path.with_name("described"))
             with mock.patch.object(Machine, "describes_costs", True):
                 self.run_search()
         self.assertLen(self.profiler.settings, 1)
-        self.assertFalse(self.has_line("are little: about"))
+        self.assertFalse(self.has_line("are little for this graph"))
 
     def test_a_search_for_what_fits_ends_with_the_first_placement_that_runs(self):
         self.script.secs = lambda assignment: 0.05 if assignment else None
