@@ -73,7 +73,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
     def test_controllers_sample_different_placements_and_have_baselines_of_their_own(self):
         run_eagerly(self)
         options = {"hidden_units": 8, "attention_units": 8, "baseline_moves": "batch"}
-        options["baseline_start"] = "failing"
+        options |= {"baseline_start": "failing", "failure_factor": None}
         training = Training(self.placer("colocrl", **options))
         parameters = training.parameters()
         sampled = [training.sample(parameters, number, 0) for number in (1, 2)]
