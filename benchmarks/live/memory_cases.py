@@ -357,9 +357,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the cases and writes the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", default=",".join(CASES), help="by comma (default all)")
-    parser.add_argument("--max_secs", type=float, default=75.0, help="of a search (default 75)")
+    parser.add_argument("--max_secs", type=float, default=120.0, help="of a search (default 120)")
     parser.add_argument("--max_trials", type=int, default=40, help="of a search (default 40)")
-    parser.add_argument("--rounds", type=int, default=4, help="of times in turns (default 4)")
+    parser.add_argument("--rounds", type=int, default=3, help="of times in turns (default 3)")
     parser.add_argument("--out_dir", default="benchmarks/results/memory_cases")
     for name in ("run", "output", "placement", "machine"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
