@@ -226,11 +226,12 @@ class _Stages:
                     context.advise_time(),
                 )
             )
-        links_known = find_links(self._config.found_machine, self._config.found_session_config)
-        limit_secs = context.plan.limit_profile_secs(trials, links_known=links_known is not None)
         if describes_costs:
             # Reading a description takes no steps, so that there is always time for it.
             limit_secs = max(SHORTEST_TIMEOUT_SECS, left_secs)
+        else:
+            links = find_links(self._config.found_machine, self._config.found_session_config)
+            limit_secs = context.plan.limit_profile_secs(trials, links_known=links is not None)
         try:
             with context.interrupts.interruptible(max_secs=limit_secs):
                 context.costs = profile_costs(

@@ -1,15 +1,29 @@
-"""Problems with operations added, for steps that a changed graph would have."""
+"""Problems with operations added, for steps of changed graphs, and the shortest of such steps."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["AddedOperations", "add_operations"]
+__all__ = ["AddedOperations", "add_operations", "find_shortest"]
+
+
+class _ChangedStep(Protocol):
+    """A simulated step of a changed graph."""
+
+    @property
+    def step_secs(self) -> float:
+        """The step time in seconds."""
+        ...
+
+
+_Step = TypeVar("_Step", bound=_ChangedStep)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,3 +86,30 @@ def add_operations(problem: PlacementProblem, added: AddedOperations) -> Placeme
             [problem.control_edges, np.reshape(added.control_edges, (-1, 2))]
         ),
     )
+
+
+def find_shortest(
+    change: Callable[[np.ndarray], _Step | None],
+    placements: Iterable[np.ndarray],
+    *,
+    max_secs: float,
+) -> _Step | None:
+    """Finds the placement whose changed step is the shortest.
+
+    Args:
+        change: simulates the changed step of a placement; None if it does not fit.
+        placements: int32 [num_groups] each, legal placements.
+        max_secs: time limit in seconds, after which no further placement is tried.
+
+    Returns:
+        The shortest step; None if none fits.
+    """
+    end_secs = time.monotonic() + max_secs
+    best: _Step | None = None
+    for placement in placements:
+        if time.monotonic() >= end_secs:
+            break
+        step = change(placement)
+        if step is not None and (best is None or step.step_secs < best.step_secs):
+            best = step
+    return best

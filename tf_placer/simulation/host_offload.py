@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.added_operations import AddedOperations, add_operations
+from tf_placer.simulation.added_operations import AddedOperations, add_operations, find_shortest
 from tf_placer.simulation.memory_profile import OUTPUT, MemoryLevels, holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 
@@ -85,23 +85,9 @@ def find_offload(
 ) -> HostOffload | None:
     """Finds the shortest step of placements that fit if tensors wait on the CPU.
 
-    Args:
-        problem: the placement problem.
-        placements: int32 [num_groups] each, legal placements.
-        max_secs: time limit in seconds, after which no further placement is tried.
-
-    Returns:
-        The shortest step; None if none of them fits in this way.
+    See `find_shortest` for the arguments and the result.
     """
-    end_secs = time.monotonic() + max_secs
-    best: HostOffload | None = None
-    for placement in placements:
-        if time.monotonic() >= end_secs:
-            break
-        moved = offload_to_host(problem, placement)
-        if moved is not None and (best is None or moved.step_secs < best.step_secs):
-            best = moved
-    return best
+    return find_shortest(functools.partial(offload_to_host, problem), placements, max_secs=max_secs)
 
 
 def offload_to_host(

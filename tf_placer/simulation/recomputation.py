@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import functools
 from collections.abc import Iterable
 
 import numpy as np
 
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.added_operations import AddedOperations, add_operations
+from tf_placer.simulation.added_operations import AddedOperations, add_operations, find_shortest
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.text.units import format_step
@@ -59,23 +59,10 @@ def find_recomputation(
 ) -> Recomputation | None:
     """Finds the shortest step of placements that fit with recomputation.
 
-    Args:
-        problem: the placement problem.
-        placements: int32 [num_groups] each, legal placements.
-        max_secs: the time limit in seconds, after which no further placement is tried.
-
-    Returns:
-        The shortest step; None if none was found.
+    See `find_shortest` for the arguments and the result.
     """
-    end_secs = time.monotonic() + max_secs
-    best: Recomputation | None = None
-    for placement in placements:
-        if time.monotonic() >= end_secs:
-            break
-        found = recompute_tensors(problem, placement)
-        if found is not None and (best is None or found.step_secs < best.step_secs):
-            best = found
-    return best
+    change = functools.partial(recompute_tensors, problem)
+    return find_shortest(change, placements, max_secs=max_secs)
 
 
 def recompute_tensors(problem: PlacementProblem, placement: np.ndarray) -> Recomputation | None:
