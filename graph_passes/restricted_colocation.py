@@ -17,7 +17,10 @@ from graph_passes.restrictions import Restrictions, match_names, suggest_names
 from graph_passes.util.messages import quote
 from graph_passes.util.union_find import UnionFind
 
-__all__ = ["describe_restrictions", "restrict_colocation"]
+__all__ = ["VARIABLE_NAME_ATTR", "describe_restrictions", "restrict_colocation"]
+
+#: Attribute with the name of a variable whose operation is named otherwise, as in functions.
+VARIABLE_NAME_ATTR = "_variable_name"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,15 +274,23 @@ def _count(number: int, noun: str) -> str:
 
 
 def _match(graph: OpGraph, pattern: str, source: str) -> list[int]:
-    """Lists the operations of the step that a pattern matches.
+    """Lists the operations of the step that a pattern matches, or whose variable's name it does.
 
     Raises:
         GraphError: there are none; the message has the nearest names.
     """
-    needed = [graph.names[i] for i in np.flatnonzero(graph.needed).tolist()]
+    indices = np.flatnonzero(graph.needed).tolist()
+    needed = [graph.names[i] for i in indices]
     found = [graph.index[name] for name in match_names(pattern, needed)]
+    nodes = graph.graph_def.node
+    variables = {
+        nodes[i].attr[VARIABLE_NAME_ATTR].s.decode(): i
+        for i in indices
+        if VARIABLE_NAME_ATTR in nodes[i].attr
+    }
+    found += [variables[name] for name in match_names(pattern, variables)]
     if found:
-        return found
+        return sorted(set(found))
     elsewhere = match_names(pattern, graph.names)
     if elsewhere:
         raise GraphError(

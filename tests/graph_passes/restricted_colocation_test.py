@@ -15,7 +15,11 @@ from graph_passes.colocation import find_colocation_groups
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GRANULARITIES, GroupedGraph, group_operations
-from graph_passes.restricted_colocation import describe_restrictions, restrict_colocation
+from graph_passes.restricted_colocation import (
+    VARIABLE_NAME_ATTR,
+    describe_restrictions,
+    restrict_colocation,
+)
 from graph_passes.restrictions import (
     check_keep_together,
     match_names,
@@ -114,6 +118,17 @@ class EnumerationTest(tf.test.TestCase, parameterized.TestCase):
         coarse = list_assignments(restrict(graph, pin, keep_together, granularity="coarse"), MIXED)
         self.assertNotEmpty(coarse)
         self.assertContainsSubset(coarse, expected)
+
+    def test_variables_match_by_their_own_names(self):
+        graph_def = build_graph().graph_def
+        for node in graph_def.node:
+            if node.name in ("a/exp", "b/sin"):
+                node.attr[VARIABLE_NAME_ATTR].s = f"adam/{node.name}/slot".encode()
+        graph = OpGraph.from_graph_def(graph_def, ["sum"], ["fed:0"])
+        for pattern, names in (("*/a/*/slot", {"a/exp"}), ("adam/*", {"a/exp", "b/sin"})):
+            found = list_assignments(restrict(graph, {pattern: "/GPU:1"}), MIXED)
+            expected = list_assignments(restrict(graph, dict.fromkeys(names, "/GPU:1")), MIXED)
+            self.assertEqual(found, expected)
 
     def test_a_pinned_group_bars_no_other_from_its_devices(self):
         given = graphs.share_graph("two_branches")

@@ -702,9 +702,11 @@ class _Confirming:
                 parts.append(f"{label} {failure.kind.value}")
             else:
                 parts.append(f"{label} {math.exp(logs[0]):.2f}x" if logs else f"{label} runs")
+        text = ", ".join(parts)
         failure = measurements[self._reference].failure
-        end = "" if failure is None else f", which does not run ({failure.kind.value})"
-        return f"{', '.join(parts)} {self._reference}{end}"
+        if failure is None:
+            return f"{text} {self._reference}"
+        return f"{text}, and {self._reference} does not run ({failure.kind.value})"
 
 
 def _count(rounds: int) -> str:

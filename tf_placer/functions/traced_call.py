@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.functions.iterators import to_feed_value
 from tf_placer.functions.keras_models import check_model, convert_train_step, is_keras_model
@@ -329,6 +330,7 @@ def _convert_to_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> N
     node.attr["dtype"].type = variable.dtype.as_datatype_enum
     node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
     node.attr["shared_name"].s = node.name.encode()
+    node.attr[VARIABLE_NAME_ATTR].s = variable.name.removesuffix(":0").encode()
 
 
 def _flatten_arguments(arguments: Sequence[Any]) -> list[tf.Tensor]:

@@ -398,7 +398,11 @@ class _TimedValues:
 
 def _explain_missing_time(context: SearchContext) -> str:
     """Explains that the time was too short for a confirmation, and how much is needed."""
+    original_failed = context.log.trials[0].measurement.failure is not None
+    placement = (
+        "placement, which runs where the original does not," if original_failed else "placement"
+    )
     return (
         f"there was no time left of {context.config.max_secs:g} s to measure the original and the "
-        f"fastest placement again: {context.advise_time()}"
+        f"fastest {placement} again: {context.advise_time()}"
     )

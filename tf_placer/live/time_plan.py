@@ -377,15 +377,21 @@ class TimePlan:
 
         original = trials[0].measurement
         restart_secs = _restart_secs(trials)
-        if original.failure is not None:
-            rounds = 1  # One more failure is enough.
+
+        def candidate_secs(trial: Trial) -> float:
+            opening_secs = _TIMES.opening_ratio * trial.measurement.setup_secs
+            return opening_secs + _TIMES.blocks_per_round * (trial.measurement.median_secs or 0.0)
 
         def round_secs(beside: Sequence[Trial]) -> float:
-            secs = restart_secs + _TIMES.original_opening_ratio * original.setup_secs
-            secs += _TIMES.opening_ratio * sum(trial.measurement.setup_secs for trial in beside)
-            steps = [original, *(trial.measurement for trial in beside)]
-            return secs + _TIMES.blocks_per_round * sum(each.median_secs or 0.0 for each in steps)
+            secs = sum(candidate_secs(trial) for trial in beside)
+            if original.failure is not None:
+                # Each runs in processes of its own, and TensorFlow waits for memory again.
+                return secs + len(beside) * restart_secs + trials[0].elapsed_secs
+            secs += restart_secs + _TIMES.original_opening_ratio * original.setup_secs
+            return secs + _TIMES.blocks_per_round * (original.median_secs or 0.0)
 
+        if original.failure is not None:
+            rounds = 1  # One more failure is enough.
         selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
         return _slowness(trials) * (selection_secs + rounds * round_secs(candidates[:1]))
 
@@ -424,7 +430,10 @@ def _slowness(trials: Sequence[Trial]) -> float:
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:
-    """Computes the seconds in which the first trial started its processes."""
+    """Computes the seconds in which processes start: as in the first trial, if that ran."""
     if not trials:
         return _TIMES.restart_secs
-    return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)
+    first = trials[0]
+    if first.measurement.failure is not None:
+        return min(first.elapsed_secs, _TIMES.restart_secs)
+    return max(0.0, first.elapsed_secs - first.measurement.total_secs)

@@ -19,9 +19,9 @@ _REASONS = {
     Outcome.NO_TIME: "no placement was measured in the time and the trials that were allowed",
     Outcome.NOT_FASTER: "no placement is faster than the original, beyond the noise",
     Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
-    Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
+    Outcome.NOT_CONFIRMED: "no placement was confirmed",
     Outcome.FITS: "the original runs, and objective 'fit' asks for no more",
-    Outcome.INTERRUPTED: "interrupted before a placement was confirmed to be faster",
+    Outcome.INTERRUPTED: "interrupted before a placement was confirmed",
 }
 _MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
 

@@ -242,7 +242,11 @@ class ConfirmTest(parameterized.TestCase):
         candidates = make_candidates(o={"fails": "1", "kind": "out_of_memory"}, a=1)
         failure = Failure(FailureKind.OUT_OF_MEMORY, "too large")
         environment = doubles.DriftingEnvironment(0)
-        result = run_confirmation(environment, candidates, reference_failure=failure, max_secs=0.0)
+        lines = []
+        result = run_confirmation(
+            environment, candidates, reference_failure=failure, max_secs=0.0, report=lines.append
+        )
+        self.assertEqual(lines, ["1 round: a runs, and o does not run (out_of_memory)"])
         self.assertTrue(result.comparisons["a"].faster)
         self.assertEqual(result.best, "a")
         # A label that does not fit alone is not loaded beside another.

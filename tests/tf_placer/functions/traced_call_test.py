@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
+from graph_passes.restrictions import match_names
 from tests.tf_placer.functions import two_devices
 from tf_placer.environments.restored_variables import add_assignments
 from tf_placer.functions.traced_call import TracedCall, is_traceable, trace_call
@@ -247,6 +249,16 @@ class TracedStepTest(tf.test.TestCase):
         )
         for values in run_in_session(traced, 2):
             self.assertAllClose(values[0], step(X))
+
+    def test_variables_of_a_keras_model_keep_their_names(self):
+        model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(1, name="last")])
+        model.compile("adam", "mse")
+        graph = trace_call(model, (X, X[:, :1])).workload.graph_def
+        names = [node.attr[VARIABLE_NAME_ATTR].s.decode() for node in graph.node]
+        found = [name.rpartition("/")[2] for name in match_names("*last*", names)]
+        layer = ["last_kernel_momentum", "last_kernel_velocity", "kernel"]
+        layer += ["last_bias_momentum", "last_bias_velocity", "bias"]
+        self.assertCountEqual([name.removeprefix("sequential_") for name in found], layer)
 
     def test_a_variable_that_is_passed_twice_is_one(self):
         @tf.function
