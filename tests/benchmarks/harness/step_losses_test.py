@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -76,6 +77,17 @@ class StepLossesTest(absltest.TestCase):
                 losses = step_losses(problem, placement, bound_secs)
                 [step_secs] = Simulator(problem).simulate(placement[None]).step_secs
                 self.assertAlmostEqual(sum(losses.values()), step_secs - bound_secs)
+
+    def test_asynchronous_devices_lose_to_the_same(self):
+        problem = _problem([[99.0, 1.0, 1.0]] * 4, [(0, 1), (1, 2), (2, 3)])
+        gpus = (dataclasses.replace(each, is_asynchronous=True) for each in problem.devices[1:])
+        asynchronous = dataclasses.replace(problem, devices=(problem.devices[0], *gpus))
+        losses = _losses(asynchronous, [1, 1, 2, 2])
+        np.testing.assert_allclose(
+            [losses["transfers"], losses["turns"], losses["chain"]],
+            [0.11, 0.0, 4.0 - lower_bounds(asynchronous).step_secs],
+            atol=1e-9,
+        )
 
     def test_where_an_operation_may_not_go_is_refused(self):
         problem = _problem([[1.0, math.inf]], [])
