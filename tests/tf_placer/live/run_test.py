@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import pathlib
 import re
 import shutil
 import tempfile
+import threading
 import time
 from unittest import mock
 
@@ -145,6 +148,26 @@ class RunTest(tf.test.TestCase):
         name = f"{users_placers.__name__}:Fails"
         with self.assertRaisesRegex(ValueError, f"{name}' cannot be made: KeyError"):
             self.run_search(Script(secs=split_is_faster), placer=name)
+
+    def test_an_error_in_the_code_of_a_user_is_told_with_its_line(self):
+        def fail(*args, **settings):
+            return {}["x"]
+
+        parent = mock.Mock(
+            settings={
+                "directory": str(self.directory.path),
+                "request": str(self.directory.path),
+                "clear_by": None,
+                "start_secs": 0.0,
+                "host": None,
+            }
+        )
+        parent.receive.side_effect = threading.Event().wait
+        line = fail.__code__.co_firstlineno + 1
+        with mock.patch.object(live_run, "run", fail), contextlib.redirect_stderr(io.StringIO()):
+            live_run.answer_request(parent, mock.Mock())
+        error = f"KeyError: 'x' ({__file__}, line {line}, in fail)"
+        parent.send.assert_called_once_with({"error": error, "kind": ""})
 
     def test_the_file_of_a_request_is_not_blamed_for_a_missing_placer(self):
         given = graphs.two_branches()
