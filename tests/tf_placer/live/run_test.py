@@ -205,6 +205,29 @@ class RunTest(tf.test.TestCase):
         # One round selects the candidate; all others agree, so the minimum decides.
         self.assertEqual(script.confirmed.count({}), 1 + LEAST_ROUNDS)
 
+    def test_compares_a_placement_on_workers_with_one_process_on_all_cores(self):
+        for secs, note in (
+            (
+                0.15,
+                "one process on all cores takes about 150.0 ms for the original: the placement "
+                "is about 3.00 times as fast as that",
+            ),
+            (
+                0.02,
+                "but one process on all cores takes about 20.00 ms for the original, 2.50 times "
+                "as fast as placed on workers",
+            ),
+            (None, None),
+        ):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
+            self.assertEqual(self.directory.read_result().note, note)
+
+    def test_one_process_on_all_cores_has_no_part_of_a_limited_memory(self):
+        script = Script(secs=split_is_faster, one_process_secs=0.2)
+        self.run_search(script, machine=find_machine("local:2,memory_mb=100"))
+        self.assertIsNone(self.directory.read_result().note)
+
     def test_leaves_out_finalists_for_which_there_is_no_time(self):
         def slow(assignment):
             return 5.0 if uses_two_devices(assignment) else 10.0
