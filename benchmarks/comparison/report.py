@@ -111,14 +111,16 @@ def _counts(comparison: ComparedRuns) -> str:
 def _remarks(comparison: ComparedRuns) -> list[str]:
     """Lists runs of another version of their problem, and runs that failed."""
     parts = []
-    others = {problem: _other_version(of_placer) for problem, of_placer in comparison.items()}
-    mixed = [f"- {problem}: {', '.join(names)}" for problem, names in others.items() if names]
+    mixed: dict[str, list[str]] = {}
+    for problem, of_placer in comparison.items():
+        if names := _other_version(of_placer):
+            mixed.setdefault(", ".join(names), []).append(problem)
     if mixed:
         parts += [
             "## Other versions of the problems",
-            "These placers have runs of a version of the problem that most others do not have, "
-            "which takes a little more or less:",
-            "\n".join(mixed),
+            "These placers have runs of another version of the problem than most that place the "
+            "same groups, in which the same placement takes a little more or less:",
+            "\n".join(f"- {', '.join(problems)}: {names}" for names, problems in mixed.items()),
         ]
     failures = [
         f"- {placer} on {problem}: {run.failure}"
