@@ -20,7 +20,7 @@ from collections.abc import Mapping
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.comparison.report import comparison_markdown
-from benchmarks.comparison.seen_problems import seen_text
+from benchmarks.comparison.seen_problems import describe_seen
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import Run, RunKey
@@ -156,7 +156,7 @@ def main() -> None:
             of_problem = cells.setdefault(problem, {})
             of_problem[label] = [runs[key] for key in of_cell if key in runs]
     is_shipped = any(key.placer == "graph_neural" and not key.options for key in runs)
-    note = seen_text(comparison.problems, graph_neural=is_shipped)
+    note = describe_seen(comparison.problems, graph_neural=is_shipped)
     page = comparison_markdown(f"Placers compared: {budget}", cells, note)
     write_table(page, out / f"{budget.folder}.md")
 

@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import Run, RunKey
-from benchmarks.harness.run_counts import commits_text, failed_text
+from benchmarks.harness.run_counts import format_commits, format_failures
 from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
 from tf_placer.placers.presets import name_paper_preset
@@ -238,7 +238,7 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_t
             for median, runs in zip(medians, own_runs, strict=True)
         ]
         seeds = dict.fromkeys(str(len(runs)) for runs in own_runs if runs)
-        failed = [failed_text(runs) for runs in own_runs if runs]
+        failed = [format_failures(runs) for runs in own_runs if runs]
         name = name_paper_preset(system) if variant == PAPER else variant
         rows.append([system, name, *steps, ratio, " or ".join(seeds), ", ".join(failed)])
     return "\n".join(
@@ -305,7 +305,7 @@ def main() -> None:
     took_secs = [run.found.search_secs for run in runs.values() if run.found]
     runs_text = (
         f"{len(took_secs)} of {len(wanted)} runs, {_SAMPLES} samples each, "
-        f"{format_duration(sum(took_secs))} of processor time. {commits_text(runs.values())}"
+        f"{format_duration(sum(took_secs))} of processor time. {format_commits(runs.values())}"
     )
     write_table(readings_markdown(title, cells, problems, runs_text), out / f"{name}.md")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.run_counts import COUNTS_LEGEND, commits_text, counts_text
+from benchmarks.harness.run_counts import COUNTS_LEGEND, format_commits, format_counts
 from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.step_losses import fold_losses
 from benchmarks.problems.paper import ProblemKey
@@ -36,7 +36,7 @@ def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") ->
         comparison: see `ComparedRuns`.
         note: what else is to be known, or nothing.
     """
-    seeds = _shared_seeds(comparison)
+    seeds = _find_shared_seeds(comparison)
     shared = {
         problem: {
             placer: [run for run in runs if run.key.seed in seeds or not uses_seed(run.key.placer)]
@@ -50,7 +50,7 @@ def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") ->
         "## Who wins",
         "The fastest step of each problem, who found it, and the fastest of the placers that learn "
         f"and of those that do not, {AUTO} aside. Placers that found the same step share the win. "
-        f"The best of {_seeds_text(seeds)}, which all random placers have.",
+        f"The best of {_format_seeds(seeds)}, which all random placers have.",
         _winners(shared),
         "## Every placer on every problem",
         "The step that a placer found, the best of the same seeds, by the fastest that any found. "
@@ -81,10 +81,10 @@ def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") ->
         _counts(comparison),
     ]
     runs = [run for of_placer in comparison.values() for own in of_placer.values() for run in own]
-    return "\n\n".join([*parts, *_remarks(comparison), commits_text(runs)])
+    return "\n\n".join([*parts, *_remarks(comparison), format_commits(runs)])
 
 
-def _shared_seeds(comparison: ComparedRuns) -> set[int]:
+def _find_shared_seeds(comparison: ComparedRuns) -> set[int]:
     """Finds the seeds that every placer with runs on a problem has, if it is random."""
     seeds = [
         {run.key.seed for run in runs}
@@ -95,14 +95,14 @@ def _shared_seeds(comparison: ComparedRuns) -> set[int]:
     return set.intersection(*seeds) if seeds else set()
 
 
-def _seeds_text(seeds: set[int]) -> str:
+def _format_seeds(seeds: set[int]) -> str:
     numbers = ", ".join(map(str, sorted(seeds)))
     return f"seed {numbers}" if len(seeds) == 1 else f"seeds {numbers}" if seeds else "no seed"
 
 
 def _counts(comparison: ComparedRuns) -> str:
     rows = [
-        [placer, *(counts_text(of_placer[placer]) for of_placer in comparison.values())]
+        [placer, *(format_counts(of_placer[placer]) for of_placer in comparison.values())]
         for placer in next(iter(comparison.values()))
     ]
     return markdown_table(["placer", *comparison], rows, "l" + "r" * len(comparison))

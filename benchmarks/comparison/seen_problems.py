@@ -9,7 +9,7 @@ import tf_placer
 from benchmarks.comparison.readings import PROBLEMS, REPAIR_PROBLEMS
 from tf_placer.files import read_json
 
-__all__ = ["find_trained_problems", "seen_text"]
+__all__ = ["describe_seen", "find_trained_problems"]
 
 _SHIPPED = pathlib.Path(tf_placer.__file__).parent / "placers/learned/data/graph_neural.json"
 _GRANULARITY = "-coarse"
@@ -26,7 +26,7 @@ def find_trained_problems(problems: Iterable[str]) -> list[str]:
     return [problem for problem in problems if problem.replace(":", "-") in trained]
 
 
-def seen_text(problems: Iterable[str], *, graph_neural: bool) -> str:
+def describe_seen(problems: Iterable[str], *, graph_neural: bool) -> str:
     """Says on which of the problems of a page settings were chosen and weights trained.
 
     Args:

@@ -8,25 +8,25 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.harness.placement_runs import Run
 
-__all__ = ["COUNTS_LEGEND", "commits_text", "counts_text", "failed_text"]
+__all__ = ["COUNTS_LEGEND", "format_commits", "format_counts", "format_failures"]
 
 COUNTS_LEGEND = (
     "Samples of a run, the median of the seeds, and the share of all of them that failed: nothing "
     "but what did not fit into memory fails here. Without a share, it is not known."
 )
-"""Says how to read `counts_text`."""
+"""Says how to read `format_counts`."""
 
 
-def counts_text(runs: Sequence[Run]) -> str:
+def format_counts(runs: Sequence[Run]) -> str:
     """Formats the samples of a run and the share that failed: "2,400, 12%"; "" without runs."""
     samples = [run.found.samples for run in runs if run.found is not None]
     if not samples:
         return ""
     text = f"{statistics.median_low(samples):,}"
-    return ", ".join(filter(None, [text, failed_text(runs)]))
+    return ", ".join(filter(None, [text, format_failures(runs)]))
 
 
-def failed_text(runs: Sequence[Run]) -> str:
+def format_failures(runs: Sequence[Run]) -> str:
     """Formats the share of all samples that failed: "0%", "<1%", "12%"; "" if not known."""
     found = [run.found for run in runs if run.found is not None]
     failures = [each.failures for each in found if each.failures is not None]
@@ -41,7 +41,7 @@ def failed_text(runs: Sequence[Run]) -> str:
     return f"{failed / samples:.0%}"
 
 
-def commits_text(runs: Iterable[Run]) -> str:
+def format_commits(runs: Iterable[Run]) -> str:
     """Says at which commits runs were made, and of how many that is not kept."""
     counts = collections.Counter(run.commit for run in runs if run.found is not None)
     unknown = counts.pop(None, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from absl.testing import absltest
 
 from benchmarks.comparison.comparison import PROBLEMS
-from benchmarks.comparison.seen_problems import find_trained_problems, seen_text
+from benchmarks.comparison.seen_problems import describe_seen, find_trained_problems
 
 
 class SeenProblemsTest(absltest.TestCase):
@@ -21,11 +21,11 @@ class SeenProblemsTest(absltest.TestCase):
         self.assertEqual(find_trained_problems(["nmt_2:4xK80", "nmt_2:2xK80"]), ["nmt_2:4xK80"])
 
     def test_the_text_names_what_was_chosen_and_trained(self):
-        text = seen_text(["nmt_2:4xK80", "bert_base:eagle-4xP100"], graph_neural=True)
+        text = describe_seen(["nmt_2:4xK80", "bert_base:eagle-4xP100"], graph_neural=True)
         self.assertIn("were chosen on nmt_2 of these", text)
         self.assertIn("how failures count since, on bert_base.", text)
         self.assertIn("1 of these 2 problems, all but bert_base.", text)
-        self.assertNotIn("graph_neural", seen_text(["nmt_2:4xK80"], graph_neural=False))
+        self.assertNotIn("graph_neural", describe_seen(["nmt_2:4xK80"], graph_neural=False))
 
 
 if __name__ == "__main__":
