@@ -43,8 +43,8 @@ def format_failures(runs: Sequence[Run]) -> str:
 
 def format_commits(runs: Iterable[Run]) -> str:
     """Says at which commits runs were made, and of how many that is not kept."""
-    counts = collections.Counter(run.commit for run in runs if run.found is not None)
-    unknown = counts.pop(None, 0)
+    counts = collections.Counter(run.commit or "" for run in runs if run.found is not None)
+    unknown = counts.pop("", 0)
     parts = [f"{count:,} at {commit[:7]}" for commit, count in sorted(counts.items())]
     if unknown:
         parts.append(
