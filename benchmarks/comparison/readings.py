@@ -1,9 +1,9 @@
 """An ablation of learned placers: variants of each paper, with one setting changed at a time.
 
 A paper leaves settings open, and some that it gives do not work here. Each system is run with the
-settings that were chosen, with each of them changed back alone, and with all of them as published
-("published"), on several problems with several seeds. Networks are small, so that the comparison
-takes an hour or two, not days; --full_size compares the settings that depend on the size, with
+settings that were chosen, with each of them changed back alone, and with those of its paper preset
+("eagle:published"), on several problems with several seeds. Networks are small, so that this takes
+an hour or two, not days; --full_size compares the settings that depend on the size, with
 networks as large as the papers', and --repairs how failures count and learned groups start. Writes
 readings.md (full_size.md, repairs.md), and readings_runs.jsonl.xz (and so on) with every run that
 ended: those that are there are not repeated.
@@ -23,15 +23,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import read_or_make_runs
-from benchmarks.harness.placement_runs import RunKey
+from benchmarks.harness.placement_runs import Run, RunKey
+from benchmarks.harness.run_counts import format_commits, format_failures
 from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
+from tf_placer.placers.presets import name_paper_preset
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
 __all__ = [
     "CHOSEN",
     "FULL_SIZE_READINGS",
+    "PAPER",
     "READINGS",
     "REPAIRS",
     "Reading",
@@ -39,7 +42,7 @@ __all__ = [
     "readings_markdown",
 ]
 
-CHOSEN, _PUBLISHED, _FORMER = "as chosen", "published", "before"
+CHOSEN, PAPER, _FORMER = "as chosen", "paper preset", "before"
 _SAMPLES, _MAX_SECS, _SEEDS = 600, 3600.0, (0, 1, 2)
 _TITLE = "Readings of the papers"
 _FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
@@ -98,7 +101,7 @@ READINGS: Sequence[Reading] = (
             "groups start anyhow": _ANY_GROUPS,
             "gain is a mean": {"gain": "mean"},
             "learning rate 0.01": _EAGLES_RATE,
-            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _EAGLES_RATE | _ANY_GROUPS | {"gain": "mean"},
+            PAPER: _NOT_TOLD | _PER_BATCH | _EAGLES_RATE | _ANY_GROUPS | {"gain": "mean"},
         },
         _SMALL_NETWORK | _FEW_GROUPS,
     ),
@@ -111,7 +114,7 @@ READINGS: Sequence[Reading] = (
             "average moves per batch": _PER_BATCH,
             "average starts at a failure": _FAILING,
             "learning rate 0.01": _EAGLES_RATE,
-            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _FAILING | _EAGLES_RATE | _ANY_GROUPS,
+            PAPER: _NOT_TOLD | _PER_BATCH | _FAILING | _EAGLES_RATE | _ANY_GROUPS,
         },
         _SMALL_NETWORK | _FEW_GROUPS,
     ),
@@ -121,41 +124,51 @@ READINGS: Sequence[Reading] = (
         {
             "learning rate 0.0001": _SLOWER,
             "average starts at a failure": _FAILING,
-            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _FAILING | _SLOWER,
+            PAPER: _NOT_TOLD | _PER_BATCH | _FAILING | _SLOWER,
         },
         _SMALL_NETWORK,
     ),
     Reading(
         "spotlight",
         _TOLD_AND_MOVED | _FAILING,
-        {"average starts at what ran": _FIRST_BATCH, _PUBLISHED: _NOT_TOLD | _PER_BATCH},
+        {"average starts at what ran": _FIRST_BATCH, PAPER: _NOT_TOLD | _PER_BATCH},
         _SMALL_LAYERS,
     ),
     Reading(
         "post",
         _EMA,
-        {"decay 0.9": {"baseline_decay": "0.9"}, _PUBLISHED: {"baseline": "mean"}},
+        {"decay 0.9": {"baseline_decay": "0.9"}, PAPER: {"baseline": "mean"}},
     ),
 )
 """The readings of the papers; every setting that differs between variants is written out, so that
 what was kept stays true when a default changes."""
 
 _AT_SMALL_RATE = {"learning rate 0.001": _FASTER}
-_MANY_GROUPS = {"256 groups": {"num_groups": "256"}}
-_FROM_FAILURE = {"average starts at a failure": _FAILING}
+_MANY_GROUPS = {"num_groups": "256"}
+_BOUNDED = {"tanh_limit": "1.0"}
 
 FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
-    Reading("eagle_gcn", _SLOWER | _FEW_GROUPS, _MANY_GROUPS | _AT_SMALL_RATE),
+    Reading(
+        "eagle_gcn",
+        _SLOWER | _FEW_GROUPS,
+        _AT_SMALL_RATE | {"learning rate 0.001, 256 groups": _FASTER | _MANY_GROUPS},
+    ),
     Reading(
         "hierarchical",
         _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "none"},
-        _AT_SMALL_RATE
-        | _MANY_GROUPS
-        | _FROM_FAILURE
-        | {"logits with a bound": {"tanh_limit": "1.0"}},
+        {
+            "bounded logits": _BOUNDED,
+            "bounded logits, learning rate 0.001": _BOUNDED | _FASTER,
+            "bounded logits, 256 groups": _BOUNDED | _MANY_GROUPS,
+            "bounded logits, average starts at a failure": _BOUNDED | _FAILING,
+        },
     ),
-    Reading("colocrl", _SLOWER | _FIRST_BATCH, _AT_SMALL_RATE | _FROM_FAILURE),
+    Reading(
+        "colocrl",
+        _SLOWER | _FIRST_BATCH,
+        _AT_SMALL_RATE | {"average starts at a failure": _FAILING},
+    ),
 )
 """What hangs on the size of the networks."""
 
@@ -194,7 +207,7 @@ REPAIRS: Sequence[Reading] = (
 )
 """Failures and the start of learned groups, on problems on which nothing else was chosen."""
 
-_Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
+_Cells = Mapping[tuple[str, str, str], Sequence[Run]]
 
 
 def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_text: str) -> str:
@@ -202,15 +215,15 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_t
 
     Args:
         title: of the page.
-        cells: the fastest step of each run in seconds, None where nothing ran, by system, variant
-            and problem.
+        cells: the runs that ended, one per seed, by system, variant and problem.
         problems: in the order of the columns.
         runs_text: says how many runs there are.
     """
-    headers = ["system", "settings", *problems, "by the chosen"]
+    headers = ["system", "settings", *problems, "by the chosen", "seeds", "failed"]
     rows = []
     for system, variant in dict.fromkeys((system, variant) for system, variant, _ in cells):
-        medians = [_median(cells.get((system, variant, problem), ())) for problem in problems]
+        own_runs = [cells.get((system, variant, problem), ()) for problem in problems]
+        medians = [_median(runs) for runs in own_runs]
         chosen = [_median(cells.get((system, CHOSEN, problem), ())) for problem in problems]
         both = [
             own / other
@@ -220,28 +233,32 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_t
         ratio = f"{statistics.geometric_mean(both):.3f}" if both else "-"
         if both and len(both) < len(problems):
             ratio += f" ({len(both)} of {len(problems)})"
-        made = [bool(cells.get((system, variant, problem))) for problem in problems]
         steps = [
-            f"{median:.3f}" if median is not None else "none" if is_made else ""
-            for median, is_made in zip(medians, made, strict=True)
+            f"{median:.3f}" if median is not None else "none" if runs else ""
+            for median, runs in zip(medians, own_runs, strict=True)
         ]
-        rows.append([system, variant, *steps, ratio])
+        seeds = dict.fromkeys(str(len(runs)) for runs in own_runs if runs)
+        failed = [format_failures(runs) for runs in own_runs if runs]
+        name = name_paper_preset(system) if variant == PAPER else variant
+        rows.append([system, name, *steps, ratio, " or ".join(seeds), ", ".join(failed)])
     return "\n".join(
         [
             f"# {title}",
             "",
             "The fastest step in seconds, median over the seeds. The last column is the geometric "
             "mean of what a step takes by what it takes with the settings that were chosen. none: "
-            "in most runs nothing fitted. What is empty is not made yet.",
+            "in most runs nothing fitted. What is empty is not made yet. failed: of all samples on "
+            "each problem, the share that did not fit. The settings were chosen by these tables.",
             "",
-            markdown_table(headers, rows, "ll" + "r" * (len(problems) + 1)),
+            markdown_table(headers, rows, "ll" + "r" * (len(problems) + 3)),
             "",
             runs_text,
         ]
     )
 
 
-def _median(steps: Sequence[float | None]) -> float | None:
+def _median(runs: Sequence[Run]) -> float | None:
+    steps = [run.found.best_secs for run in runs if run.found is not None]
     if not steps:
         return None
     middle = statistics.median(math.inf if secs is None else secs for secs in steps)
@@ -282,13 +299,13 @@ def main() -> None:
         only_kept=args.only_kept,
     )
     cells = {
-        cell: [run.found.best_secs for key in own if (run := runs.get(key)) and run.found]
+        cell: [run for key in own if (run := runs.get(key)) and run.found]
         for cell, own in keys.items()
     }
     took_secs = [run.found.search_secs for run in runs.values() if run.found]
     runs_text = (
         f"{len(took_secs)} of {len(wanted)} runs, {_SAMPLES} samples each, "
-        f"{format_duration(sum(took_secs))} of processor time."
+        f"{format_duration(sum(took_secs))} of processor time. {format_commits(runs.values())}"
     )
     write_table(readings_markdown(title, cells, problems, runs_text), out / f"{name}.md")
 

@@ -9,6 +9,10 @@ import numpy as np
 
 from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
+from benchmarks.harness.run_counts import COUNTS_LEGEND, format_commits, format_counts
+from benchmarks.harness.run_placers import uses_seed
+from benchmarks.harness.step_losses import fold_losses
+from benchmarks.problems.paper import ProblemKey
 from tf_placer.placers import AUTO, is_learned
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
@@ -24,53 +28,100 @@ ComparedRuns = Mapping[str, Mapping[str, Sequence[Run]]]
 """By problem ("nmt_2 on 4xK80") and placer, a run per seed; all problems have the same placers."""
 
 
-def comparison_markdown(title: str, comparison: ComparedRuns) -> str:
+def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") -> str:
     """Formats a page with the winner on each problem, and how far every placer is from it.
 
     Args:
         title: of the page.
         comparison: see `ComparedRuns`.
+        note: what else is to be known, or nothing.
     """
+    seeds = _find_shared_seeds(comparison)
+    shared = {
+        problem: {
+            placer: [run for run in runs if run.key.seed in seeds or not uses_seed(run.key.placer)]
+            for placer, runs in of_placer.items()
+        }
+        for problem, of_placer in comparison.items()
+    }
     parts = [
         f"# {title}",
+        *([note] if note else []),
         "## Who wins",
         "The fastest step of each problem, who found it, and the fastest of the placers that learn "
-        f"and of those that do not, {AUTO} aside. Placers that found the same step share the win.",
-        _winners(comparison),
+        f"and of those that do not, {AUTO} aside. Placers that found the same step share the win. "
+        f"The best of {_format_seeds(seeds)}, which all random placers have.",
+        _winners(shared),
         "## Every placer on every problem",
-        "The step that a placer found by the fastest that any found; of several seeds the best. "
+        "The step that a placer found, the best of the same seeds, by the fastest that any found. "
         "OOM: nothing that it tried fitted into memory; none: no run. The last two columns are "
         "over the problems that it found a placement of: geometric mean, and how many it won.",
-        _ratios(comparison),
+        _ratios(shared),
     ]
     if all(AUTO in of_placer for of_placer in comparison.values()):
         parts += [
             f"## {AUTO} against the fastest of all others",
-            "Each seed by itself, the worst first. Above it: what the step loses to what, in parts "
-            "of the lower bound. Transfers: gone if they took no time; turns: devices wait for "
-            "each other; imbalance: the busiest device; chain: of operations where they are.",
+            "Each seed by itself, the worst first, beside the best seed of others, of all they "
+            "have. Above it: what the step loses to what, in parts of the lower bound. Transfers: "
+            "gone if they took no time; turns: devices wait for each other; imbalance: the busiest "
+            "device; chain: of operations where they are. Where the step would be longer without "
+            "transfers, because operations then start in another order, it loses nothing to them, "
+            "and the less to turns.",
             _auto_ratios(comparison),
         ]
     parts += [
         "## The median seed",
-        "Seconds that a step takes; in brackets with the best and the worst seed. Mean and wins "
-        "are as above, but of these steps. Samples and times are those of the shortest and the "
+        "Seconds that a step takes, of all seeds of a placer: more of them make a median surer, "
+        "not shorter. In brackets the best and the worst seed. Mean and wins are as above, but of "
+        "these steps. What is not random has one seed. Times are those of the shortest and the "
         "longest run.",
         _medians(comparison),
+        "## Samples and failures",
+        COUNTS_LEGEND,
+        _counts(comparison),
     ]
-    return "\n\n".join([*parts, *_remarks(comparison)])
+    runs = [run for of_placer in comparison.values() for own in of_placer.values() for run in own]
+    return "\n\n".join([*parts, *_remarks(comparison), format_commits(runs)])
+
+
+def _find_shared_seeds(comparison: ComparedRuns) -> set[int]:
+    """Finds the seeds that every placer with runs on a problem has, if it is random."""
+    seeds = [
+        {run.key.seed for run in runs}
+        for of_placer in comparison.values()
+        for runs in of_placer.values()
+        if runs and uses_seed(runs[0].key.placer)
+    ]
+    return set.intersection(*seeds) if seeds else set()
+
+
+def _format_seeds(seeds: set[int]) -> str:
+    numbers = ", ".join(map(str, sorted(seeds)))
+    return f"seed {numbers}" if len(seeds) == 1 else f"seeds {numbers}" if seeds else "no seed"
+
+
+def _counts(comparison: ComparedRuns) -> str:
+    rows = [
+        [placer, *(format_counts(of_placer[placer]) for of_placer in comparison.values())]
+        for placer in next(iter(comparison.values()))
+    ]
+    return markdown_table(["placer", *comparison], rows, "l" + "r" * len(comparison))
 
 
 def _remarks(comparison: ComparedRuns) -> list[str]:
-    """Lists problems whose runs are not to be compared, and runs that failed."""
+    """Lists runs of another version of their problem, and runs that failed."""
     parts = []
-    mixed = [
-        f"- {problem}: runs are of different versions of their problem"
-        for problem, of_placer in comparison.items()
-        if _has_versions([run for runs in of_placer.values() for run in runs])
-    ]
+    mixed: dict[str, list[str]] = {}
+    for problem, of_placer in comparison.items():
+        if names := _other_version(of_placer):
+            mixed.setdefault(", ".join(names), []).append(problem)
     if mixed:
-        parts += ["## Not to be compared", "\n".join(mixed)]
+        parts += [
+            "## Other versions of the problems",
+            "These placers have runs of another version of the problem than most that place the "
+            "same groups, in which the same placement takes a little more or less:",
+            "\n".join(f"- {', '.join(problems)}: {names}" for names, problems in mixed.items()),
+        ]
     failures = [
         f"- {placer} on {problem}: {run.failure}"
         for problem, of_placer in comparison.items()
@@ -83,10 +134,23 @@ def _remarks(comparison: ComparedRuns) -> list[str]:
     return parts
 
 
-def _has_versions(runs: Sequence[Run]) -> bool:
-    """Says whether runs with one kind of groups, of one model and machine, placed two problems."""
-    digests = {(run.key.problem, run.problem_digest) for run in runs if run.failure is None}
-    return len(digests) > len({problem for problem, _ in digests})
+def _other_version(of_placer: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Finds the placers with runs that placed another problem than most with their groups."""
+    placers_of: dict[ProblemKey, dict[str, set[str]]] = {}
+    for placer, runs in of_placer.items():
+        for run in runs:
+            if run.failure is None:
+                of_digest = placers_of.setdefault(run.key.problem, {})
+                of_digest.setdefault(run.problem_digest, set()).add(placer)
+    return sorted(
+        {
+            placer
+            for of_digest in placers_of.values()
+            for digest, placers in of_digest.items()
+            if digest != max(of_digest, key=lambda each: len(of_digest[each]))
+            for placer in placers
+        }
+    )
 
 
 def _winners(comparison: ComparedRuns) -> str:
@@ -164,19 +228,24 @@ def _medians(comparison: ComparedRuns) -> str:
     rows = []
     for placer, steps in medians.items():
         found = [run.found for runs in runs_of[placer] for run in runs if run.found is not None]
-        samples = sorted(each.samples for each in found)
         took_secs = sorted(each.search_secs for each in found)
         rows.append(
             [
                 placer,
                 *map(_median_text, runs_of[placer]),
                 *_standing(_to_fastest(steps, fastest)),
-                _span([f"{count:,}" for count in samples]),
+                _seed_counts(runs_of[placer]),
                 _span([format_duration(secs) for secs in took_secs]),
             ]
         )
-    headers = ["placer", *comparison, "mean", "wins", "samples of a run", "time of a run"]
+    headers = ["placer", *comparison, "mean", "wins", "seeds", "time of a run"]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _seed_counts(runs_of_problems: Sequence[Sequence[Run]]) -> str:
+    """Formats on how many seeds a median is: "3", "2 to 3" where problems differ."""
+    counts = sorted(len(runs) for runs in runs_of_problems if runs)
+    return _span([str(count) for count in counts])
 
 
 def _median_secs(runs: Sequence[Run]) -> float | None:
@@ -258,11 +327,12 @@ def _losses(run: Run) -> str:
     """Formats what its step loses to what, the most first: "turns 0.12, transfers 0.05"."""
     if run.losses is None or not run.lower_bound_secs:
         return ""
-    parts = [(secs / run.lower_bound_secs, name) for name, secs in run.losses.items()]
+    losses = fold_losses(run.losses)
+    parts = [(secs / run.lower_bound_secs, name) for name, secs in losses.items()]
     return ", ".join(
         f"{name} {part:.2f}"
         for part, name in sorted(parts, reverse=True)
-        if abs(part) >= _MIN_LOSS_SHARE
+        if part >= _MIN_LOSS_SHARE
     )
 
 

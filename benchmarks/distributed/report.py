@@ -43,6 +43,8 @@ def write_report(directory: pathlib.Path, runs: Sequence[Run]) -> str:
     parts = [_speed_table(speeds)] if speeds else []
     if searches:
         parts.append(_search_table(searches))
+    commits = sorted({run["made_by"]["commit"] for run in runs})
+    parts.append(f"Runs were made at commit {', '.join(commits)}.")
     page = "\n\n".join(parts) + "\n"
     (directory / "tables.md").write_text(page)
     return page
@@ -63,7 +65,16 @@ def _speed_table(speeds: Mapping[int, float]) -> str:
 
 def _search_table(searches: Mapping[str, Sequence[Run]]) -> str:
     goal = f"{1e3 * _GOAL_SECS:.0f} ms"
-    head = ["search", "seeds", "best step", "last tenth", f"samples to {goal}", f"time to {goal}"]
+    head = [
+        "search",
+        "seeds",
+        "samples",
+        "failed",
+        "best step",
+        "last tenth",
+        f"samples to {goal}",
+        f"time to {goal}",
+    ]
     head += ["wall time", "idle", "staleness", "largest"]
     return markdown_table(head, [_search_row(name, runs) for name, runs in searches.items()])
 
@@ -76,6 +87,8 @@ def _search_row(name: str, runs: Sequence[Run]) -> list[str]:
     return [
         name,
         str(len(runs)),
+        _range([len(run["trials"]) for run in runs], "", digits=0),
+        str(sum(secs is None for run in runs for _, _, secs, *_ in run["trials"])),
         _range([1e3 * best_secs(run) for run in runs], " ms"),
         _range([1e3 * last_mean_secs(run) for run in runs], " ms"),
         f"{samples:.0f}",
@@ -87,7 +100,7 @@ def _search_row(name: str, runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _range(values: Sequence[float], unit: str) -> str:
+def _range(values: Sequence[float], unit: str, *, digits: int = 1) -> str:
     """Shows the least and the greatest of some values."""
-    ends = [f"{value:.1f}" for value in (min(values), max(values))]
+    ends = [f"{value:.{digits}f}" for value in (min(values), max(values))]
     return " to ".join(dict.fromkeys(ends)) + unit

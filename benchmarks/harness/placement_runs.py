@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.provenance import package_versions
+from benchmarks.harness.provenance import commit, package_versions
 from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.step_losses import step_losses
@@ -94,6 +94,7 @@ class Run:
         versions: of packages.
         losses: of the step that was found, the seconds above the lower bound by what they are lost
             to (see `step_losses`); None if nothing fitted or nobody looked.
+        commit: of the source tree that made it, "+" behind it if files differed; None if not known.
     """
 
     key: RunKey
@@ -104,6 +105,7 @@ class Run:
     failure: str | None
     versions: Mapping[str, str]
     losses: Mapping[str, float] | None = None
+    commit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form; `assignment` is at its top, as `tf_placer simulate` reads it."""
@@ -139,6 +141,7 @@ class Run:
             failure=value["failure"],
             versions=value["versions"],
             losses=value.get("losses"),
+            commit=value.get("commit"),
         )
 
 
@@ -248,6 +251,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         failure=None,
         versions=package_versions(),
         losses=losses,
+        commit=commit() or None,
     )
 
 

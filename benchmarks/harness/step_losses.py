@@ -2,8 +2,8 @@
 
 The same placement is simulated again on machines that lack one obstacle:
 
-- transfers: what the step loses to them; negative where it is longer without, as can happen because
-  operations then start in another order.
+- transfers: what the step loses to them. Where it is longer without, as can happen because
+  operations then start in another order, that is nothing, and the turns are so much less.
 - turns: what it takes without transfers beyond its busiest device, its longest chain of operations
   and the bound, because devices wait for each other.
 - imbalance: what the busiest device has to do beyond the bound, or chain: what the longest chain of
@@ -13,6 +13,7 @@ The same placement is simulated again on machines that lack one obstacle:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import step_report
 
-__all__ = ["step_losses"]
+__all__ = ["fold_losses", "step_losses"]
 
 # Takes no measurable time for anything that fits into a computer.
 _FREE_BYTES_PER_SEC = 1e30
@@ -62,8 +63,27 @@ def step_losses(
     # Several slots share the work of a device.
     busiest_secs = max(device.compute_secs / device.slots for device in report.devices)
     at_least_secs = max(busiest_secs, chain_secs, bound_secs)
-    return {
-        "transfers": float(report.step_secs - free_secs),
-        "turns": float(free_secs - at_least_secs),
-        "imbalance" if busiest_secs >= chain_secs else "chain": float(at_least_secs - bound_secs),
-    }
+    return fold_losses(
+        {
+            "transfers": float(report.step_secs - free_secs),
+            "turns": float(free_secs - at_least_secs),
+            "imbalance" if busiest_secs >= chain_secs else "chain": float(
+                at_least_secs - bound_secs
+            ),
+        }
+    )
+
+
+def fold_losses(losses: Mapping[str, float]) -> dict[str, float]:
+    """Takes what is negative, of transfers and of turns, off the other.
+
+    Args:
+        losses: seconds by what they are lost to; kept ones may be negative.
+    """
+    transfers, turns = losses["transfers"], losses["turns"]
+    both = transfers + turns
+    if transfers < 0:
+        transfers, turns = 0.0, both
+    elif turns < 0:
+        transfers, turns = both, 0.0
+    return {**losses, "transfers": transfers, "turns": turns}

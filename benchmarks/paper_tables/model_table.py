@@ -128,9 +128,9 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
 
 
 def model_table(counts: Sequence[ModelCounts]) -> str:
-    """Formats the Markdown table of models of full size, beside what is published."""
-    headers = ["model", "operations", "published", "of a step", "must share a device"]
-    headers += ["groups", "published", "parameters", "one GPU holds", "step", "fits"]
+    """Formats the Markdown table of models of full size, beside what is printed."""
+    headers = ["model", "operations", "printed", "of a step", "must share a device"]
+    headers += ["groups", "printed", "parameters", "one GPU holds", "step", "fits"]
     rows = []
     for each in counts:
         rows.append(
@@ -190,7 +190,7 @@ def _page(counts: Sequence[ModelCounts], commit: str) -> str:
         "",
         model_table(counts),
         "",
-        "Published: table 1 of Device Placement Optimization with Reinforcement Learning. Where we "
+        "Printed: table 1 of Device Placement Optimization with Reinforcement Learning. Where we "
         "differ from what the papers say, and why:",
         "",
         *(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
+from benchmarks.harness.run_counts import COUNTS_LEGEND, format_commits, format_counts
 from benchmarks.paper_tables.published import Published
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
 from tf_placer.text.markdown import markdown_table
@@ -110,14 +111,33 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
         f"# {table.title}",
         "Ours, simulated, and what the paper printed (in brackets), in seconds per step; the "
         "fastest of ours is bold. The paper measured on its machine, so compare the methods of one "
-        "row, not the seconds. Learned methods are as published; “now” is what "
-        "they are here by default, which is how the paper can be read so that it works. OOM: "
-        "nothing that was tried fitted into memory. †: time ended the search before its samples "
-        "did.",
+        "row, not the seconds. Learned methods have what their paper prints and our first reading "
+        "of what it does not; “now”: the variants that are the default here. OOM: nothing that was "
+        "tried fitted into memory. †: time ended the search before its samples did.",
         *([table.note] if table.note else []),
         markdown_table(headers, lines, alignment),
+        f"{COUNTS_LEGEND} Each cell has {_format_seeds(cells)}.",
+        _counts(table, cells),
+        *_remarks(table, cells),
+        format_commits(run for of_row in cells for cell in of_row.values() for run in cell.runs),
     ]
-    return "\n\n".join([*parts, *_remarks(table, cells)])
+    return "\n\n".join(parts)
+
+
+def _format_seeds(cells: Cells) -> str:
+    counts = sorted({len(cell.runs) for of_row in cells for cell in of_row.values() if cell.runs})
+    text = " to ".join(dict.fromkeys(map(str, [counts[0], counts[-1]]))) if counts else "no"
+    return f"{text} seed" if text == "1" else f"{text} seeds"
+
+
+def _counts(table: PaperTable, cells: Cells) -> str:
+    """Formats samples and failures of the methods that are no baselines."""
+    titles = [column.title for column in table.columns if not column.is_baseline]
+    lines = [
+        [row.title, _gpus(row), *(format_counts(of_row[title].runs) for title in titles)]
+        for row, of_row in zip(table.rows, cells, strict=True)
+    ]
+    return markdown_table(["model", "GPUs", *titles], lines, "lr" + "r" * len(titles))
 
 
 def _find_bound_secs(cells: Iterable[Cell]) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from benchmarks.comparison.seen_problems import describe_seen
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import RunKey
@@ -72,7 +73,10 @@ def main() -> None:
         cells = table_cells(
             table, lambda row, column: [runs[key] for key in row_keys(row, column) if key in runs]
         )
-        page = f"{table_markdown(table, cells)}\n\nBudget of each run: {_BUDGET}."
+        seen = describe_seen(
+            (f"{row.model}:{row.machine}" for row in table.rows), graph_neural=False
+        )
+        page = f"{table_markdown(table, cells)}\n\n{seen}\n\nBudget of each run: {_BUDGET}."
         write_table(page, out / f"{name}.md")
 
 

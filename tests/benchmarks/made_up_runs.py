@@ -19,6 +19,7 @@ def run(key: RunKey, best_secs: float | None, budget: SearchBudget = BUDGET, **c
     """A run that found a step, or with None, that found nothing to fit."""
     lower_bound_secs = changes.pop("lower_bound_secs", 0.25)
     digest, losses = changes.pop("problem_digest", "digest"), changes.pop("losses", None)
+    commit = changes.pop("commit", None)
     settings = {
         "samples": 100,
         "failures": 100 if best_secs is None else 0,
@@ -35,7 +36,7 @@ def run(key: RunKey, best_secs: float | None, budget: SearchBudget = BUDGET, **c
         "assignment": None if best_secs is None else [0, 1],
     } | changes
     found = Found(best_secs=best_secs, **settings)
-    return Run(key, budget, digest, lower_bound_secs, found, None, {}, losses)
+    return Run(key, budget, digest, lower_bound_secs, found, None, {}, losses, commit)
 
 
 def make_failed_run(key: RunKey, failure: str) -> Run:

@@ -3,10 +3,13 @@ from absl.testing import absltest, parameterized
 from benchmarks.comparison.readings import (
     CHOSEN,
     FULL_SIZE_READINGS,
+    PAPER,
     READINGS,
     REPAIRS,
     readings_markdown,
 )
+from benchmarks.harness.placement_runs import RunKey
+from tests.benchmarks.made_up_runs import run
 from tf_placer.placers import check_options, describe_placer
 from tf_placer.placers.presets import name_paper_preset
 
@@ -22,10 +25,8 @@ class ReadingsTest(parameterized.TestCase):
             seen.append(settings)
 
     @parameterized.parameters(*READINGS, *FULL_SIZE_READINGS, *REPAIRS)
-    def test_what_is_chosen_is_what_the_placer_has_and_published_what_its_variant_has(
-        self, reading
-    ):
-        placers = {CHOSEN: reading.system, "published": name_paper_preset(reading.system)}
+    def test_what_is_chosen_is_what_the_placer_has_and_the_paper_preset_is_itself(self, reading):
+        placers = {CHOSEN: reading.system, PAPER: name_paper_preset(reading.system)}
         for variant in reading.variants().keys() & placers.keys():
             placer = placers[variant]
             settings = {each.name: each.value for each in describe_placer(placer).settings}
@@ -35,30 +36,40 @@ class ReadingsTest(parameterized.TestCase):
                     self.assertEqual(settings[name], value, f"{placer}: {name}")
 
     def test_the_page_compares_medians_with_those_of_the_chosen_settings(self):
+        def runs(system, *steps):
+            keys = (RunKey("nmt_2", "2xK80", system, seed=seed) for seed in range(len(steps)))
+            return [run(key, secs) for key, secs in zip(keys, steps, strict=True)]
+
         page = readings_markdown(
             "The title",
             {
-                ("a", CHOSEN, "p"): [1.0, 3.0, 2.0],
-                ("a", "published", "p"): [4.0, 4.0, 9.0],
-                ("a", CHOSEN, "q"): [1.0, 1.0, None],
-                ("a", "published", "q"): [8.0, 1.0, 8.0],
-                ("a", CHOSEN, "r"): [1.0],
-                ("a", "published", "r"): [None, None, 1.0],
-                ("b", CHOSEN, "p"): [1.0],
-                ("b", CHOSEN, "q"): [],
+                ("post", CHOSEN, "p"): runs("post", 1.0, 3.0, 2.0),
+                ("post", PAPER, "p"): runs("post", 4.0, 4.0, 9.0),
+                ("post", CHOSEN, "q"): runs("post", 1.0, 1.0, None),
+                ("post", PAPER, "q"): runs("post", 8.0, 1.0, 8.0),
+                ("post", CHOSEN, "r"): runs("post", 1.0),
+                ("post", PAPER, "r"): runs("post", None, None, 1.0),
+                ("eagle", CHOSEN, "p"): runs("eagle", 1.0),
+                ("eagle", CHOSEN, "q"): [],
             },
             ["p", "q", "r"],
             "made",
         )
         self.assertStartsWith(page, "# The title\n")
         rows = [
-            line.split("|")[1:-1] for line in page.splitlines() if line.startswith(("| a", "| b"))
+            line.split("|")[1:-1]
+            for line in page.splitlines()
+            if line.startswith(("| post", "| eagle"))
         ]
         cells = [[cell.strip() for cell in row] for row in rows]
-        self.assertEqual(cells[0], ["a", CHOSEN, "2.000", "1.000", "1.000", "1.000"])
-        self.assertEqual(cells[2], ["b", CHOSEN, "1.000", "", "", "1.000 (1 of 3)"])
+        # A run that found nothing has failed in all samples.
+        last = ["3 or 1", "0%, 33%, 0%"]
+        self.assertEqual(cells[0], ["post", CHOSEN, "2.000", "1.000", "1.000", "1.000", *last])
+        last = ["1.000 (1 of 3)", "1", "0%"]
+        self.assertEqual(cells[2], ["eagle", CHOSEN, "1.000", "", "", *last])
         # By hand: the root of 4/2 * 8/1.
-        self.assertEqual(cells[1], ["a", "published", "4.000", "8.000", "none", "4.000 (2 of 3)"])
+        last = ["4.000 (2 of 3)", "3", "0%, 0%, 67%"]
+        self.assertEqual(cells[1], ["post", "post:published", "4.000", "8.000", "none", *last])
 
 
 if __name__ == "__main__":

@@ -51,10 +51,12 @@ class WaitingWorkersTest(absltest.TestCase):
             *self.post.values(),
         ]
         directory = pathlib.Path(self.create_tempdir().full_path)
+        runs = [{**run, "made_by": {"commit": "0123456+"}} for run in runs]
         page = write_report(directory, json.loads(json.dumps(runs)))
         self.assertEqual((directory / "tables.md").read_text(), page)
         self.assertRegex(page, r"\| 1 \| [\d.]+ \| 100.0% \|\n\| 2 \| [\d.]+ \| 9\d.\d% \|")
-        self.assertRegex(page, r"\| Post, 12 workers in step \| 1 \| [\d.]+ ms \| [\d.]+ ms \|")
+        self.assertRegex(page, r"\| Post, 12 workers in step \| 1 \| 48 \| 0 \| [\d.]+ ms \|")
+        self.assertIn("at commit 0123456+.", page)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.harness.step_losses import step_losses
+from benchmarks.harness.step_losses import fold_losses, step_losses
 from benchmarks.problems.small import SMALL_PROBLEMS
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
@@ -88,6 +88,15 @@ class StepLossesTest(absltest.TestCase):
             [0.11, 0.0, 4.0 - lower_bounds(asynchronous).step_secs],
             atol=1e-9,
         )
+
+    def test_a_step_that_is_longer_without_transfers_loses_the_less_to_turns(self):
+        parts = {"transfers": -0.4, "turns": 0.5, "chain": 0.2}
+        folded = fold_losses(parts)
+        self.assertEqual(list(folded), list(parts))
+        np.testing.assert_allclose(list(folded.values()), [0.0, 0.1, 0.2])
+        parts = {"transfers": 0.3, "turns": -0.1, "imbalance": 0.2}
+        np.testing.assert_allclose(list(fold_losses(parts).values()), [0.2, 0.0, 0.2])
+        self.assertEqual(fold_losses(folded), folded)
 
     def test_where_an_operation_may_not_go_is_refused(self):
         problem = _problem([[1.0, math.inf]], [])

@@ -79,6 +79,12 @@ class TableReportTest(absltest.TestCase):
             "Policy Gradient, NMT (2-layer) on post-2xK80: after 61 of 2400 samples", page
         )
 
+    def test_samples_and_failures_of_learned_methods_are_said(self):
+        lines, page = _lines()
+        self.assertEqual(lines[-2:], ["| RNNLM | 2 | 100, 0% | 100, 0% |  |",
+                                      "| NMT (2-layer) | 2 | 61, 0% | 100, 0% | 0 |"])  # fmt: skip
+        self.assertIn("Each cell has 1 to 2 seeds.", page)
+
     def test_the_page_says_what_failed(self):
         _, page = _lines()
         self.assertStartsWith(page, "# Post, some of table 1\n")

@@ -1,0 +1,55 @@
+"""The samples of runs, the share of them that failed, and the commits that made the runs."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Iterable, Sequence
+
+from benchmarks.harness.placement_runs import Run
+
+__all__ = ["COUNTS_LEGEND", "format_commits", "format_counts", "format_failures"]
+
+COUNTS_LEGEND = (
+    "Samples of a run, the median of the seeds, and the share of all of them that failed: nothing "
+    "but what did not fit into memory fails here. Without a share, it is not known."
+)
+"""Says how to read `format_counts`."""
+
+
+def format_counts(runs: Sequence[Run]) -> str:
+    """Formats the samples of a run and the share that failed: "2,400, 12%"; "" without runs."""
+    samples = [run.found.samples for run in runs if run.found is not None]
+    if not samples:
+        return ""
+    text = f"{statistics.median_low(samples):,}"
+    return ", ".join(filter(None, [text, format_failures(runs)]))
+
+
+def format_failures(runs: Sequence[Run]) -> str:
+    """Formats the share of all samples that failed: "0%", "<1%", "12%"; "" if not known."""
+    found = [run.found for run in runs if run.found is not None]
+    failures = [each.failures for each in found if each.failures is not None]
+    samples = sum(each.samples for each in found)
+    if not samples or len(failures) < len(found):
+        return ""
+    failed = sum(failures)
+    if 0 < failed < 0.01 * samples:
+        return "<1%"
+    if 0.99 * samples < failed < samples:
+        return ">99%"
+    return f"{failed / samples:.0%}"
+
+
+def format_commits(runs: Iterable[Run]) -> str:
+    """Says at which commits runs were made, and of how many that is not kept."""
+    counts = collections.Counter(run.commit or "" for run in runs if run.found is not None)
+    unknown = counts.pop("", 0)
+    parts = [f"{count:,} at {commit[:7]}" for commit, count in sorted(counts.items())]
+    if unknown:
+        parts.append(
+            f"{unknown:,} before runs kept their commit, which docs/results.md has. In those, "
+            "failures of learned systems count as 100 s, and 1 % of the units of learned groups "
+            "begin in random ones"
+        )
+    return f"Runs were made: {'; '.join(parts)}."
