@@ -183,9 +183,10 @@ def _search_machines(
     used: dict[str, float] = {}
     start_secs = time.monotonic()
     if searched:
+        each, plural = format_duration(max_secs / len(searched)), "s" * (len(searched) > 1)
         say(
-            f"searching on {len(searched)} machines for {format_duration(max_secs)} in all "
-            f"(max_secs), {format_duration(max_secs / len(searched))} each, the smallest first"
+            f"searching on {len(searched)} machine{plural} for {format_duration(max_secs)} in all "
+            f"(max_secs), {each} each, the smallest first"
         )
     for number, name in enumerate(searched):
         problem = problems[name]

@@ -213,7 +213,7 @@ class CompareTest(absltest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as errors:
                 tf_placer.compare(problems, max_secs=0.2, verbose=verbose)
             printed.append(errors.getvalue())
-        self.assertStartsWith(printed[0], "tf_placer: searching on 1 machines for 0.2 s in all")
+        self.assertStartsWith(printed[0], "tf_placer: searching on 1 machine for 0.2 s in all")
         self.assertEqual(printed[1], "")
 
     def test_prices_are_also_by_the_last_part_of_a_path(self):
