@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step
 from tf_placer.cli.graph_costs import cost_on_machines
-from tf_placer.planning.compare import Source, compare
+from tf_placer.planning.compare import Source, compare, match_prices
 from tf_placer.planning.plan import DEFAULT_SECS
-from tf_placer.text.terminal_line import TerminalLine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -49,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MACHINE=PRICE",
-        help="price of a machine per hour, in any currency, for the cost of a million steps; may "
-        "be repeated",
+        help="price of a machine per hour, in any currency, for the cost of a million steps; the "
+        "name of a file or directory may be given without its folder and .json; may be repeated",
     )
     parser.add_argument(
         "--max_secs",
@@ -84,15 +82,7 @@ def run(args: argparse.Namespace) -> None:
                     f"{name!r} is neither a problem file nor a directory; a machine needs "
                     "--input_graph"
                 )
-    with TerminalLine(sys.stderr) as line:
-        comparison = compare(
-            sources,
-            max_secs=args.max_secs,
-            seed=args.seed,
-            prices=prices,
-            say=line.say,
-            progress=line.show,
-        )
+    comparison = compare(sources, max_secs=args.max_secs, seed=args.seed, prices=prices)
     answer(args, comparison.table(), comparison.to_json())
 
 
@@ -100,15 +90,15 @@ def _read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, flo
     """Reads prices per hour by machine.
 
     Raises:
-        ValueError: an item is not MACHINE=PRICE, or names another machine.
+        ValueError: an item is not MACHINE=PRICE, or its machine is not one that is compared.
     """
     prices = {}
     for item in items:
-        name, _, price = item.rpartition("=")
+        name, separator, price = item.rpartition("=")
         try:
             prices[name] = float(price)
         except ValueError:
-            raise ValueError(f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=16") from None
-        if name not in machines:
-            raise ValueError(f"--price {item!r} is of none of {', '.join(machines)}")
-    return prices
+            separator = ""
+        if not separator:
+            raise ValueError(f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=16")
+    return match_prices(prices, machines)

@@ -102,6 +102,7 @@ def cost_graph_file(
             checkpoint,
             signature_key,
             clear_devices=clear_devices,
+            read_values=not machine.describes_costs,
         )
         if processes is not None:
             check_no_python_functions(workload.op_graph, workload.step)
@@ -149,6 +150,7 @@ def cost_on_machines(args: argparse.Namespace, specs: Sequence[str]) -> dict[str
             args.restore_from,
             args.signature,
             clear_devices=args.clear_devices,
+            read_values=False,
         )
         said: set[str] = set()
 
@@ -175,6 +177,7 @@ def _read_step(
     signature_key: Sequence[str] | None,
     *,
     clear_devices: bool,
+    read_values: bool,
 ) -> Workload:
     """Reads a graph file and its step, and reports notes about it; see `cost_graph_file`."""
     from tf_placer.inputs.feeds_file import read_feeds
@@ -185,7 +188,9 @@ def _read_step(
     graph = read_graph(input_graph, signature_key)
     if clear_devices:
         graph = remove_devices(graph)
-    workload = read_workload(graph, fetches, feed_dict, initializers, checkpoint=checkpoint)
+    workload = read_workload(
+        graph, fetches, feed_dict, initializers, checkpoint=checkpoint, read_values=read_values
+    )
     for note in workload.notes:
         stages.say(note)
     return workload

@@ -74,7 +74,7 @@ def is_traceable(target: Any) -> bool:
     return isinstance(target, kinds) or is_keras_model(target)
 
 
-def trace_call(target: Any, example_inputs: Any) -> TracedCall:
+def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) -> TracedCall:
     """Traces one call without running it; no variable changes.
 
     Called functions are inlined, so that their operations can be placed one by one. If that fails,
@@ -84,6 +84,7 @@ def trace_call(target: Any, example_inputs: Any) -> TracedCall:
         target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
         example_inputs: a tuple of the arguments of the call, or its only argument; for a model,
             a batch as `fit` takes it: (x, y), (x, y, sample_weight) or x.
+        read_values: whether to copy the values of variables, which running the step needs.
 
     Returns:
         The traced call.
@@ -99,7 +100,12 @@ def trace_call(target: Any, example_inputs: Any) -> TracedCall:
         # The step takes the batch as one argument.
         step = convert_train_step(target)
         return _trace(
-            target, step, (convert_arrays(example_inputs),), example_inputs, autograph=False
+            target,
+            step,
+            (convert_arrays(example_inputs),),
+            example_inputs,
+            read_values,
+            autograph=False,
         )
     arguments = convert_arrays(
         example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
@@ -108,7 +114,7 @@ def trace_call(target: Any, example_inputs: Any) -> TracedCall:
         return TracedCall(
             target,
             example_inputs,
-            *_build_workload(target, arguments),
+            *_build_workload(target, arguments, read_values),
             lambda device_of: place_concrete_function(target, device_of),
         )
     if target._jit_compile:
@@ -128,6 +134,7 @@ def trace_call(target: Any, example_inputs: Any) -> TracedCall:
         target.python_function,
         arguments,
         example_inputs,
+        read_values,
         autograph=target._autograph,
         input_signature=target.input_signature,
     )
@@ -157,6 +164,7 @@ def _trace(
     function: Callable[..., Any],
     arguments: Sequence[Any],
     example_inputs: Any,
+    read_values: bool,
     **options: Any,
 ) -> TracedCall:
     def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
@@ -181,7 +189,7 @@ def _trace(
     return TracedCall(
         target,
         example_inputs,
-        *_build_workload(concrete, arguments),
+        *_build_workload(concrete, arguments, read_values),
         lambda device_of: place(device_of, inline=inline),
     )
 
@@ -212,7 +220,7 @@ def _no_device(name: str) -> str:
 
 
 def _build_workload(
-    concrete: Any, arguments: Sequence[Any]
+    concrete: Any, arguments: Sequence[Any], read_values: bool
 ) -> tuple[Workload, dict[str, tf.Variable], dict[str, str]]:
     """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
@@ -284,7 +292,9 @@ def _build_workload(
     if unknown_sizes(op_graph):
         op_graph = op_graph.with_fed_values(feeds)
     values = {
-        name: v.numpy() for name, v in variables.items() if op_graph.needed[op_graph.index[name]]
+        name: v.numpy()
+        for name, v in variables.items()
+        if read_values and op_graph.needed[op_graph.index[name]]
     }
     step = Step(fetches, feeds, tuple(initializers), restored=values)
     return Workload(op_graph, step), variables, kept

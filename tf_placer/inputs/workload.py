@@ -148,6 +148,7 @@ def read_workload(
     *,
     checkpoint: Any = None,
     seed: int = 0,
+    read_values: bool = True,
 ) -> Workload:
     """Reads a graph and determines its step.
 
@@ -165,6 +166,7 @@ def read_workload(
         checkpoint: the source of initial values for variables: a checkpoint, a directory whose
             latest checkpoint is taken, or a session.
         seed: the seed of synthetic values.
+        read_values: whether to read the variables of a SavedModel, which running the step needs.
 
     Returns:
         The graph and its step.
@@ -218,13 +220,11 @@ def read_workload(
         for name, value in feed_values.items()
         if name not in initial.feeds or is_read(op_graph, name, fetch_names)
     }
+    restored = initial.restored
+    if signature is not None:
+        restored = signature.read_values(_list_variables(op_graph)) if read_values else {}
     step = Step(
-        tuple(fetch_names),
-        step_feeds,
-        initial.initializers,
-        initial.feeds,
-        runners,
-        initial.restored if signature is None else signature.read_values(_list_variables(op_graph)),
+        tuple(fetch_names), step_feeds, initial.initializers, initial.feeds, runners, restored
     )
     op_graph = op_graph.restrict(fetch_names, list(step_feeds))
     notes = initial.notes

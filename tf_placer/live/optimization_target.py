@@ -52,8 +52,12 @@ def read_target(
     checkpoint: Any = None,
     seed: int = 0,
     clear_devices: bool = False,
+    read_values: bool = True,
 ) -> OptimizationTarget:
     """Reads a step; see `optimize` for what the arguments may be.
+
+    With `read_values=False`, the values of the variables of functions, models and SavedModels are
+    not read: only a step that runs needs them, and they may take most of the memory.
 
     Raises:
         GraphError: the graph, the step or an initializer cannot be found or built, or there is
@@ -79,7 +83,7 @@ def read_target(
             )
         if signature_key is not None:
             raise ValueError("a function or a model has no signature to choose")
-        traced = trace_call(graph, example_inputs)
+        traced = trace_call(graph, example_inputs, read_values=read_values)
         return OptimizationTarget(traced.workload, traced)
     given = graph if isinstance(graph, InputGraph) else read_graph(graph, signature_key)
     if clear_devices:
@@ -92,6 +96,12 @@ def read_target(
             raise ValueError("a SavedModel takes example_inputs or feed_dict, not both")
         feed_dict = saved.bind_example_inputs(example_inputs)
     workload = read_workload(
-        given, fetches, feed_dict, initializers, checkpoint=checkpoint, seed=seed
+        given,
+        fetches,
+        feed_dict,
+        initializers,
+        checkpoint=checkpoint,
+        seed=seed,
+        read_values=read_values,
     )
     return OptimizationTarget(workload, saved)

@@ -52,7 +52,8 @@ def profile(
     """Turns a step and a machine into a placement problem, for `search` and `simulate`.
 
     Costs are measured on an attached machine, and computed for a described one, such as "4xK80",
-    without running anything. The command `profile` does the same to files.
+    without running anything or reading values of variables. The command `profile` does the same to
+    files.
 
     Args:
         graph: as `optimize` takes it: a graph, a file, a tf.function, a ConcreteFunction, a Keras
@@ -94,6 +95,7 @@ def profile(
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     restrictions = resolve_restrictions(pins, together, [each.name for each in found.devices])
     with Stages(say if verbose else lambda line: None) as stages:
+        stages.begin(f"profiling for {found.spec}")
         given = read_target(
             graph,
             fetches=fetches,
@@ -103,6 +105,7 @@ def profile(
             signature_key=signature_key,
             checkpoint=checkpoint,
             clear_devices=clear_devices,
+            read_values=not found.describes_costs,
         )
         for note in given.workload.notes:
             stages.say(note)

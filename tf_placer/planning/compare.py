@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import math
 import os
+import pathlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,14 +28,16 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.limits import find_limits
 from tf_placer.report.machine_comparison import AS_WELL_AS, ComparedMachine, MachineComparison
+from tf_placer.report.operation_kinds import find_kinds
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.simulation.data_parallel import compute_data_parallel_bound
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import StepReport, step_report
+from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["compare"]
+__all__ = ["compare", "match_prices"]
 
 _IDLE_SHARE = 0.01
 # Share of the time of a machine for placements on fewer of its devices.
@@ -50,8 +54,9 @@ def compare(
     max_secs: float = DEFAULT_SECS,
     seed: int = 0,
     prices: Mapping[str, float] | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    progress: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None,
+    verbose: bool = True,
 ) -> MachineComparison:
     """Compares machines by the best simulated step that is found for a graph on each.
 
@@ -67,9 +72,11 @@ def compare(
             names of a list of files and directories.
         max_secs: time limit of all searches together; each gets an equal share of what is left.
         seed: seed of the searches.
-        prices: by name, prices per hour, in any currency.
-        say: called with lines for users.
-        progress: called often with a line about the search that runs.
+        prices: by name, prices per hour, in any currency. The name of a file or directory may be
+            given without its folder and ".json".
+        say: called with lines for users, in place of printing them.
+        progress: called often with a line about the search that runs, in place of printing it.
+        verbose: whether to print these lines to the standard error.
 
     Raises:
         KeyboardInterrupt: the comparison was interrupted before a machine was searched.
@@ -82,7 +89,7 @@ def compare(
         ...     name: tf_placer.profile(graph, machine=name, output=f"{name}.json")
         ...     for name in names
         ... }
-        >>> print(tf_placer.compare(problems, prices={"4xA100": 14.0}).table())
+        >>> print(tf_placer.compare(problems, prices={"4xA100": 14.0}))
     """
     if isinstance(machines, str | os.PathLike) or not machines:
         raise ValueError("compare needs machines: problems by name, or a list of files")
@@ -90,24 +97,99 @@ def compare(
         raise ValueError(f"max_secs must be greater than 0, not {format_value(max_secs)}")
     if not isinstance(machines, Mapping):
         machines = {os.fspath(path): path for path in machines}
-    prices = dict(prices or {})
-    _check_prices(prices, machines)
+    prices = match_prices(prices or {}, list(machines))
     read = {name: _read_source(name, source) for name, source in machines.items()}
     found = {name: placement for name, (_, placement) in read.items() if placement is not None}
-    searched = sorted(
-        (name for name in read if name not in found), key=lambda name: read[name][0].num_devices
-    )
+    problems = {name: problem for name, (problem, _) in read.items() if name not in found}
     pool = list(found.values())
     needed: dict[str, int] = {}
+    with TerminalLine(sys.stderr) as line:
+        searched = _search_machines(
+            problems,
+            pool,
+            max_secs,
+            seed,
+            say or (line.say if verbose else _ignore),
+            progress or (line.show if verbose else _ignore),
+        )
+    for name in searched:
+        # A placement that was found for a larger machine may be better for a smaller one, too.
+        found[name], needed[name] = _choose_placement(problems[name], pool)
+    return MachineComparison(
+        tuple(
+            _describe(name, problem, found[name], prices.get(name), needed.get(name))
+            for name, (problem, _) in read.items()
+            if name in found
+        )
+    )
+
+
+def match_prices(prices: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Matches prices with the machines that are compared.
+
+    Args:
+        prices: prices per hour, by the name of a machine or, if that is a path, by its last part
+            without ".json".
+        names: the names of the machines.
+
+    Returns:
+        The prices by the name of the machine.
+
+    Raises:
+        ValueError: a price is not that of one machine, or is no price.
+    """
+    matched = {}
+    for given, price in prices.items():
+        short = [name for name in names if pathlib.Path(name).name.removesuffix(".json") == given]
+        found = [given] if given in names else short
+        if len(found) != 1:
+            reason = "could be several of them" if found else "is not compared"
+            raise ValueError(
+                f"there is a price of {format_value(given)}, which {reason}: the machines are "
+                f"{', '.join(names)}"
+            )
+        if not 0 <= price < math.inf:
+            raise ValueError(f"the price of {given} must be 0 or more, not {format_value(price)}")
+        matched[found[0]] = price
+    return matched
+
+
+def _ignore(line: str) -> None:
+    del line
+
+
+def _search_machines(
+    problems: Mapping[str, PlacementProblem],
+    pool: list[np.ndarray],
+    max_secs: float,
+    seed: int,
+    say: Callable[[str], None],
+    progress: Callable[[str], None],
+) -> list[str]:
+    """Searches on machines, the smallest first.
+
+    Args:
+        problems: the problem on each machine, by name.
+        pool: known placements, int32 [num_groups] each; those that are found are added.
+        max_secs: time limit of all searches together.
+        seed: seed of the searches.
+        say: called with lines for users.
+        progress: called with a line about the search that runs.
+
+    Returns:
+        The machines that were searched: all but those that an interrupt left out.
+    """
+    searched = sorted(problems, key=lambda name: problems[name].num_devices)
     used: dict[str, float] = {}
     start_secs = time.monotonic()
     if searched:
+        each, plural = format_duration(max_secs / len(searched)), "s" * (len(searched) > 1)
         say(
-            f"searching on {len(searched)} machines for {format_duration(max_secs)} in all "
-            f"(max_secs), {format_duration(max_secs / len(searched))} each, the smallest first"
+            f"searching on {len(searched)} machine{plural} for {format_duration(max_secs)} in all "
+            f"(max_secs), {each} each, the smallest first"
         )
     for number, name in enumerate(searched):
-        problem = read[name][0]
+        problem = problems[name]
         place = f"{name} ({number + 1} of {len(searched)})"
         begin_secs = time.monotonic()
         left_secs = max(_MIN_SEARCH_SECS, start_secs + max_secs - begin_secs)
@@ -135,19 +217,10 @@ def compare(
         if result.interrupted:
             say(f"interrupted: {len(searched) - number - 1} machines are left out")
             break
-    for name in used:
-        # A placement that was found for a larger machine may be better for a smaller one, too.
-        found[name], needed[name] = _choose_placement(read[name][0], pool)
     if used:
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())
         say(f"searched for {format_duration(sum(used.values()))}: {each}")
-    return MachineComparison(
-        tuple(
-            _describe(name, problem, found[name], prices.get(name), needed.get(name))
-            for name, (problem, _) in read.items()
-            if name in found
-        )
-    )
+    return list(used)
 
 
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:
@@ -260,17 +333,6 @@ def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
     secs = problem.compute_secs.copy()
     secs[np.ix_(np.flatnonzero(may_leave), devices)] = np.inf
     return dataclasses.replace(problem, compute_secs=secs)
-
-
-def _check_prices(prices: Mapping[str, float], names: Mapping[str, Source]) -> None:
-    for name, price in prices.items():
-        if name not in names:
-            raise ValueError(
-                f"there is a price of {format_value(name)}, which is not compared: "
-                f"{', '.join(names)} are"
-            )
-        if not 0 <= price < math.inf:
-            raise ValueError(f"the price of {name} must be 0 or more, not {format_value(price)}")
 
 
 def _read_source(name: str, source: Source) -> tuple[PlacementProblem, np.ndarray | None]:
@@ -405,4 +467,18 @@ def _describe(
         price_per_hour=price,
         cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
         displaced_share=find_limits(problem, placement).displaced_share if step.fits else 0.0,
+        cpu_work=_find_cpu_work(problem, placement, accelerators),
     )
+
+
+def _find_cpu_work(problem: PlacementProblem, placement: np.ndarray, gpus: np.ndarray) -> str:
+    """Finds the kind of most work on CPUs; "" if most of that work could be on no GPU."""
+    on = placement[problem.groups]
+    secs = problem.compute_secs[np.arange(problem.num_operations), on]
+    secs = np.where(np.isin(on, gpus), 0.0, secs)
+    may_leave = np.isfinite(problem.compute_secs[:, gpus]).any(axis=1)
+    movable_secs = np.where(may_leave, secs, 0.0)
+    if movable_secs.sum() <= secs.sum() / 2:
+        return ""
+    kinds = np.array(find_kinds(problem))
+    return str(max(np.unique(kinds), key=lambda kind: movable_secs[kinds == kind].sum()))

@@ -16,6 +16,16 @@ __all__ = ["AS_WELL_AS", "ComparedMachine", "MachineComparison"]
 AS_WELL_AS = 1.02
 _SECS_PER_HOUR = 3600.0
 _COST_STEPS = 1_000_000
+# From this share of the step on, a sentence says why a CPU beside GPUs computes.
+_NOTABLE_CPU_SHARE = 0.1
+# The kinds of work that sentences name in the plural; see `operation_kinds`.
+_CPU_WORK = {
+    "convolution": "convolutions",
+    "lookup": "lookups",
+    "matrix product": "matrix products",
+    "other": "small operations of many kinds",
+    "update": "updates of variables",
+}
 # At least this factor above the bound of data parallelism, that is worth a try.
 _CLEARLY_ABOVE = 1.1
 
@@ -43,6 +53,7 @@ class ComparedMachine:
         price_per_hour: the price of the machine; None if it was not given.
         cpu_share: the share of the step in which a CPU beside GPUs computes.
         displaced_share: the share of the step in which it does work for which GPUs lack memory.
+        cpu_work: the kind of most of its work; "" if most of it could be on no GPU.
     """
 
     name: str
@@ -61,6 +72,7 @@ class ComparedMachine:
     price_per_hour: float | None = None
     cpu_share: float = 0.0
     displaced_share: float = 0.0
+    cpu_work: str = ""
 
     @property
     def needed(self) -> int:
@@ -100,7 +112,7 @@ class ComparedMachine:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MachineComparison:
     """Machines in the order in which they were given, each with its best step.
 
@@ -171,9 +183,16 @@ class MachineComparison:
             for each in fitting
             if each.displaced_share >= LEAST_DISPLACED_SHARE
         ]
+        lines += _describe_cpu_work(fitting)
         lines += _describe_fewer(fitting)
         lines += _describe_data_parallelism(fitting)
         return lines
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"<MachineComparison of {len(self.machines)} machines: {self.list_findings()[0]}>"
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `compare --json` prints it."""
@@ -181,6 +200,28 @@ class MachineComparison:
             "machines": [machine.to_json() for machine in self.machines],
             "findings": self.list_findings(),
         }
+
+
+def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
+    """Says why a CPU works where the memory of the GPUs is not short."""
+    lines = []
+    for work in dict.fromkeys(machine.cpu_work for machine in fitting if machine.cpu_work):
+        alike = [
+            each
+            for each in fitting
+            if each.cpu_work == work
+            and each.cpu_share >= _NOTABLE_CPU_SHARE
+            and each.displaced_share < LEAST_DISPLACED_SHARE
+        ]
+        if alike:
+            least, most = (f"{f(each.cpu_share for each in alike):.0%}" for f in (min, max))
+            share = least if least == most else f"{least} to {most}"
+            lines.append(
+                f"{', '.join(each.name for each in alike)}: the CPU computes in {share} of the "
+                f"step, mostly {_CPU_WORK.get(work, work)}: not for want of memory, but because "
+                "the step is shorter if it computes at the same time as the GPUs"
+            )
+    return lines
 
 
 def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
@@ -218,7 +259,10 @@ def _describe_cheaper(fitting: Sequence[ComparedMachine], cheapest: ComparedMach
     least = min(bounded, key=lambda each: each.data_parallel_cost_per_million_steps or 0.0)
     cost = least.data_parallel_cost_per_million_steps or 0.0
     if cost >= (cheapest.cost_per_million_steps or 0.0):
-        return ["data parallelism is not cheaper on any of them"]
+        return [
+            "data parallelism is on none of them cheaper than the "
+            f"{_format_price(cheapest.cost_per_million_steps)} of {cheapest.name}"
+        ]
     return [
         f"perhaps cheaper by data parallelism: {least.name}, at least {_format_price(cost)} per "
         "million steps"

@@ -17,6 +17,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 __all__ = [
     "OperationKinds",
     "describe_scopes",
+    "find_kinds",
     "find_step_number",
     "model_scopes",
     "operation_kinds",
@@ -117,12 +118,18 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     else:
         layer_names = _layer_names(problem, layers, backward)
     return OperationKinds(
-        kinds=_kinds_of_names(names) if types is None else _kinds_of_types(types, names),
+        kinds=find_kinds(problem),
         backward=backward,
         clusters=clusters,
         layers=layers,
         layer_names=layer_names,
     )
+
+
+def find_kinds(problem: PlacementProblem) -> tuple[str, ...]:
+    """Finds the kind of each operation of a problem; see `operation_kinds`."""
+    names, types = problem.operation_names, problem.operation_types
+    return _kinds_of_names(names) if types is None else _kinds_of_types(types, names)
 
 
 def strip_calls(name: str) -> str:

@@ -43,8 +43,9 @@ class CompareCommandTest(tf.test.TestCase):
 
     def test_compares_problem_files(self):
         one, two, four = self.files
-        printed, errors = self.call(*self.files, "--max_secs=3", f"--price={two}=3.6")
-        self.assertRegex(printed, rf"{one} +1 +1 +6.000 ms +1.00x ")
+        prices = (f"--price={two}=3.6", "--price=1=1.8")
+        printed, errors = self.call(*self.files, "--max_secs=3", *prices)
+        self.assertRegex(printed, rf"{one} +1 +1 +6.000 ms +1.00x .* 1\.80 +3\.00\n")
         self.assertRegex(printed, rf"{two} +2 +≤ 2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
         self.assertRegex(printed, rf"{four} +4 +≤ 2 +3.000 ms +2.00x .* +- +-\n")
         self.assertIn("2 GPUs would do as well as 4", printed)
@@ -83,7 +84,8 @@ class CompareCommandTest(tf.test.TestCase):
         self.refuses(r"unknown machine '2xK81' \(did you mean '2xK80'", "2xK81", *self.graph)
         self.refuses("'2xK80' is neither a problem file nor a directory", one, "2xK80")
         self.refuses("--fetches needs --input_graph", one, "--fetches=y")
-        self.refuses("--price '3.5' is of none of", one, "--price=3.5")
+        self.refuses("--price '3.5' is not MACHINE=PRICE", one, "--price=3.5")
+        self.refuses('a price of "2", which is not compared: .*1.json', one, "--price=2=3.5")
         self.refuses("--price '.*=dear' is not MACHINE=PRICE", one, f"--price={one}=dear")
         self.refuses("the price of .* must be 0 or more, not -2", one, f"--price={one}=-2")
         self.refuses("max_secs must be greater than 0", one, "--max_secs=0")

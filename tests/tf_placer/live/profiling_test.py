@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
+from unittest import mock
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import (
+    BaseResourceVariable,
+    UninitializedVariable,
+)
 
 from graph_passes.errors import GraphError
 from tf_placer.cli.main import main
@@ -77,11 +82,45 @@ class ProfilingTest(tf.test.TestCase):
             self.assertAllEqual(ours, theirs)
             self.assertAllGreater(ours, 0)
 
+    def test_plans_models_that_are_larger_than_this_computer(self):
+        # A variable without a value takes no memory, and cannot be read.
+        rows = 2**32
+        table = UninitializedVariable(trainable=True, shape=[rows, 256], dtype=tf.float32)
+
+        @tf.function
+        def step(indices):
+            return tf.reduce_sum(tf.gather(table, indices))
+
+        example = tf.constant([1, 2, 3], tf.int64)
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            problem = profile(step, example_inputs=example, machine=_MACHINE, output=self.output)
+        self.assertEqual(problem.resident_bytes.max(), rows * 256 * 4)
+        self.assertIn("tf_placer: profiling for 4xK80\n", errors.getvalue())
+
+    def test_reads_no_values_of_a_saved_model_for_a_described_machine(self):
+        module = tf.Module()
+        module.weight = tf.Variable(tf.ones([8, 8]))
+        module.step = tf.function(
+            lambda x: x @ module.weight, input_signature=[tf.TensorSpec([4, 8])]
+        )
+        directory = self.output.with_name("saved")
+        tf.saved_model.save(module, str(directory), signatures=module.step)
+        [values] = directory.glob("variables/*.data*")
+        values.write_bytes(bytes(values.stat().st_size))
+        problem = profile(directory, machine=_MACHINE, output=self.output)
+        self.assertIn("MatMul", problem.operation_types)
+        arguments = ["--input_graph", str(directory), "--output", str(self.output)]
+        main(["profile", *arguments, "--machine", _MACHINE])
+        with self.assertRaises(GraphError):
+            profile(directory, machine="local:1", output=self.output)
+
     def test_profiles_the_training_step_of_a_model(self):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         model.compile("sgd", "mse", jit_compile=False)
         example = (np.ones([4, 3], np.float32), np.ones([4, 2], np.float32))
-        problem = profile(model, example_inputs=example, machine=_MACHINE, output=self.output)
+        with mock.patch.object(BaseResourceVariable, "numpy", side_effect=AssertionError):
+            problem = profile(model, example_inputs=example, machine=_MACHINE, output=self.output)
         self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
 

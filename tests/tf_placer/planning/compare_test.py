@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import os
 import pathlib
 import time
@@ -147,6 +149,18 @@ class CompareTest(absltest.TestCase):
             [machine] = tf_placer.compare({"one": problem}, max_secs=0.5).machines
             self.assertEqual((machine.cpu_share, machine.displaced_share), (cpu_share, cpu_share))
 
+    def test_says_what_the_cpu_computes_beside_a_gpu_with_room(self):
+        # Two products take 1 s each on the GPU or 1.5 s on the CPU: best at once, in 1.5 s.
+        for cpu_only, cpu_work in ((False, "matrix product"), (True, "")):
+            gpu_secs = np.inf if cpu_only else 1.0
+            problem = build_task_problem(
+                [(1.5, 1.0), (1.5, gpu_secs)], resident_bytes=[1, 1], memory_bytes=[100, 100]
+            )
+            problem = dataclasses.replace(problem, operation_types=("MatMul",) * 2)
+            [machine] = tf_placer.compare({"one": problem}, max_secs=0.5).machines
+            self.assertEqual((machine.step_secs, machine.cpu_share), (1.5, 1.0))
+            self.assertEqual((machine.cpu_work, machine.displaced_share), (cpu_work, 0.0))
+
     def test_tells_what_does_not_fit(self):
         # Beside the source, the CPU has room for 15 bytes and the GPU for 10; `right` holds 20.
         problems = {"small": small_problem(25, 10), "medium": small_problem(25, 50)}
@@ -192,6 +206,29 @@ class CompareTest(absltest.TestCase):
         self.assertRegex(said[1], r"^searched for .* s: 2 .* s, 3 .* s, 4 .* s$")
         self.assertRegex(" ".join(shown), r"3 \(2 of 3\): [0-9,]+ trials \| best .* of its time")
 
+    def test_prints_lines_unless_it_is_not_to(self):
+        problems = {"two": two_chain_problem(2)}
+        printed = []
+        for verbose in (True, False):
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                tf_placer.compare(problems, max_secs=0.2, verbose=verbose)
+            printed.append(errors.getvalue())
+        self.assertStartsWith(printed[0], "tf_placer: searching on 1 machine for 0.2 s in all")
+        self.assertEqual(printed[1], "")
+
+    def test_prices_are_also_by_the_last_part_of_a_path(self):
+        names = ["plans/1xA100.json", "plans/4xA100/", "8xA100"]
+        prices = {"1xA100": 1.0, "4xA100": 4.0, "8xA100": 8.0}
+        self.assertEqual(
+            compare_module.match_prices(prices, names),
+            dict(zip(names, prices.values(), strict=True)),
+        )
+        # A whole name is meant before a part of another.
+        both = ["old/a.json", "a"]
+        self.assertEqual(compare_module.match_prices({"a": 2.0}, both), {"a": 2.0})
+        with self.assertRaisesRegex(ValueError, '"a", which could be several of them: the mach'):
+            compare_module.match_prices({"a": 2.0}, ["old/a.json", "new/a.json"])
+
     def test_refuses_invalid_arguments(self):
         problems = {"two": two_chain_problem(2)}
         with self.assertRaisesRegex(ValueError, "needs machines"):
@@ -200,7 +237,9 @@ class CompareTest(absltest.TestCase):
             tf_placer.compare("problem.json")
         with self.assertRaisesRegex(ValueError, "max_secs must be greater than 0, not 0"):
             tf_placer.compare(problems, max_secs=0)
-        with self.assertRaisesRegex(ValueError, 'a price of "three", which is not compared: two'):
+        with self.assertRaisesRegex(
+            ValueError, 'a price of "three", which is not compared: .* two'
+        ):
             tf_placer.compare(problems, prices={"three": 1.0})
         with self.assertRaisesRegex(ValueError, "the price of two must be 0 or more, not -1"):
             tf_placer.compare(problems, prices={"two": -1})
