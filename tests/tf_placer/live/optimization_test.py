@@ -27,6 +27,7 @@ from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.search_state import read_search_state
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, read_log
@@ -162,6 +163,11 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIn("beyond the noise", result.reason)
         self.assertIsNone(result.placement)
         self.assertAlmostEqual(result.speedup, 1.0)
+        # Programs read no speed-up of a placement that was not found.
+        values = result.to_json()
+        for name in ("winner", "speedup", "speedup_interval", "placed_secs"):
+            self.assertIsNone(values[name])
+        self.assertIsNone(read_search_state(self.log_dir).to_json()["speedup"])
         self.assertNotIn("found", result.table())
 
     def test_does_not_change_graph_defs_and_files(self):
@@ -228,7 +234,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             ),
             (
                 {"placer": "post", "placer_options": {"start": "missing.json"}},
-                GraphError,
+                FileNotFoundError,
                 "cannot read the placement 'missing.json': No such file",
             ),
             (
