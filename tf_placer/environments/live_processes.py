@@ -393,7 +393,7 @@ class LiveProcesses:
             child.clear_log()
         oom_kills = count_oom_kills()
         deadline = time.monotonic() + timeout_secs
-        check_memory = _MemoryCheck(self._limited_servers())
+        check_memory = _MemoryCheck(self._find_memory_limits())
         try:
             worker.send({**command, "graph": load["graph"]}, deadline)
             while True:
@@ -440,7 +440,7 @@ class LiveProcesses:
     def _servers(self) -> list[ChildProcess]:
         return [] if self._cluster is None else self._cluster.servers
 
-    def _limited_servers(self) -> dict[ChildProcess, int]:
+    def _find_memory_limits(self) -> dict[ChildProcess, int]:
         """Maps the servers that refuse tensors beyond a limit to that limit in bytes."""
         if not self.machine.backend.limits_memory:
             return {}
