@@ -102,7 +102,8 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
     """Reads a placement file.
 
     Raises:
-        GraphError: the file cannot be read or is not a placement; the message names it.
+        GraphError: the file is not a placement; the message names it.
+        OSError: the file cannot be read; the message names it.
         ValueError: the path is invalid.
     """
     check_path(path, "a placement", "file")
@@ -113,9 +114,11 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
         raise GraphError(
             f"cannot read the placement {os.fspath(path)!r}: it is not text in UTF-8"
         ) from error
-    except (OSError, GraphError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise GraphError(f"cannot read the placement {os.fspath(path)!r}: {reason}") from error
+    except GraphError as error:
+        raise GraphError(f"cannot read the placement {os.fspath(path)!r}: {error}") from error
+    except OSError as error:
+        reason = f"cannot read the placement {os.fspath(path)!r}: {error.strerror}"
+        raise type(error)(reason) from error
 
 
 def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from absl import logging
@@ -401,13 +401,19 @@ class ChildProcess:
         os.close(self._answers)
 
 
-def await_message(child: Child, others: Sequence[Child], deadline: float) -> list[dict[str, Any]]:
+def await_message(
+    child: Child,
+    others: Sequence[Child],
+    deadline: float,
+    check: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
     """Waits for the next answer of a child, while other children must stay alive.
 
     Args:
         child: the process that should answer.
         others: silent processes that the child depends on.
         deadline: the time limit, in seconds of `time.monotonic`.
+        check: called after each second without an answer; what it raises ends the wait.
 
     Returns:
         At least one message.
@@ -433,6 +439,7 @@ def await_message(child: Child, others: Sequence[Child], deadline: float) -> lis
                     looks[process] = looks.get(process, 0) + 1 if process.is_stopped() else 0
                     if looks[process] >= _MAX_STOPPED_CHECKS:
                         raise ChildStopped(process)
+                check()
                 continue
             messages: list[dict[str, Any]] = []
             for key, _ in ready:

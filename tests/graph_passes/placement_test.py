@@ -127,9 +127,9 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_error_names_unreadable_files(self):
         path = self.path()
-        with self.assertRaisesRegex(GraphError, f"{path}.*No such file"):
+        with self.assertRaisesRegex(FileNotFoundError, f"{path}.*No such file"):
             read_placement(path)
-        with self.assertRaisesRegex(GraphError, f"{path.parent}.*directory"):
+        with self.assertRaisesRegex(IsADirectoryError, f"{path.parent}.*directory"):
             read_placement(path.parent)
         path.write_bytes(b"\xff\xfe\x00")
         with self.assertRaisesRegex(GraphError, str(path)):

@@ -119,6 +119,15 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaises(ChildTimeout):
             await_message(child, (), time.monotonic() + 0.1)
 
+    def test_a_check_ends_the_wait_for_a_silent_child(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        self.enterContext(mock.patch.object(processes, "_CHECK_INTERVAL_SECS", 0.01))
+        check = mock.Mock(side_effect=[None, LookupError])
+        with self.assertRaises(LookupError):
+            await_message(child, (), _soon(), check)
+        self.assertEqual(check.call_count, 2)
+
     def test_a_child_that_does_not_read_is_a_timeout(self):
         child = self.start()
         await_message(child, (), _soon())

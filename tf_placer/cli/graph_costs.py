@@ -78,7 +78,7 @@ def cost_graph_file(
         for path in (input_graph, feeds_path):
             if path is not None:
                 os.stat(path)
-        stages.begin(f"looking at {machine_spec}")
+        stages.enter(f"looking at {machine_spec}")
         machine = find_machine(machine_spec)
         restrictions = resolve_restrictions(pins, together, [each.name for each in machine.devices])
         processes = None

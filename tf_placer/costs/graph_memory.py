@@ -12,6 +12,7 @@ from tensorflow.python.framework import op_def_registry
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
+from graph_passes.shared_resources import find_variables
 
 __all__ = ["MEMORY_SHARERS", "GraphMemory", "compute_graph_memory", "compute_variables_bytes"]
 
@@ -121,9 +122,12 @@ def compute_graph_memory(
 
 
 def compute_variables_bytes(graph: OpGraph) -> int:
-    """Computes the total size of the variables that a step needs."""
-    places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
-    return sum(_compute_variable_bytes(graph, i) for i in places.tolist())
+    """Computes the total size of the variables that a step needs.
+
+    Operations that hold the same variable count once, and unknown dimensions as 1.
+    """
+    needed = ([i for i in each if graph.needed[i]] for each in find_variables(graph))
+    return sum(max((_compute_variable_bytes(graph, i) for i in each), default=0) for each in needed)
 
 
 def _find_buffers(

@@ -8,7 +8,14 @@ import re
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.processes import ChildDied
 
-__all__ = ["classify_death", "classify_error", "count_oom_kills", "may_have_harmed", "shorten"]
+__all__ = [
+    "classify_death",
+    "classify_error",
+    "count_oom_kills",
+    "lacks_memory",
+    "may_have_harmed",
+    "shorten",
+]
 
 _MAX_MESSAGE_CHARS = 500
 
@@ -113,8 +120,7 @@ def classify_error(error_type: str, message: str, stage: str, steps_done: int) -
     if _UNALLOCATED_FEED_WORDS in message:
         return Failure(FailureKind.OUT_OF_MEMORY, f"in {stage}: no memory for a fed value: {short}")
     if error_type in ("ResourceExhaustedError", "MemoryError") or (
-        error_type in ("InternalError", "UnknownError", "AbortedError")
-        and any(words in message for words in _MEMORY_WORDS)
+        error_type in ("InternalError", "UnknownError", "AbortedError") and lacks_memory(message)
     ):
         return Failure(FailureKind.OUT_OF_MEMORY, f"in {stage}: {short or error_type}")
     if any(words in message for words in _PLACEMENT_WORDS):
@@ -166,7 +172,7 @@ def classify_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
     """
     message = f"in {stage}, {death}"
     for line in death.child.log_lines():
-        if any(words in line for words in _MEMORY_WORDS):
+        if lacks_memory(line):
             return Failure(FailureKind.OUT_OF_MEMORY, f"{message} after {shorten(line)}")
     if death.child.exit_code == -9 and oom_kills:
         return Failure(
@@ -176,6 +182,11 @@ def classify_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
     return Failure(
         FailureKind.WORKER_DIED, f"{message}; its last words: {tail}" if tail else message
     )
+
+
+def lacks_memory(message: str) -> bool:
+    """Says whether a message of TensorFlow tells of a want of memory."""
+    return any(words in message for words in _MEMORY_WORDS)
 
 
 def count_oom_kills() -> int:

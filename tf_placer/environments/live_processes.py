@@ -13,7 +13,7 @@ from absl import logging
 
 from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
-from tf_placer.environments.failures import classify_death, count_oom_kills
+from tf_placer.environments.failures import classify_death, count_oom_kills, lacks_memory
 from tf_placer.environments.in_process_worker import InProcessWorker
 from tf_placer.environments.worker_fork_server import release_fork_server, start_fork_server
 from tf_placer.fork_server import ForkServer
@@ -31,6 +31,7 @@ from tf_placer.processes import (
     environment_with_gpus,
     environment_without_gpus,
 )
+from tf_placer.text.units import format_bytes
 
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
@@ -43,6 +44,8 @@ class _ProcessLimits:
     process, because then the process is not at fault. A client may learn that a server is gone
     before the death of the server is noticed, hence `death_notice_secs`. A worker that does not
     close its sessions within `close_timeout_secs` is replaced together with the servers.
+    TensorFlow waits 10 s for memory at each operation that lacks some, even where it can do without
+    the operation, hence `memory_patience_secs` after the first.
     """
 
     start_timeout_secs: float = 300.0
@@ -50,6 +53,7 @@ class _ProcessLimits:
     max_starts_after_signal: int = 3
     death_notice_secs: float = 2.0
     close_timeout_secs: float = 10.0
+    memory_patience_secs: float = 10.0
 
 
 _LIMITS = _ProcessLimits()
@@ -57,6 +61,33 @@ _LIMITS = _ProcessLimits()
 
 class WorkerStartError(RuntimeError):
     """An error that says why the processes that run sessions could not be started."""
+
+
+class _MemoryExhausted(Exception):
+    """An error that names a server which has run out of its memory, and the limit."""
+
+
+class _MemoryCheck:
+    """A check, while a request runs, for servers that wait in vain for memory."""
+
+    def __init__(self, limits: Mapping[ChildProcess, int]) -> None:
+        """Prepares the check.
+
+        Args:
+            limits: the memory of each server in bytes.
+        """
+        self._limits = limits
+        self._patience_ends: dict[ChildProcess, float] = {}
+
+    def __call__(self) -> None:
+        """Raises `_MemoryExhausted` if a server ran out of memory and the request still runs."""
+        for server, limit_bytes in self._limits.items():
+            if server not in self._patience_ends:
+                if not any(lacks_memory(line) for line in server.log_lines()):
+                    continue
+                self._patience_ends[server] = time.monotonic() + _LIMITS.memory_patience_secs
+            if time.monotonic() >= self._patience_ends[server]:
+                raise _MemoryExhausted(f"{server.name} ran out of its {format_bytes(limit_bytes)}")
 
 
 class LiveProcesses:
@@ -362,10 +393,11 @@ class LiveProcesses:
             child.clear_log()
         oom_kills = count_oom_kills()
         deadline = time.monotonic() + timeout_secs
+        check_memory = _MemoryCheck(self._find_memory_limits())
         try:
             worker.send({**command, "graph": load["graph"]}, deadline)
             while True:
-                for message in await_message(worker, self._servers(), deadline):
+                for message in await_message(worker, self._servers(), deadline, check_memory):
                     if "stage" not in message:
                         self._raise_if_a_server_died(message)
                         return message
@@ -374,6 +406,8 @@ class LiveProcesses:
             failure = Failure(
                 FailureKind.TIMEOUT, f"no result within {timeout_secs:g} s, still in {stage}"
             )
+        except _MemoryExhausted as exhausted:
+            failure = Failure(FailureKind.OUT_OF_MEMORY, f"in {stage}, {exhausted}")
         except ChildDied as death:
             failure = classify_death(death, stage, count_oom_kills() - oom_kills)
         self.stop()
@@ -405,6 +439,13 @@ class LiveProcesses:
 
     def _servers(self) -> list[ChildProcess]:
         return [] if self._cluster is None else self._cluster.servers
+
+    def _find_memory_limits(self) -> dict[ChildProcess, int]:
+        """Maps the servers that refuse tensors beyond a limit to that limit in bytes."""
+        if not self.machine.backend.limits_memory:
+            return {}
+        pairs = zip(self._servers(), self.machine.devices, strict=True)
+        return {server: each.memory_bytes for server, each in pairs if each.memory_bytes}
 
     def close(self) -> None:
         """Stops all processes and the fork server."""

@@ -19,7 +19,8 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
         path: an `.npz` file.
 
     Raises:
-        GraphError: the file cannot be read.
+        GraphError: the file is not an `.npz` file.
+        OSError: the file cannot be read; the message names it.
     """
     try:
         with open(path, "rb") as file:
@@ -29,7 +30,7 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: _read_array(arrays, name) for name in arrays.files}
     except OSError as error:
-        raise GraphError(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
+        raise type(error)(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
     except Exception as error:  # A damaged file makes NumPy and zipfile raise almost any exception.
         # NumPy takes an entry without its header for pickled Python objects.
         reason = "it does not begin like one" if "allow_pickle" in str(error) else error

@@ -87,7 +87,8 @@ def read_graph_file(
     """Reads a graph file in the format of its file name extension.
 
     Raises:
-        GraphError: the file cannot be read, or is not a graph; the message names it.
+        GraphError: the file is not a graph; the message names it.
+        OSError: the file cannot be read; the message names it.
     """
     path = os.fspath(path)
     _refuse_models(path)
@@ -97,7 +98,7 @@ def read_graph_file(
             content = file.read()
         parsed = known.parse(content)
     except OSError as error:
-        raise GraphError(f"cannot read the graph {path!r}: {error.strerror}") from error
+        raise type(error)(f"cannot read the graph {path!r}: {error.strerror}") from error
     except (message.DecodeError, text_format.ParseError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise GraphError(f"{path!r} is not a graph, or is cut short: {reason}") from error

@@ -35,8 +35,9 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
     """Reads the graphs of a SavedModel directory, without the values of their variables.
 
     Raises:
-        GraphError: the graphs cannot be read or are split into several files, or the directory
-            contains a broken link.
+        GraphError: the directory has no graphs or has them in several files, or contains a broken
+            link.
+        OSError: the graphs cannot be read; the message names their file.
     """
     directory = os.fspath(directory)
     path = _find_file(directory)
@@ -53,7 +54,7 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
             return parse_message_text(content, saved_model_pb2.SavedModel)
         return saved_model_pb2.SavedModel.FromString(content)
     except OSError as error:
-        raise GraphError(f"cannot read the SavedModel {path!r}: {error.strerror}") from error
+        raise type(error)(f"cannot read the SavedModel {path!r}: {error.strerror}") from error
     except (message.DecodeError, text_format.ParseError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise GraphError(f"{path!r} is not a SavedModel, or is cut short: {reason}") from error

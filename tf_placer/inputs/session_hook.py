@@ -115,7 +115,8 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
             placement: the placement or the path of its file.
 
         Raises:
-            GraphError: the file cannot be read or is not a placement.
+            GraphError: the file is not a placement.
+            OSError: the file cannot be read.
         """
         if isinstance(placement, str | os.PathLike):
             placement = read_placement(placement)

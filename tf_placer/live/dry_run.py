@@ -14,7 +14,7 @@ from tf_placer.costs.link_cache import find_links
 from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.live.optimization_target import OptimizationTarget
-from tf_placer.live.preparation import explain_no_choice, prepare
+from tf_placer.live.preparation import explain_little_memory, explain_no_choice, prepare
 from tf_placer.placers import find_granularity, needs_problem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.runs.header import live_header, mark_costs_known
@@ -150,6 +150,7 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         trials_there = len(state.trials)
     caller = check_python_functions_are_here(workload, machine)
     missing = explain_no_choice(machine, calls_python=caller is not None)
+    missing = missing or explain_little_memory(workload.op_graph, machine)
     if missing is None and grouped.num_decisions == 0:
         missing = verdict(None, describe_given_devices(workload.op_graph))
     needed = workload.op_graph.needed

@@ -162,8 +162,8 @@ def optimize(
         The graph, the verdict with its reason, and all measurements.
 
     Raises:
-        GraphError: the graph cannot be read or used, is on devices that the machine lacks, or a pin
-            cannot be honored.
+        GraphError: the graph cannot be used, is on devices that the machine lacks, or a pin cannot
+            be honored.
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
             another program that a search would replace.
@@ -172,7 +172,7 @@ def optimize(
         TypeError: there is no such keyword, or a value is given by its former name and today's.
         ValueError: there is no such placer or setting, another process cannot import the placer, or
             a budget or the seed is out of range.
-        OSError: the log cannot be written.
+        OSError: a file is missing or cannot be read, or the log cannot be written.
 
     Example:
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")

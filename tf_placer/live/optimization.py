@@ -25,6 +25,7 @@ from tf_placer.inputs.workload import Workload
 from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import (
     describe_pins,
+    explain_little_memory,
     explain_no_choice,
     note_on_gpus,
     prepare,
@@ -79,6 +80,14 @@ def place(
         say(note)
     if missing := explain_no_choice(machine, calls_python=caller is not None):
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=missing)
+    if missing := explain_little_memory(workload.op_graph, machine):
+        return make_result(
+            step,
+            graph_def=workload.graph_def,
+            changed=False,
+            reason=missing,
+            outcome=Outcome.NOTHING_RUNS,
+        )
     if note := describe_immovable_step(workload.op_graph):
         say(note)
     if (batch_size := _find_batch_size(step)) is not None:

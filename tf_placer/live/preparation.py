@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
 from graph_passes.placement import read_placement
 from graph_passes.restricted_colocation import describe_restrictions, restrict_colocation
+from tf_placer.costs.graph_memory import compute_variables_bytes
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
@@ -28,7 +30,13 @@ from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["describe_pins", "explain_no_choice", "note_on_gpus", "prepare"]
+__all__ = [
+    "describe_pins",
+    "explain_little_memory",
+    "explain_no_choice",
+    "note_on_gpus",
+    "prepare",
+]
 
 
 def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
@@ -149,6 +157,20 @@ def explain_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
             ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
         )
     return reason
+
+
+def explain_little_memory(graph: OpGraph, machine: Machine) -> str | None:
+    """Explains that no placement can run if all devices together cannot hold the variables."""
+    sizes = [device.memory_bytes for device in machine.devices]
+    total_bytes = sum(size or 0 for size in sizes)
+    variables_bytes = compute_variables_bytes(graph)
+    if None in sizes or variables_bytes <= total_bytes:
+        return None
+    return (
+        f"no placement can run: the variables of the step take {format_bytes(variables_bytes)}, "
+        f"and all devices of {machine.spec} together have {format_bytes(total_bytes)}: allow more "
+        "memory, or take a larger machine"
+    )
 
 
 def note_on_gpus(given: OptimizationTarget, machine: Machine, *, calls_python: bool) -> str | None:

@@ -84,7 +84,7 @@ def profile(
         MachineError: there is no such machine.
         SearchError, WorkerStartError: the step does not run.
         ValueError: an argument does not fit this kind of graph, or is out of range.
-        OSError: the output cannot be written.
+        OSError: a file is missing or cannot be read, or the output cannot be written.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on, not {format_value(steps)}")

@@ -101,7 +101,8 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
     ),
     # A machine that need not exist.
     "described": MachineBackend(
-        "a machine file (.json) or a name with a number of GPUs for N, or a mix of such, of",
+        "a machine file (.json), or a name such as 4xK80 (`python -m tf_placer machines` lists "
+        "all) or 1xA100+2xT4",
         "tf_placer.machines.catalog",
         is_timed=False,
         is_described=True,

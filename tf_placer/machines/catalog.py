@@ -53,6 +53,7 @@ __all__ = [
     "find",
     "find_machine_source",
     "format_catalog",
+    "is_catalog_name",
     "list_catalog_names",
     "make_described_machine",
     "suggest_machines",
@@ -98,11 +99,17 @@ def list_catalog_names() -> str:
     return ", ".join(entry["name"] for entry in _read_entries().values())
 
 
-def suggest_machines(spec: str) -> str:
-    """Suggests the names of the catalog that are nearest to an unknown name.
+def is_catalog_name(spec: str) -> bool:
+    """Says whether a text is a name of the catalog, or a mix of such."""
+    return all(map(_find_entry, _split_mix(spec)))
+
+
+def suggest_machines(spec: str, others: Sequence[str] = ()) -> str:
+    """Suggests the names of machines that are nearest to an unknown name.
 
     Args:
-        spec: the unknown name; its number of GPUs is that of the suggestions.
+        spec: the unknown name; its number of GPUs is that of the suggestions from the catalog.
+        others: names that are not in the catalog.
 
     Returns:
         Text that follows the unknown name in a message: " (did you mean '4xK80'?)", or "" if no
@@ -116,7 +123,7 @@ def suggest_machines(spec: str) -> str:
     number = re.search("([0-9]+)x", spec, re.IGNORECASE)
     gpus = number[1] if number else "1"
     names = [entry["name"].replace("N", gpus, 1) for entry in _read_entries().values()]
-    by_lower = {name.lower(): name for name in names}
+    by_lower = {name.lower(): name for name in (*names, *others)}
     near = difflib.get_close_matches(spec.lower(), by_lower, n=_MAX_SUGGESTIONS, cutoff=0.75)
     listed = ", ".join(repr(by_lower[name]) for name in near)
     return f" (did you mean {listed}?)" if near else ""
@@ -262,13 +269,13 @@ def _find_part(spec: str, name: str) -> tuple[int, _Entry]:
     where = f"machine {quote(spec)}:" if name == spec else f"machine {quote(spec)}: {quote(name)}:"
     if found is None:
         unknown = f"machine {quote(spec)}: unknown part {quote(name)}"
-        expected = "expected a name"
+        expected = "expected a name of the catalog"
         if name == spec:
             unknown = f"unknown machine {quote(name)}"
-            expected = "expected a machine file (.json), or a name"
+            expected = "expected a machine file (.json) or a name of the catalog"
         raise MachineError(
-            f"{unknown}{suggest_machines(name)}: {expected} with a number of GPUs for N, of "
-            f"{list_catalog_names()}"
+            f"{unknown}{suggest_machines(name)}: {expected}, such as 4xK80 (`python -m tf_placer "
+            "machines` lists all)"
         )
     count, entry = found
     most, noun = _find_limit(entry)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 from graph_passes.util.messages import quote
 from tf_placer.machines.backends import BACKENDS
-from tf_placer.machines.catalog import list_catalog_names, suggest_machines
+from tf_placer.machines.catalog import suggest_machines
 from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["find_machine"]
+
+_LOCAL = re.compile("[0-9]{1,4}(,memory_mb=[0-9]{1,9})?")
 
 
 def find_machine(spec: str | None = None, session_config: Any = None) -> Machine:
@@ -49,7 +52,7 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
         if found is not None:
             return found
     names = ", ".join(backend.names for backend in BACKENDS.values())
-    raise MachineError(
-        f"unknown machine {quote(spec)}{suggest_machines(spec)}: expected {names} "
-        f"{list_catalog_names()}"
-    )
+    number = spec.partition(":")[2]
+    local = f"local:{number if _LOCAL.fullmatch(number) else 2}"
+    near = suggest_machines(spec, ("attached", "numa", local))
+    raise MachineError(f"unknown machine {quote(spec)}{near}: expected {names}")

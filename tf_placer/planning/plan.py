@@ -123,7 +123,8 @@ def plan(
         SearchError: workers or controllers are lost repeatedly.
         TypeError: there is no such keyword, or `progress` cannot be called.
         UnwrittenPlanError: a file cannot be written; the error has the result.
-        ValueError: the problem or a setting is wrong, or a file cannot be read.
+        OSError: a file is missing or cannot be read.
+        ValueError: the problem or a setting is wrong.
 
     Example:
         >>> result = tf_placer.plan("problem.json", max_secs=30)

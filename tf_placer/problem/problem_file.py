@@ -22,6 +22,7 @@ from graph_passes.util.json_records import (
 )
 from graph_passes.util.json_text import format_value, parse_json
 from tf_placer.files import read_bytes, write_json
+from tf_placer.machines.catalog import is_catalog_name
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError
@@ -66,14 +67,15 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
     """Reads a problem file, or standard input if the path is "-".
 
     Raises:
-        ProblemError: the file cannot be read or holds no problem; the message names the file and
-            the wrong entry.
+        OSError: the file cannot be read; the message names it.
+        ProblemError: the file holds no problem; the message names the file and the wrong entry.
     """
     path = os.fspath(path)
     try:
         text = read_bytes(path)
     except OSError as error:
-        raise ProblemError(f"cannot read the problem {path!r}: {error.strerror}") from None
+        reason = f"cannot read the problem {path!r}: {error.strerror}{_suggest_profile(path)}"
+        raise type(error)(reason) from None
     try:
         value = parse_json(text, finite=False)
     except json.JSONDecodeError as error:
@@ -86,6 +88,13 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
         return problem_from_json(value)
     except ProblemError as error:
         raise ProblemError(f"{path}: {error}") from None
+
+
+def _suggest_profile(path: str) -> str:
+    """Suggests `profile` in a message on an unreadable problem whose name is that of a machine."""
+    if not is_catalog_name(path):
+        return ""
+    return f" ({path} is a machine: `profile` makes the problem of a graph on it)"
 
 
 def write_problem(problem: PlacementProblem, path: str | os.PathLike[str]) -> None:

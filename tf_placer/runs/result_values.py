@@ -12,7 +12,7 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.runs.compared_trials import compare_trials
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import RunDirectory
-from tf_placer.runs.verdict import best_comparison, verdict
+from tf_placer.runs.verdict import verdict
 from tf_placer.search.trial_log import ORIGINAL, Trial, read_log
 
 __all__ = ["make_result_values", "read_result_values"]
@@ -46,8 +46,7 @@ def make_result_values(
         log_dir: the directory of the search, or None.
     """
     compared = compare_trials(finalists, confirmation, winner) if finalists else ()
-    comparison = best_comparison(confirmation)
-    original_secs = placed_secs = None
+    comparison = original_secs = placed_secs = None
     if confirmation is not None:
         original_secs = confirmation.step_secs(ORIGINAL)
     if confirmation is not None and winner is not None:

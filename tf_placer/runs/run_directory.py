@@ -215,7 +215,7 @@ class RunDirectory:
         """Reads the placement of a similar step from a request; None if it has none.
 
         Raises:
-            GraphError: the file cannot be read.
+            GraphError, OSError: the file cannot be read.
         """
         from graph_passes.placement import read_placement
 

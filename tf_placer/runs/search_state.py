@@ -10,7 +10,7 @@ from typing import Any
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.verdict import best_comparison, verdict
+from tf_placer.runs.verdict import verdict
 from tf_placer.search.log_file import is_being_written
 from tf_placer.search.trial_log import Trial, read_log
 
@@ -50,13 +50,8 @@ class SearchState:
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the verdict."""
         result, comparison = self.result, None
-        if result is not None and result.confirmation is not None:
-            known = result.confirmation.comparisons
-            comparison = (
-                best_comparison(result.confirmation)
-                if result.winner is None
-                else known[result.winner]
-            )
+        if result is not None and result.confirmation is not None and result.winner is not None:
+            comparison = result.confirmation.comparisons[result.winner]
         return {
             "is_running": self.is_running,
             "outcome": None if result is None else result.outcome.value,

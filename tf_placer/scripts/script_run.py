@@ -39,6 +39,7 @@ from tf_placer.scripts.former_tensorflow import advise_on_former_tensorflow
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
 from tf_placer.scripts.main_script import run_main_script
+from tf_placer.scripts.missing_gpu import advise_on_missing_gpu
 from tf_placer.scripts.process_restart import ProcessRestart, Stage
 from tf_placer.scripts.script_search import (
     is_search_wanted,
@@ -198,7 +199,8 @@ def _run(
             text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
             start.tell(f"{script} failed when placed, and is restarted without a placement: {text}")
             start.restart(Stage.ORIGINAL)
-        if (advice := advise_on_former_tensorflow(error, script)) is not None:
+        advice = advise_on_former_tensorflow(error, script) or advise_on_missing_gpu(error)
+        if advice is not None:
             _say_after_traceback(error, advice)
         raise
     _report_missing_step(script, watcher, start)

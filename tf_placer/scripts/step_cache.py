@@ -116,7 +116,8 @@ def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
             elsewhere.
 
     Raises:
-        GraphError: a file cannot be read, or has another content.
+        GraphError: a file of the search cannot be read, or has another content.
+        OSError: the placement cannot be read.
     """
     given = pathlib.Path(path)
     placement: Placement | None

@@ -14,7 +14,11 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graph_parts as parts
 from tests import graphs
-from tf_placer.costs.graph_memory import GraphMemory, compute_graph_memory
+from tf_placer.costs.graph_memory import (
+    GraphMemory,
+    compute_graph_memory,
+    compute_variables_bytes,
+)
 
 v1 = tf.compat.v1
 
@@ -157,6 +161,22 @@ class VariableTest(tf.test.TestCase):
 
 
 class TensorTest(tf.test.TestCase):
+    def test_sums_the_variables_of_a_step_and_counts_two_handles_of_one_once(self):
+        for use_resource in (False, True):
+            with tf.Graph().as_default() as graph:
+                v, w, _ = (
+                    v1.get_variable(name, shape, use_resource=use_resource)
+                    for name, shape in (("v", [2, 3]), ("w", [4]), ("idle", [100]))
+                )
+                values = [v.read_value(), w.read_value()]
+                handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2, 3], shared_name="v")
+                if use_resource:
+                    values.append(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32))
+                tf.tuple(values, name="step")
+            names = [f"step/control_dependency{end}" for end in ("", "_1", "_2")]
+            op_graph = OpGraph.from_graph_def(graph.as_graph_def(), names[: len(values)])
+            self.assertEqual(compute_variables_bytes(op_graph), 24 + 16)
+
     def test_counts_aliases_in_one_group_once(self):
         with tf.Graph().as_default() as graph:
             x = v1.placeholder(tf.float32, [6], name="x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -14,12 +15,14 @@ from absl.testing import absltest
 
 from tf_placer import processes
 from tf_placer.environments import live_processes, worker_fork_server
+from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.processes import ChildDied, ChildProcess, await_message
 
-# A process that ends as the next line of a file says, or obeys where there is none.
+# A process that ends as the next line of a file says, or obeys where there is none. A command with
+# a line for the log of the server has no answer.
 _CHILD = """
 import os, pathlib, signal, sys
 from tf_placer.processes import Parent
@@ -35,8 +38,11 @@ if first:
 if parent.settings["ends"] == "server_ends":
     parent.send({"ready": True})
 while True:
-    parent.receive()
-    parent.send({"done": True})
+    command = parent.receive()
+    if "line" in command:
+        pathlib.Path(__file__).with_name("task_0.log").write_text(command["line"])
+    else:
+        parent.send({"done": True})
 """
 _LOAD = {"graph": "graph.pb"}
 
@@ -147,6 +153,32 @@ class LiveProcessesTest(absltest.TestCase):
             self.assertTrue(self.processes.are_running())
             self.assertNotEqual(self.template_pid(), before)
         self.assertEmpty(self.lines)
+
+    def find_failure(self, machine: str, line: str) -> Failure:
+        """Returns the failure of a request without an answer, when the log has the line."""
+        self.processes.machine = find_machine(machine)
+        command = {"command": "open_session", "line": line}
+        answer = self.processes.request(_LOAD, command, 0.5, "the initializers")
+        self.assertIsInstance(answer, Failure)
+        return answer
+
+    def test_a_server_without_memory_ends_a_request_that_has_no_answer(self):
+        limits = dataclasses.replace(live_processes._LIMITS, memory_patience_secs=0.0)
+        self.enter_context(mock.patch.object(live_processes, "_LIMITS", limits))
+        lacks = "Allocator (bfc_cpu_allocator_for_gpu) ran out of memory trying to allocate 4B"
+        failure = self.find_failure("local:1,memory_mb=3", lacks)
+        self.assertEqual(failure.kind, FailureKind.OUT_OF_MEMORY)
+        self.assertEqual(failure.message, "in the initializers, task 0 ran out of its 3.000 MiB")
+        # Such a line does not tell of the limit, or there is none.
+        for machine, line in (("local:1,memory_mb=3", "Slow operation"), ("local:1", lacks)):
+            failure = self.find_failure(machine, line)
+            self.assertEqual(failure.kind, FailureKind.TIMEOUT)
+
+    def test_a_request_may_recover_from_a_want_of_memory(self):
+        lacks = "Allocator (bfc_cpu_allocator_for_gpu) ran out of memory trying to allocate 4B"
+        # The time limit of the request ends before the patience.
+        failure = self.find_failure("local:1,memory_mb=3", lacks)
+        self.assertEqual(failure.kind, FailureKind.TIMEOUT)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ class PlacementHookTest(tf.test.TestCase):
         self.assertNotEmpty([op for op in graph.get_operations() if op.device == _CPUS[1]])
 
     def test_a_bad_file_is_named_when_the_hook_is_made(self):
-        with self.assertRaisesRegex(GraphError, "cannot read the placement '/no/such'"):
+        with self.assertRaisesRegex(FileNotFoundError, "cannot read the placement '/no/such'"):
             PlacementHook("/no/such")
 
 

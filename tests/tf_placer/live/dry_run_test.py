@@ -94,6 +94,11 @@ class DryRunTest(tf.test.TestCase):
 
     def test_explains_why_there_is_nothing_to_search_for(self):
         self.assertRegex(str(self.plan(machine="local:1").missing), "one device only")
+        with tf.Graph().as_default() as graph:
+            weights = tf.compat.v1.get_variable("w", [1024, 1024], use_resource=True)
+            tf.identity(weights, name="result")
+        small = self.plan(graph=graph, machine="local:2,memory_mb=1")
+        self.assertRegex(str(small.missing), "4.000 MiB, and all devices .* have 2.000 MiB")
         graph_def = self.given.graph.as_graph_def()
         for node in graph_def.node:
             node.device = TASKS[0]

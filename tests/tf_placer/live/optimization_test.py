@@ -17,6 +17,7 @@ from graph_passes.placement import Placement, write_placement
 from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.workload import read_workload
 from tf_placer.live import optimization
@@ -26,6 +27,7 @@ from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.search_state import read_search_state
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, read_log
@@ -161,6 +163,11 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIn("beyond the noise", result.reason)
         self.assertIsNone(result.placement)
         self.assertAlmostEqual(result.speedup, 1.0)
+        # Programs read no speed-up of a placement that was not found.
+        values = result.to_json()
+        for name in ("winner", "speedup", "speedup_interval", "placed_secs"):
+            self.assertIsNone(values[name])
+        self.assertIsNone(read_search_state(self.log_dir).to_json()["speedup"])
         self.assertNotIn("found", result.table())
 
     def test_does_not_change_graph_defs_and_files(self):
@@ -227,7 +234,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             ),
             (
                 {"placer": "post", "placer_options": {"start": "missing.json"}},
-                GraphError,
+                FileNotFoundError,
                 "cannot read the placement 'missing.json': No such file",
             ),
             (
@@ -273,6 +280,18 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertFalse(result.changed)
         self.assertRegex(result.reason, "one device only, .*CPU:0.*machine='local:2'.*grpc://")
         self.assertIsNone(result.log_dir)
+        self.assertFalse(self.log_dir.exists())
+
+    def test_reports_that_the_variables_fit_nowhere_without_starting_anything(self):
+        with tf.Graph().as_default() as graph:
+            weights = tf.compat.v1.get_variable("w", [1024, 1024], use_resource=True)
+            tf.tanh(weights @ weights, name="result")
+        start = self.enter_context(mock.patch.object(optimization, "run_search"))
+        result = self.optimize(graph, "result", machine="local:2,memory_mb=1")
+        start.assert_not_called()
+        self.assertRegex(result.reason, "no placement can run: .* 4.000 MiB.*have 2.000 MiB")
+        self.assertIs(result.outcome, Outcome.NOTHING_RUNS)
+        self.assertFalse(result.changed)
         self.assertFalse(self.log_dir.exists())
 
     def test_reports_that_all_operations_have_devices(self):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests import graphs
 from tf_placer.live import preparation
 from tf_placer.live.optimization_target import read_target
-from tf_placer.live.preparation import note_on_gpus, prepare
+from tf_placer.live.preparation import explain_little_memory, note_on_gpus, prepare
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.search.config import SearchConfig
@@ -126,6 +126,23 @@ class PreparationTest(tf.test.TestCase):
         divided.gpu_options.experimental.virtual_devices.add(memory_limit_mb=[100, 200])
         with self.assertRaisesRegex(ValueError, "session_config divides a GPU: limit the parts"):
             self.prepare_limited(divided, headroom=0.1)
+
+    def explain_memory(self, *sizes: int | None) -> str | None:
+        """Explains a lack of memory for 3 MiB of variables on CPUs of these sizes."""
+        with tf.Graph().as_default() as graph:
+            weights = [tf1.get_variable(f"w{i}", [512, 512], use_resource=True) for i in range(3)]
+            tf.add_n([weight.read_value() for weight in weights], name="sum")
+        given = read_target(graph, "sum")
+        devices = tuple(Device(f"{_PREFIX}CPU:{i}", "CPU", size) for i, size in enumerate(sizes))
+        return explain_little_memory(given.workload.op_graph, Machine("m", "local", devices))
+
+    def test_explains_that_all_devices_together_cannot_hold_the_variables(self):
+        for sizes in ((2**20, 2**21), (2**20, None)):
+            self.assertIsNone(self.explain_memory(*sizes))
+        self.assertRegex(
+            str(self.explain_memory(2**20, 2**20)),
+            "variables of the step take 3.000 MiB, and all devices of m together have 2.000 MiB: ",
+        )
 
     def test_notes_that_this_process_holds_gpu_memory(self):
         self.assertIsNone(self.note())

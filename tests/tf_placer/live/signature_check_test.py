@@ -255,7 +255,7 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
         ({"directory": "no/such"}, GraphError, "'no/such' is no SavedModel"),
         ({"signature_key": "nope"}, GraphError, "no signature 'nope': name one of serving_default"),
         ({"original": "no/such"}, GraphError, "'no/such' is no SavedModel"),
-        ({"feeds": "no.npz"}, GraphError, "cannot read the feeds 'no.npz'"),
+        ({"feeds": "no.npz"}, FileNotFoundError, "cannot read the feeds 'no.npz'"),
         ({"device_map": {"GPU:0": "GPU:1"}}, GraphError, "'/device:GPU:1', and attached has only"),
         ({"device_map": {"GPU:0": "CPU:0"}}, GraphError, "'/device:GPU:0', where nothing is"),
         ({"device_map": {"x": "CPU:0"}}, GraphError, "'x', which names no device"),

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from unittest import mock
 
 import numpy as np
@@ -183,11 +184,18 @@ class WritingTest(ProblemFileTestCase):
 
 class UnreadableFileTest(ProblemFileTestCase):
     def test_a_file_that_cannot_be_read_is_named(self):
-        with self.assertRaisesRegex(ProblemError, "^cannot read the problem '.*p.json': No such"):
+        missing = "^cannot read the problem '.*p.json': No such file or directory$"
+        with self.assertRaisesRegex(FileNotFoundError, missing):
             read_problem(self.path)
         folder = pathlib.Path(os.path.dirname(self.path))
-        with self.assertRaisesRegex(ProblemError, "cannot read the problem '.*': Is a directory"):
+        with self.assertRaisesRegex(IsADirectoryError, "read the problem '.*': Is a directory"):
             read_problem(folder)
+
+    def test_a_machine_in_place_of_a_file_needs_a_profile(self):
+        for name in ("2xK80", "1xK80+1xT4"):
+            message = rf"No such .* \({re.escape(name)} is a machine: `profile` makes"
+            with self.assertRaisesRegex(FileNotFoundError, message):
+                read_problem(name)
 
     @parameterized.named_parameters(
         ("empty", "", "p.json: line 1, column 1 is not JSON: Expecting value"),
