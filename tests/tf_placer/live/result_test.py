@@ -98,6 +98,14 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")
         self.assertRegex(lines[3], r"expert +1 +50\.00 ms +2\.000x +in the search")
 
+    def test_shows_the_original_where_nothing_else_ran(self):
+        result = OptimizeResult("graph", False, "no time", trials=(trial(0, None),))
+        self.assertRegex(result.table().splitlines()[2], r"^original +0 +100\.0 ms +1 *$")
+        self.assertEqual(result.to_json()["finalists"], [])
+        failed = OptimizeResult("graph", False, "no", trials=(trial(0, None, None), trial(1, [1])))
+        [_, _, row] = failed.table().splitlines()
+        self.assertRegex(row, r"^original +0 +failed .*failed: out_of_memory$")
+
     def test_a_candidate_that_never_ran_is_shown_as_failed(self):
         confirmed = confirmation({"random": None})
         result = OptimizeResult(
