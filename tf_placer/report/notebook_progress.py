@@ -23,7 +23,7 @@ def is_notebook() -> bool:
 
 
 class NotebookProgress(Callback):
-    """Shows the used share of the budget as a bar, with the last trial, the last note and the stage.
+    """Shows the used share of the budget as a bar, with the last trial, last note and stage.
 
     The times are beside the stage, because those of the last trial are soon outdated.
     """

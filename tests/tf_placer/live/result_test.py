@@ -101,7 +101,7 @@ class OptimizeResultTest(absltest.TestCase):
     def test_shows_the_original_where_nothing_else_ran(self):
         result = OptimizeResult("graph", False, "no time", trials=(trial(0, None),))
         self.assertRegex(result.table().splitlines()[2], r"^original +0 +100\.0 ms +1 *$")
-        self.assertEqual(result.to_json()["finalists"], [])
+        self.assertEqual(result.to_json()["placements"], [])
         failed = OptimizeResult("graph", False, "no", trials=(trial(0, None, None), trial(1, [1])))
         [_, _, row] = failed.table().splitlines()
         self.assertRegex(row, r"^original +0 +failed .*failed: out_of_memory$")
