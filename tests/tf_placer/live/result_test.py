@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import unittest
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, trial
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.live.result import (
     FunctionResult,
@@ -15,6 +19,8 @@ from tf_placer.live.result import (
     SavedModelResult,
     make_result,
 )
+from tf_placer.report.page.run_view import view_step
+from tf_placer.runs import result_html
 
 
 class OptimizeResultTest(absltest.TestCase):
@@ -78,6 +84,15 @@ class OptimizeResultTest(absltest.TestCase):
             repr(OptimizeResult("graph", False, "one device")),
             "<OptimizeResult: unchanged, 0 trials>",
         )
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_the_caption_tells_a_rejected_candidate_from_a_placement(self):
+        step = view_step("auto", build_layered_problem(4, 2), np.zeros(4, np.int32))
+        result = OptimizeResult("graph", False, "not faster", log_dir="run")
+        for is_better, caption in ((True, "auto. "), (False, "auto, not placed. ")):
+            view = mock.Mock(problem=step.trace.problem, steps=(step,), is_better=is_better)
+            with mock.patch.object(result_html, "read_run_view", return_value=view):
+                self.assertIn(f"<figcaption>{caption}", result._repr_html_())
 
     def test_a_winner_over_an_original_that_does_not_run_is_not_called_faster(self):
         result = OptimizeResult(
