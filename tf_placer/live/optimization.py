@@ -116,7 +116,6 @@ def place(
             say(f"{common:.0%} of the step are as in a kept answer, whose placement is tried first")
         search_secs = time.monotonic()
         forks = machine.backend.starts_servers and config.workers is None
-        say("starting the search, which reads and groups the graph")
         outcome = run_search(
             directory, asked, callback, start_secs, host, forks=forks, max_secs=config.max_secs
         )

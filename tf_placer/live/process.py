@@ -94,6 +94,7 @@ def run_search(
         pass_fds=() if host is None else (host.fileno(),),
     )
     try:
+        callback.on_note("starting the search, which reads and groups the graph")
         requests = _EndRequests(child, callback, start_secs + max_secs)
         with _interrupts_sent_to(requests):
             last = _listen(child, callback, requests)

@@ -294,7 +294,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             unmoved = self.optimize(graph, given.fetches, [heard])
             self.assertIn("nothing to place", unmoved.reason)
             self.assertRegex(
-                heard.notes[-2],
+                heard.notes[-1],
                 "25 of 25 operations of the step are on '/job:worker/task:0' because the graph says"
                 r" so: clear the graph's devices \(clear_devices=True\) to let them move",
             )
