@@ -89,9 +89,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
             note = join_sentences(
                 note, describe_given_devices(context.grouped.op_graph), context.others.note
             )
-    explanation = _explain(
-        context, trials, finalists, confirmation, winner, original, was_interrupted=was_interrupted
-    )
+    explanation = _explain(context, trials, finalists, confirmation, winner, original)
 
     def write() -> None:
         context.write_found()
@@ -125,8 +123,6 @@ def _explain(
     confirmation: Confirmation | None,
     winner: str | None,
     original_assignment: Sequence[int] | None,
-    *,
-    was_interrupted: bool,
 ) -> Explanation | None:
     """Explains the result if costs are known and there is time."""
     plan, interrupts = context.plan, context.interrupts
@@ -134,11 +130,9 @@ def _explain(
     if context.costs is None or not finalists:
         return None
     if interrupts.count < 2:
-        # After an interrupt, take only the time of the explanation, not all the time left.
-        max_secs = max(plan.compute_secs_left(), plan.explain_secs if was_interrupted else 0.0)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            interrupts.interruptible(interrupts.count + 1, max_secs),
+            interrupts.interruptible(interrupts.count + 1, plan.compute_secs_left()),
         ):
             return explain_trials(
                 context.costs.problem,
@@ -263,8 +257,6 @@ def _confirm_hopeful(
         return _Conclusion(
             Outcome.NOT_FASTER, note="no trial was faster, so none was measured again"
         )
-    if asked_before:
-        context.stages.say("interrupted: confirming the best so far; once more ends this, too")
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
         return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context))
@@ -351,10 +343,9 @@ def _confirm(
     candidates, notes = dict(labels), []
     while True:
         fresh.timeout_secs = request_secs
-        # After an interrupt, only the minimum of rounds runs, without a time limit; one more
-        # interrupt cancels them.
-        max_secs = math.inf if asked_before else context.plan.compute_secs_left()
-        with context.interrupts.interruptible(asked_before + 1 if asked_before else 2, max_secs):
+        # After an interrupt, only the minimum of rounds runs, and one more interrupt cancels them.
+        at, max_secs = asked_before + 1 if asked_before else 2, context.plan.compute_secs_left()
+        with context.interrupts.interruptible(at, max_secs):
             confirmation = confirm(
                 fresh,
                 candidates,
@@ -369,7 +360,7 @@ def _confirm(
             )
         fresh.timeout_secs = context.plan.first_timeout_secs()
         outcome, winner, note = choose_winner(
-            _TimedValues(context, fresh, is_timed=not asked_before),
+            _TimedValues(context, fresh),
             confirmation,
             candidates,
             tensors=list_comparable_tensors(
@@ -399,27 +390,22 @@ class _TimedValues:
     """A `ValuesEnvironment` with the time limit of the search."""
 
     def __init__(
-        self,
-        context: SearchContext,
-        sessions: SessionEnvironment | RemoteSessions,
-        *,
-        is_timed: bool,
+        self, context: SearchContext, sessions: SessionEnvironment | RemoteSessions
     ) -> None:
         """Stores the settings.
 
         Args:
             context: the search with the time limit; its interrupts cancel running steps.
             sessions: runs the steps.
-            is_timed: whether the time limit applies.
         """
-        self._context, self._sessions, self._is_timed = context, sessions, is_timed
+        self._context, self._sessions = context, sessions
 
     def fetch_values(
         self, assignment: Mapping[str, str], *, tensors: Sequence[str] = (), alone: bool = False
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches the values of a few steps; see `ValuesEnvironment.fetch_values`."""
         interrupts = self._context.interrupts
-        max_secs = self._context.plan.compute_secs_left() if self._is_timed else math.inf
+        max_secs = self._context.plan.compute_secs_left()
         try:
             with interrupts.interruptible(interrupts.count + 1, max_secs):
                 return self._sessions.fetch_values(assignment, tensors=tensors, alone=alone)

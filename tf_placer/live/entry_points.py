@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from graph_passes.clearing_advice import CLEARING_ARGUMENT, clear_by, find_clearing_setting
 from graph_passes.errors import GraphError
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_call import is_traceable
@@ -450,11 +451,12 @@ def _optimize(
     clearing = find_clearing_setting()
     if clearing == CLEARING_ARGUMENT and (isinstance(target, Workload) or is_traceable(target)):
         clearing = None
+    callback.on_stage("reading the graph")
     with clear_by(clearing):
         read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
         result = place(read, asked, callback, start_secs)
     if isinstance(shown, NotebookProgress):
-        shown.finish()
+        shown.finish(is_interrupted=result.outcome is Outcome.INTERRUPTED)
     return result
 
 

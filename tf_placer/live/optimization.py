@@ -125,7 +125,9 @@ def place(
             say(f"{common:.0%} of the step are as in a kept answer, whose placement is tried first")
         search_secs = time.monotonic()
         forks = machine.backend.starts_servers and config.workers is None
-        outcome = run_search(directory, asked, callback, start_secs, host, forks=forks)
+        outcome = run_search(
+            directory, asked, callback, start_secs, host, forks=forks, max_secs=config.max_secs
+        )
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, describe_given_devices(workload.op_graph))

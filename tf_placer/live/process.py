@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import signal
 import threading
@@ -28,6 +29,7 @@ from tf_placer.processes import (
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import LogError, read_log
+from tf_placer.text.units import format_duration
 
 __all__ = ["SearchKilledError", "run_search"]
 
@@ -55,6 +57,7 @@ def run_search(
     host: WorkerHost | None = None,
     *,
     forks: bool = False,
+    max_secs: float = math.inf,
 ) -> Outcome:
     """Runs a search in a process of its own.
 
@@ -65,6 +68,7 @@ def run_search(
         start_secs: start of the time of the search, by `time.monotonic`.
         host: runs the sessions in this process; None for processes of their own.
         forks: whether the search will fork its workers from a server that imports TensorFlow.
+        max_secs: the time limit of the search, for the lines about interrupts.
 
     Returns:
         The outcome of the search.
@@ -90,8 +94,10 @@ def run_search(
         pass_fds=() if host is None else (host.fileno(),),
     )
     try:
-        with _interrupts_sent_to(child):
-            last = _listen(child, callback)
+        callback.on_note("starting the search, which reads and groups the graph")
+        requests = _EndRequests(child, callback, start_secs + max_secs)
+        with _interrupts_sent_to(requests):
+            last = _listen(child, callback, requests)
         if "error" in last:
             kind = _ERRORS.get(last["kind"], SearchError)
             # Other errors are about the request, which the same call would repeat.
@@ -126,13 +132,61 @@ def _describe_log(directory: RunDirectory) -> str:
     )
 
 
-def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:
+class _EndRequests:
+    """Requests to end a search, from the keyboard or a callback, and the lines about them."""
+
+    def __init__(self, child: ChildProcess, callback: Callback, end_secs: float) -> None:
+        self._child, self._callback, self._end_secs = child, callback, end_secs
+        self._has_ended_by_callback = self._is_passing = False
+        self._num_interrupts = 0
+        self._lines: list[str] = []
+
+    def pass_on(self, message: Mapping[str, Any]) -> None:
+        """Passes a message on, and ends the search if the callback asks for it."""
+        self._is_passing = True
+        wants_end = pass_on(message, self._callback)
+        # Send one request only: a second one would cancel the confirmation.
+        if wants_end and not self._has_ended_by_callback:
+            self._has_ended_by_callback = True
+            _ask_to_end(self._child)
+            self._lines.append(f"a callback ends the search{self._describe_confirmation()}")
+        while self._lines:
+            self._callback.on_note(self._lines.pop(0))
+        self._is_passing = False
+
+    def interrupt(self) -> None:
+        """Sends an interrupt from the keyboard on, and says at once that it was heard.
+
+        Raises:
+            KeyboardInterrupt: there were more interrupts than the search has stages to end.
+        """
+        self._num_interrupts += 1
+        if self._num_interrupts > _MAX_INTERRUPTS:
+            raise KeyboardInterrupt
+        _ask_to_end(self._child)
+        line = "interrupted again: the original stays"
+        if self._num_interrupts + self._has_ended_by_callback == 1:
+            again = "interrupt again to keep the original"
+            line = f"interrupted{self._describe_confirmation()}; {again}"
+        self._lines.append(line)
+        # A callback that runs now cannot be called again before it returns.
+        if not self._is_passing:
+            self._callback.on_note(self._lines.pop(0))
+
+    def _describe_confirmation(self) -> str:
+        left_secs = self._end_secs - time.monotonic()
+        text = ": ending with the best so far"
+        if math.isfinite(left_secs):
+            text += f", at most {format_duration(max(left_secs, 0.0))} to confirm it"
+        return text
+
+
+def _listen(child: ChildProcess, callback: Callback, requests: _EndRequests) -> Mapping[str, Any]:
     """Passes messages of the search process on, and returns its last one, about the end.
 
     Raises:
         ChildDied: the process ended without such a message.
     """
-    was_ended = False
     while True:
         try:
             # A trial may take long, and has its own time limit.
@@ -146,10 +200,7 @@ def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:
         for message in messages:
             if "error" in message or "outcome" in message:
                 return message
-            # Send one request only: a second one would cancel the confirmation.
-            if pass_on(message, callback) and not was_ended:
-                was_ended = True
-                _ask_to_end(child)
+            requests.pass_on(message)
 
 
 def _ask_to_end(child: ChildProcess) -> None:
@@ -159,7 +210,7 @@ def _ask_to_end(child: ChildProcess) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
+def _interrupts_sent_to(requests: _EndRequests) -> Iterator[None]:
     """Sends keyboard interrupts to a search; the third one raises KeyboardInterrupt here.
 
     Nothing changes outside of the main thread, or if interrupts have another handler.
@@ -168,14 +219,9 @@ def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    count = 0
 
     def handle(number: int, frame: types.FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        if count > _MAX_INTERRUPTS:
-            raise KeyboardInterrupt
-        _ask_to_end(child)
+        requests.interrupt()
 
     signal.signal(signal.SIGINT, handle)
     try:

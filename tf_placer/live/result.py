@@ -93,7 +93,7 @@ class OptimizeResult:
         return self.confirmation.step_secs(self.winner)
 
     def table(self) -> str:
-        """Compares original and finalists in a table for users; empty if no placement ran.
+        """Compares original and finalists in a table for users; empty without trials.
 
         The columns have the step by measurements and by the simulator, if the costs of operations
         are known; the last column has the basis of a row. Placements that were not measured
@@ -133,10 +133,11 @@ class OptimizeResult:
         return headers, rows
 
     def compare_finalists(self) -> tuple[ComparedTrial, ...]:
-        """Compares original and finalists, the fastest first; empty if no placement ran."""
-        if not self.finalists:
+        """Compares original and finalists, the fastest first; the original if no other ran."""
+        if not self.trials and not self.finalists:
             return ()
-        return compare_trials(self.finalists, self.confirmation, self.winner)
+        finalists = self.finalists or {ORIGINAL: self.trials[0]}
+        return compare_trials(finalists, self.confirmation, self.winner)
 
     def to_json(self) -> dict[str, Any]:
         """Makes a JSON form for programs: the verdict, the finalists and the explanation."""

@@ -97,7 +97,7 @@ class ConfirmationPlan:
 
     Attributes:
         labels: labels to measure, the original first.
-        max_secs: time limit in seconds; infinite after an interrupt, when the rounds are few.
+        max_secs: time limit in seconds.
         most_rounds: maximum number of rounds of the chosen candidate.
     """
 
@@ -344,7 +344,8 @@ class TimePlan:
         Args:
             trials: all trials of the search.
             finalists: by label, the original first.
-            impatient: whether the user has interrupted the search.
+            impatient: whether the user has interrupted the search. Then only the fastest is
+                confirmed, by as few rounds as a verdict needs.
 
         Returns:
             The plan; None if the time is too short even for the fastest alone.
@@ -353,9 +354,7 @@ class TimePlan:
         labels = _by_importance(finalists, self._baselines)
         if len(labels) < 2:
             return None
-        if impatient:
-            return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
-        candidates = self._candidates(finalists)
+        candidates = self._candidates(finalists)[: 1 if impatient else None]
         for count in range(len(candidates), 0, -1):
             needed_secs = self._confirmation_secs(trials, candidates[:count], _TIMES.usual_rounds)
             if needed_secs <= left_secs:
@@ -365,7 +364,8 @@ class TimePlan:
                 return None
             count = 1
         chosen = [label for label in finalists if label in labels[: count + 1]]
-        return ConfirmationPlan(tuple(chosen), max(left_secs, 0.0))
+        most_rounds = LEAST_ROUNDS if impatient else MOST_ROUNDS
+        return ConfirmationPlan(tuple(chosen), max(left_secs, 0.0), most_rounds)
 
     def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
         """Lists the finalists without the original, the most important first."""

@@ -129,6 +129,9 @@ def explain(
         for name, secs in zip(rows, simulated.step_secs, strict=True)
         if math.isfinite(secs)
     }
+    # Other machines must not be reported as slower than a step that is predicted for this one.
+    ran_names = [name for name in predicted if measured[name][1] is not None]
+    fastest = min(ran_names, key=lambda name: predicted[name], default=label)
     candidates = tuple(
         MeasuredCandidate(name, predicted.get(name), secs) for name, (_, secs) in measured.items()
     )
@@ -138,7 +141,12 @@ def explain(
         error=_compute_error(candidates),
         limits=find_limits(corrected, rows[label]),
         changes=search_changed_machines(
-            corrected, groups, rows[label], search_secs=search_secs, seed=seed
+            corrected,
+            groups,
+            rows[label],
+            running=[] if fastest == label else [rows[fastest]],
+            search_secs=search_secs,
+            seed=seed,
         ),
         compute_factors=tuple(factors.compute.tolist()),
         transfer_factor=factors.transfer,

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from tf_placer.report.progress import format_progress
+from tf_placer.report.progress import format_trial_and_best
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import Trial
@@ -23,13 +23,16 @@ def is_notebook() -> bool:
 
 
 class NotebookProgress(Callback):
-    """Shows the used share of the budget as a bar, with the last trial and the last note."""
+    """Shows the used share of the budget as a bar, with the last trial, last note and stage.
+
+    The times are beside the stage, because those of the last trial are soon outdated.
+    """
 
     def __init__(self) -> None:
         """Displays nothing yet."""
         self._begin_secs, self._max_secs = time.monotonic(), math.inf
         self._trials_share = 0.0
-        self._trial = self._note = ""
+        self._trial = self._note = self._stage = ""
         self._display: Any = None
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
@@ -37,7 +40,7 @@ class NotebookProgress(Callback):
         self._begin_secs = time.monotonic() - progress.elapsed_secs
         self._max_secs = progress.elapsed_secs + progress.eta_secs
         self._trials_share = progress.trial_count / progress.budget.max_trials
-        self._trial = format_progress(trial, progress)
+        self._trial = format_trial_and_best(trial, progress)
         self._show()
 
     def on_note(self, line: str) -> None:
@@ -45,18 +48,33 @@ class NotebookProgress(Callback):
         self._note = line
         self._show()
 
-    def finish(self) -> None:
-        """Fills the bar, because searches mostly end before their time limit."""
+    def on_stage(self, name: str) -> None:
+        """Replaces the stage."""
+        self._stage = name
+        self._show()
+
+    def finish(self, *, is_interrupted: bool = False) -> None:
+        """Fills the bar, because searches mostly end before their time limit.
+
+        Args:
+            is_interrupted: whether the search came to no end, so that the bar stays as it is.
+        """
         if self._display is not None:
-            self._trials_share = 1.0
+            self._trials_share = self._trials_share if is_interrupted else 1.0
+            self._stage = ""
             self._note = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
             self._show()
 
     def _show(self) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found]
 
-        lines = "<br>".join(html.escape(line) for line in (self._trial, self._note) if line)
-        secs_share = (time.monotonic() - self._begin_secs) / max(self._max_secs, 1e-9)
+        used_secs, stage = time.monotonic() - self._begin_secs, self._stage
+        note = "" if self._note == stage else self._note
+        if stage and math.isfinite(self._max_secs):
+            used, most = format_duration(used_secs), format_duration(self._max_secs)
+            stage = f"{stage} | {used} of at most {most}"
+        lines = "<br>".join(html.escape(line) for line in (self._trial, note, stage) if line)
+        secs_share = used_secs / max(self._max_secs, 1e-9)
         share = min(1.0, max(secs_share, self._trials_share))
         bar = f'<progress value="{share:.3f}" max="1" style="width: 100%"></progress>'
         shown = HTML(f"{bar}<br><small>{lines}</small>")

@@ -13,7 +13,12 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["ProgressPrinter", "format_progress", "format_simulated_progress"]
+__all__ = [
+    "ProgressPrinter",
+    "format_progress",
+    "format_simulated_progress",
+    "format_trial_and_best",
+]
 
 
 class ProgressPrinter(Callback):
@@ -41,29 +46,39 @@ def format_progress(trial: Trial, progress: Progress) -> str:
         [13/150] trial 12 colocrl: 98.70 ms ± 1.200 ms | best 95.10 ms (trial 7, contiguous) |
         bound 80.00 ms, gap 19% | elapsed 42 s | at most 7 min 40 s more
 
-    The bound is simulated; it is left out while the costs of operations are unknown.
+    The bound is simulated; it is left out while the costs of operations are unknown, and where a
+    measured step is shorter, because the costs are then too high.
 
     Args:
         trial: the trial that has just ended.
         progress: the progress of the search after it.
     """
+    return (
+        f"{format_trial_and_best(trial, progress)} | "
+        f"elapsed {format_duration(progress.elapsed_secs)} | "
+        f"at most {format_duration(progress.eta_secs)} more"
+    )
+
+
+def format_trial_and_best(trial: Trial, progress: Progress) -> str:
+    """Formats the result of a trial as `format_progress`, without times of the search."""
     result = _format_measurement(trial.measurement)
     if trial.repeats is not None:
         result += f" (as trial {trial.repeats})"
-    best = progress.best
-    if best is None or best.measurement.median_secs is None:
+    best, bound_secs = progress.best, progress.bound_secs
+    best_secs = None if best is None else best.measurement.median_secs
+    if best is None or best_secs is None:
         best_text = "best none"
     elif best.index == trial.index:
         best_text = "best so far"
     else:
-        best_secs = format_step(best.measurement.median_secs)
-        best_text = f"best {best_secs} (trial {best.index}, {best.placer})"
+        best_text = f"best {format_step(best_secs)} (trial {best.index}, {best.placer})"
+    if best_secs is not None and best_secs < (bound_secs or 0.0):
+        bound_secs = None
     return (
         f"[{progress.trial_count}/{progress.budget.max_trials}] "
-        f"trial {trial.index} {trial.placer}: {result} | {best_text} | "
-        f"{_format_gap(progress.bound_secs, progress.gap)}"
-        f"elapsed {format_duration(progress.elapsed_secs)} | "
-        f"at most {format_duration(progress.eta_secs)} more"
+        f"trial {trial.index} {trial.placer}: {result} | {best_text}"
+        f"{_format_gap(bound_secs, progress.gap)}"
     )
 
 
@@ -72,8 +87,8 @@ def format_simulated_progress(outcome: SearchOutcome, eta_secs: float) -> str:
     bound_secs = outcome.lower_bound_secs
     gap = compute_gap(outcome.step_secs if outcome.feasible else None, bound_secs)
     return (
-        f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
-        f"{_format_gap(bound_secs, gap)}"
+        f"{outcome.trials:,} trials | best {format_outcome(outcome)}"
+        f"{_format_gap(bound_secs, gap)} | "
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )
 
@@ -83,7 +98,7 @@ def _format_gap(bound_secs: float | None, gap: float | None) -> str:
     if not bound_secs:
         return ""
     text = "" if gap is None else f", gap {gap:.0%}"
-    return f"bound {format_step(bound_secs)}{text} | "
+    return f" | bound {format_step(bound_secs)}{text}"
 
 
 def _format_measurement(measurement: Measurement) -> str:

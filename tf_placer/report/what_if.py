@@ -54,23 +54,25 @@ def search_changed_machines(
     groups: GroupGraph,
     placement: np.ndarray,
     *,
+    running: Sequence[np.ndarray] = (),
     known: Sequence[Candidate] = (),
     search_secs: float,
     seed: int = 0,
 ) -> tuple[WhatIf, ...]:
     """Searches placements for machines that are each better in one way.
 
-    Each search starts from the given placement, and takes an equal share of the time. Twice the
+    Each search starts from the given placements, and takes an equal share of the time. Twice the
     memory is among the changes if memory is short, and so are tensors that wait on the CPU if that
     makes a faster placement fit. As memory makes the largest difference, that search comes first,
     gets two shares, and also starts from known placements, which may not fit. The reported step is
-    at most the present one: a faster machine allows that, although a simulated step may take longer
-    when only a transfer is faster, because operations then run in another order.
+    at most the shortest present one: a faster machine allows that, although a simulated step may
+    take longer when only a transfer is faster, because operations then run in another order.
 
     Args:
         problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
+        running: other placements that fit.
         known: other placements, such as fast ones that do not fit.
         search_secs: time limit of all searches together, with their preparation.
         seed: the seed of the searches.
@@ -85,7 +87,9 @@ def search_changed_machines(
     machines = list(_change_machines(problem, is_short=is_short))
     others = [each.placement for each in known]
     results: list[WhatIf] = []
-    fast = [placement]
+    here = [placement, *running]
+    best_secs = min([now_secs, *(_step_secs(problem, each) for each in running)])
+    fast = here
     for number, (change, machine) in enumerate(machines):
         start_secs = time.monotonic()
         if end_secs - start_secs <= preparing_secs:
@@ -99,7 +103,7 @@ def search_changed_machines(
         starts = fast
         share = 1.0 / (len(machines) - number)
         if change == _MORE_MEMORY:
-            starts = [placement, *others, *_move_off_cpu(problem, placement)]
+            starts = [*here, *others, *_move_off_cpu(problem, placement)]
             share = 2.0 / (1 + len(machines))
         found = coarse_to_fine_search(
             machine,
@@ -108,15 +112,15 @@ def search_changed_machines(
             starts=[("known", each) for each in starts],
             seed=seed,
         )
-        fast = [placement]
-        most_secs = now_secs
+        fast = here
+        most_secs = best_secs
         if change == _TWICE:
             # A placement for fast transfers is a good start for even faster ones.
-            fast.append(found.best.placement)
+            fast = [*here, found.best.placement]
         elif change == _NO_TRANSFERS:
             most_secs = min(most_secs, results[-1].step_secs or math.inf)
         found_secs = math.inf if found.best.excess_bytes else found.best.step_secs
-        step_secs = min(most_secs, _step_secs(machine, placement), found_secs)
+        step_secs = min([most_secs, found_secs, *(_step_secs(machine, each) for each in here)])
         results.append(WhatIf(change, step_secs, float(bound_secs)))
         if change == _MORE_MEMORY:
             moved = offload_to_host(problem, found.best.placement)

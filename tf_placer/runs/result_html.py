@@ -61,5 +61,6 @@ def _draw(log_dir: str | os.PathLike[str]) -> str:
     kinds = operation_kinds(view.problem)
     drawing = placement_drawing(view.problem, kinds)
     svg = placement_svg(view.problem, kinds, drawing, steps[-1].trace.operation_devices)
-    title = html.escape(f"{steps[-1].label}. {picture_note(drawing, kinds)}")
+    label = steps[-1].label if view.is_better else f"{steps[-1].label}, not placed"
+    title = html.escape(f"{label}. {picture_note(drawing, kinds)}")
     return f"<figure>{svg}<figcaption>{title}</figcaption></figure>"

@@ -33,7 +33,7 @@ _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/tas
 def patch_search(script: Script) -> Iterator[None]:
     """Makes searches run in this process, with patch_search measurements."""
 
-    def search(directory, given, callback, start_secs, host, forks):
+    def search(directory, given, callback, start_secs, host, forks, max_secs):
         assert host is None
         return live_run.run(
             RunDirectory(given), directory, callback, script.environment, start_secs=start_secs

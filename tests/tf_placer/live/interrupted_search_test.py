@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from unittest import mock
 
 import numpy as np
@@ -23,6 +24,7 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.workload import read_workload
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import run as live_run
+from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.runs.run_directory import RunDirectory
@@ -95,6 +97,23 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
         self.assertFalse(self.directory.read_result().is_complete)
 
+    def test_the_confirmation_after_an_interrupt_takes_only_the_time_that_is_left(self):
+        left_secs = [600.0]
+
+        def secs(assignment):
+            if len(self.script.measured) == 7 and not self.interrupts.count:
+                left_secs[0] = 1.0
+                signal.raise_signal(signal.SIGINT)
+            if self.script.confirmed:
+                time.sleep(10.0)
+            return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+        self.script.secs = secs
+        with mock.patch.object(TimePlan, "compute_secs_left", lambda _: left_secs[0]):
+            self.assertEqual(self.run_search(), Outcome.NOT_CONFIRMED)
+        self.assertLen(self.script.confirmed, 1)
+        self.assertFalse(self.directory.placement.exists())
+
     def test_the_same_call_resumes_an_interrupted_search(self):
         self.interrupt_at((7, 0))
         self.run_search()
@@ -161,8 +180,10 @@ class InterruptedSearchTest(tf.test.TestCase):
             self.assertTrue(any("profiling the graph" in line for line in child.stderr))
             processes = descendants(child.pid)
             os.kill(child.pid, signal.SIGINT)
+            heard = next(line for line in child.stderr if "interrupted" in line)
+            self.assertRegex(heard, "at most .* to confirm it; interrupt again to keep the orig")
             # Nothing is confirmed if no trial was faster, which depends on the machine.
-            if any("interrupted: confirming the best so far" in line for line in child.stderr):
+            if any("confirming: original" in line for line in child.stderr):
                 processes = descendants(child.pid)
                 os.kill(child.pid, signal.SIGINT)
             output, errors = child.communicate()

@@ -58,8 +58,8 @@ class KeptAnswersTest(tf.test.TestCase):
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, callback, start_secs, host, forks):
-        del host, forks
+    def search_here(self, directory, given, callback, start_secs, host, forks, max_secs):
+        del host, forks, max_secs
         self.searches += 1
         return live_run.run(
             RunDirectory(given),

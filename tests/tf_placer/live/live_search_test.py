@@ -67,8 +67,8 @@ def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
 
 class LiveSearchTest(tf.test.TestCase):
     def test_confirms_in_fresh_processes_and_answers_the_same_call_from_the_log(self):
-        def search_here(directory, given, callback, start_secs, host, forks):
-            del host, forks
+        def search_here(directory, given, callback, start_secs, host, forks, max_secs):
+            del host, forks, max_secs
             return live_run.run(RunDirectory(given), directory, callback, start_secs=start_secs)
 
         given = graphs.v1_ref_variables()

@@ -79,8 +79,8 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.log_dir = self.directory / "run"
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, callback, start_secs, host, forks):
-        del host, forks
+    def search_here(self, directory, given, callback, start_secs, host, forks, max_secs):
+        del host, forks, max_secs
         return live_run.run(
             RunDirectory(given),
             directory,
@@ -406,9 +406,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
     def test_counts_time_from_the_start_of_the_command(self):
         given, begun = graphs.two_branches(), []
 
-        def search(directory, given, callback, start_secs, host, forks):
+        def search(directory, given, callback, start_secs, host, forks, max_secs):
             begun.append(start_secs)
-            return self.search_here(directory, given, callback, start_secs, host, forks)
+            return self.search_here(directory, given, callback, start_secs, host, forks, max_secs)
 
         call_secs = time.monotonic() - 50.0
         with mock.patch.object(optimization, "run_search", search):

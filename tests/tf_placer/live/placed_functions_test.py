@@ -52,8 +52,8 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.is_faster = True
         script = Script(secs=self.secs)
 
-        def search_here(directory, given, callback, start_secs, host, forks):
-            del host, forks
+        def search_here(directory, given, callback, start_secs, host, forks, max_secs):
+            del host, forks, max_secs
             return live_run.run(
                 RunDirectory(given),
                 directory,

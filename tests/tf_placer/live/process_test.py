@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import signal
+import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -9,7 +12,10 @@ from absl.testing import absltest
 from tests.tf_placer.scripted import trial
 from tf_placer.errors import SearchError
 from tf_placer.live import process
+from tf_placer.live.messages import MessageSender
+from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import TrialLog
 
@@ -45,6 +51,67 @@ class RunSearchTest(absltest.TestCase):
 
     def test_a_search_without_placements_names_no_log(self):
         self.assertEqual(self.fail_with(""), "the workers do not start")
+
+
+class _Child:
+    """A child process that records the commands it receives."""
+
+    def __init__(self):
+        self.received = []
+
+    def send(self, message, deadline):
+        self.received.append(message)
+
+
+class EndRequestsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.child, self.lines = _Child(), []
+        self.callback = ProgressPrinter(self.lines.append)
+        self.requests = process._EndRequests(self.child, self.callback, time.monotonic() + 35.0)
+        self.enter_context(process._interrupts_sent_to(self.requests))
+
+    def test_an_interrupt_is_heard_at_once(self):
+        signal.raise_signal(signal.SIGINT)
+        [line] = self.lines
+        self.assertRegex(
+            line,
+            "^interrupted: ending with the best so far, at most 3[45] s to confirm it; interrupt "
+            "again to keep the original$",
+        )
+        signal.raise_signal(signal.SIGINT)
+        self.assertEqual(self.lines[1:], ["interrupted again: the original stays"])
+        self.assertEqual(self.child.received, [{"command": "end"}] * 2)
+        with self.assertRaises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        self.assertLen(self.child.received, 2)
+
+    def test_an_interrupt_in_a_callback_is_reported_after_it(self):
+        class Interrupted(ProgressPrinter):
+            def on_note(self, line):
+                if line == "a note":
+                    signal.raise_signal(signal.SIGINT)
+                super().on_note(line)
+
+        requests = process._EndRequests(self.child, Interrupted(self.lines.append), math.inf)
+        with mock.patch.object(self.requests, "interrupt", requests.interrupt):
+            requests.pass_on({"line": "a note"})
+        again = "interrupt again to keep the original"
+        self.assertEqual(
+            self.lines, ["a note", f"interrupted: ending with the best so far; {again}"]
+        )
+
+    def test_a_callback_ends_the_search_once_and_a_first_interrupt_then_the_confirmation(self):
+        self.callback.on_trial = lambda *_: True
+        sender = MessageSender(self.requests.pass_on)
+        for index in range(2):
+            each = trial(index, None)
+            sender.on_trial(each, Progress(index + 1, Budget(9, 60.0), each, 1.0, 9.0))
+        [line] = self.lines
+        self.assertStartsWith(line, "a callback ends the search: ending with the best so far, at m")
+        signal.raise_signal(signal.SIGINT)
+        self.assertEqual(self.lines[1:], ["interrupted again: the original stays"])
+        self.assertLen(self.child.received, 2)
 
 
 if __name__ == "__main__":

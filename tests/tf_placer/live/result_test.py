@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import unittest
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, trial
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.live.result import (
     FunctionResult,
@@ -15,6 +19,8 @@ from tf_placer.live.result import (
     SavedModelResult,
     make_result,
 )
+from tf_placer.report.page.run_view import view_step
+from tf_placer.runs import result_html
 
 
 class OptimizeResultTest(absltest.TestCase):
@@ -79,6 +85,15 @@ class OptimizeResultTest(absltest.TestCase):
             "<OptimizeResult: unchanged, 0 trials>",
         )
 
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_the_caption_tells_a_rejected_candidate_from_a_placement(self):
+        step = view_step("auto", build_layered_problem(4, 2), np.zeros(4, np.int32))
+        result = OptimizeResult("graph", False, "not faster", log_dir="run")
+        for is_better, caption in ((True, "auto. "), (False, "auto, not placed. ")):
+            view = mock.Mock(problem=step.trace.problem, steps=(step,), is_better=is_better)
+            with mock.patch.object(result_html, "read_run_view", return_value=view):
+                self.assertIn(f"<figcaption>{caption}", result._repr_html_())
+
     def test_a_winner_over_an_original_that_does_not_run_is_not_called_faster(self):
         result = OptimizeResult(
             "graph",
@@ -97,6 +112,14 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertRegex(lines[0], "95 % interval +basis$")
         self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")
         self.assertRegex(lines[3], r"expert +1 +50\.00 ms +2\.000x +in the search")
+
+    def test_shows_the_original_where_nothing_else_ran(self):
+        result = OptimizeResult("graph", False, "no time", trials=(trial(0, None),))
+        self.assertRegex(result.table().splitlines()[2], r"^original +0 +100\.0 ms +1 *$")
+        self.assertEqual(result.to_json()["placements"], [])
+        failed = OptimizeResult("graph", False, "no", trials=(trial(0, None, None), trial(1, [1])))
+        [_, _, row] = failed.table().splitlines()
+        self.assertRegex(row, r"^original +0 +failed .*failed: out_of_memory$")
 
     def test_a_candidate_that_never_ran_is_shown_as_failed(self):
         confirmed = confirmation({"random": None})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import trial
-from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.search.trial_log import ORIGINAL
 
@@ -219,7 +218,10 @@ class TimePlanTest(absltest.TestCase):
         found = self.confirmation(600.0, impatient=True)
         self.assertEqual(found.labels, (ORIGINAL, "auto"))
         self.assertEqual(found.most_rounds, LEAST_ROUNDS)
-        self.assertEqual(found.max_secs, math.inf)
+        self.assertEqual(self.confirmation(600.0).most_rounds, MOST_ROUNDS)
+        # An interrupt does not extend the time, from which the work afterwards is reserved.
+        self.assertBetween(found.max_secs, 570.0, 600.0)
+        self.assertIsNone(self.confirmation(45.0, impatient=True))
 
     def test_plans_nothing_without_a_finalist(self):
         trials = set_restart_secs(self.trials, 4.0)

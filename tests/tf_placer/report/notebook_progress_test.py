@@ -37,6 +37,35 @@ class NotebookProgressTest(absltest.TestCase):
         self.assertIn('value="0.500"', update.args[0])
         self.assertIn("[5/10] trial 4 expert&lt;1&gt;: 100.0 ms", update.args[0])
 
+    def test_shows_the_stage_with_the_time_of_the_whole_search(self):
+        progress = NotebookProgress()
+        with mock.patch.object(notebook_progress, "time") as clock:
+            clock.monotonic.return_value = 1000.0
+            progress.on_stage("reading the graph")
+            progress.on_trial(TRIAL, PROGRESS)
+            clock.monotonic.return_value = 1030.0
+            progress.on_stage("confirming: original, auto")
+            progress.on_note("confirming: original, auto")
+        self.assertIn("<small>reading the graph</small>", self.display.call_args.args[0])
+        *_, confirming = self.display.return_value.update.call_args_list
+        # The line of the trial has no times, because they are soon outdated.
+        lines = confirming.args[0].partition("<small>")[2].split("<br>")
+        self.assertEqual(
+            lines,
+            [
+                "[5/10] trial 4 expert&lt;1&gt;: 100.0 ms ± 0 s | best so far",
+                "confirming: original, auto | 1 min 00 s of at most 2 min 00 s</small>",
+            ],
+        )
+
+    def test_the_bar_of_an_interrupted_search_stays_where_it_was(self):
+        progress = NotebookProgress()
+        progress.on_stage("reading the graph")
+        progress.finish(is_interrupted=True)
+        [ended] = self.display.return_value.update.call_args_list
+        self.assertIn('value="0.000"', ended.args[0])
+        self.assertIn("<small>ended after", ended.args[0])
+
     def test_the_bar_moves_with_the_time_and_is_full_in_the_end(self):
         progress = NotebookProgress()
         with mock.patch.object(notebook_progress, "time") as clock:

@@ -29,6 +29,9 @@ class ProgressLineTest(absltest.TestCase):
             "(trial 7, contiguous) | bound 80.00 ms, gap 19% | elapsed",
             format_progress(TRIAL, progress),
         )
+        # A bound above a measured step bounds nothing.
+        too_high = dataclasses.replace(PROGRESS, bound_secs=0.0952)
+        self.assertIn("(trial 7, contiguous) | elapsed", format_progress(TRIAL, too_high))
         progress = dataclasses.replace(progress, best=None)
         self.assertIn("| best none | bound 80.00 ms | elapsed", format_progress(TRIAL, progress))
 

@@ -56,6 +56,26 @@ class WhatIfTest(absltest.TestCase):
         ):
             self.assertLessEqual(change.step_secs, 9.0)
 
+    def test_nothing_is_slower_than_a_placement_that_runs_on_this_machine(self):
+        # Apart takes 2 + 3 + 4 s, together 6 s, and there is no time to search.
+        problem = two_halves()
+        apart, together = np.array([0, 1], np.int32), np.array([0, 0], np.int32)
+
+        def search_nothing(machine, _, *, starts, **__):
+            asked.append([placement.tolist() for _, placement in starts])
+            found = simulate_candidates(machine, Simulator(machine), apart[None])[0]
+            return mock.Mock(best=found, interrupted=False)
+
+        for running, expected_secs in (([], 7.5), ([together], 6.0)):
+            asked: list[list[list[int]]] = []
+            with mock.patch.object(what_if_module, "coarse_to_fine_search", search_nothing):
+                twice, *_ = search_changed_machines(
+                    problem, group_graph(problem), apart, running=running, search_secs=5.0
+                )
+            self.assertEqual(twice.change, "transfers twice as fast")
+            self.assertEqual(twice.step_secs, expected_secs)
+            self.assertEqual(asked[0], [[0, 1], *([0, 0] for _ in running)])
+
     def test_another_device_helps_independent_operations(self):
         problem = make_problem([[1.0, 1.0]] * 3)
         *_, more = search_changed_machines(
