@@ -257,7 +257,7 @@ class RunViewTest(absltest.TestCase):
         self.assertEqual(
             [each.label for each in view.compared[:2]], ["one device (D1)", "split by layer"]
         )
-        self.assertStartsWith(view.verdict, "Placed: 3.000 s a step, 2.00 times as fast as one")
+        self.assertStartsWith(view.verdict, "Planned: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
 
     def test_a_model_that_fits_no_device_is_compared_with_a_split(self):
