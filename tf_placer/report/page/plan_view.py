@@ -222,7 +222,10 @@ def _title(problem: PlacementProblem) -> str:
 def _notes(
     problem: PlacementProblem, record: PlanRecord | None, problem_path: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    notes = ["On the machine itself, optimize confirms a placement by real steps."]
+    notes = [
+        "The command apply puts the plan on the graph. On the machine itself, optimize confirms a "
+        "placement by real steps."
+    ]
     if record is None:
         notes.append(
             "The record of the search was not kept: with search --log_dir the page also shows the "
