@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         help="file for the result (.json; - is standard output), optional with --json: "
         "step_secs, feasible, assignment (a device index per "
-        "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed, and "
-        "placement (the device of each operation of the graph), which `apply` takes. "
+        "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed, "
+        "and placement (the device of each operation of the graph), which `apply` takes. "
         "If no placement fits, feasible is false, and the result is the closest placement",
     )
     add_placer(parser, AUTO)
