@@ -61,7 +61,7 @@ __all__ = ["DEFAULT_SECS", "plan"]
 DEFAULT_SECS = 60.0
 # Share of the time of `auto` for the gains on other machines, and the time where there is no limit.
 _EXPLANATION_SHARE, _UNLIMITED_EXPLANATION_SECS = 0.2, 30.0
-# Where the search ends early, the analysis may take as long as the search, up to this.
+# The analysis may take as long as a search that ends early, up to this.
 _MAX_EARLY_EXPLANATION_SECS = 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0

@@ -18,6 +18,7 @@ __all__ = ["lay_out_part_graph"]
 _MAX_PARTS = 300
 # A cycle of parts is drawn as one part, unless that has a larger share of the time.
 _MAX_CYCLE_SHARE = 0.5
+_BEGIN_QUANTILE = 0.25
 # A part with a smaller share of the time is left out; its neighbors become connected.
 _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
@@ -126,8 +127,11 @@ def _open_large_cycles(
     for members in list(nx.strongly_connected_components(graph)):
         most_secs = _MAX_CYCLE_SHARE * part_secs.sum()
         if len(members) > 1 and part_secs[list(members)].sum() > most_secs:
-            # The median tells when most of a part runs, even if it has operations elsewhere.
-            place = {part: np.median(places[parts == part]) for part in members}
+            # A quantile tells where a part begins, even if constants of it come much earlier.
+            place = {
+                part: np.quantile(places[parts == part], _BEGIN_QUANTILE, method="lower")
+                for part in members
+            }
             edges = graph.subgraph(members).edges
             graph.remove_edges_from([(a, b) for a, b in edges if place[a] > place[b]])
 
