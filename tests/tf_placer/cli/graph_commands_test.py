@@ -634,7 +634,9 @@ class PlanCommandsTest(CommandsTestCase):
             config = tf1.ConfigProto(device_count={"CPU": 3})
             with tf1.Session(graph=graph, config=config) as session:
                 session.run(["left/Assign", "right/Assign"])
-                left, right, y = session.run(["left:0", "right:0", "y:0"])
+                left, right, y = session.run(
+                    [f"{side}/square/ReadVariableOp:0" for side in ("left", "right")] + ["y:0"]
+                )
         expected = np.maximum(left @ left, 0) + np.maximum(right @ right, 0)
         self.assertAllClose(y, expected)
 
