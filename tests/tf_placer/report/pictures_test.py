@@ -147,35 +147,6 @@ class GraphTest(absltest.TestCase):
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
         self.assertEqual([text for *_, text in drawing.columns], ["stem", "loss", "loss"])
 
-    def test_layers_between_an_embedding_and_an_output_that_shares_it_have_cells(self):
-        # The part of the embedding has the output, too, so that all parts are on a cycle.
-        layers = [f"net/encoder/layer_{layer}" for layer in range(10)]
-        names = [*(f"{each}/MatMul" for each in ("net/embed", *layers)), "net/embed/MatMul_1"]
-        problem = make_problem(
-            [[1.0, 1.0]] * 12, tensors=[(i, 1, [i + 1]) for i in range(11)], names=names
-        )
-        problem = with_layers(problem, [0] * 12, [*range(11), 0])
-        drawing = lay_out_part_graph(problem, operation_kinds(problem))
-        self.assertLen(drawing.cells, 11)
-        self.assertEqual(drawing.parts[0], drawing.parts[11])
-        self.assertLen(set(drawing.parts.tolist()), 11)
-        at = {cell.number: cell.x for cell in drawing.cells}
-        columns = [at[part] for part in drawing.parts.tolist()[:11]]
-        self.assertEqual(columns, sorted(columns))
-        named = [text for *_, text in drawing.columns]
-        self.assertEqual(named, ["embed", *(f"layer_{layer}" for layer in range(10))])
-
-    def test_a_small_cycle_is_one_cell(self):
-        # 1 -> 2 -> 3 with 1 and 3 in one part, behind an operation that takes much longer.
-        problem = make_problem(
-            [[9.0, 9.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]],
-            tensors=[(i, 1, [i + 1]) for i in range(3)],
-            names=["a/MatMul", "b/MatMul", "c/MatMul", "b/Relu"],
-        )
-        problem = with_layers(problem, [0] * 4, [0, 1, 2, 1])
-        drawing = lay_out_part_graph(problem, operation_kinds(problem))
-        self.assertLen(drawing.cells, 2)
-
     def test_a_served_model_without_scopes_has_cells_with_a_kind(self):
         problem = make_problem(
             [[1.0, 1.0]] * 2,

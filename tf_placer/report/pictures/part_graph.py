@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import networkx as nx
 import numpy as np
@@ -16,9 +16,6 @@ __all__ = ["lay_out_part_graph"]
 
 # A model of more parts is drawn by layer.
 _MAX_PARTS = 300
-# A cycle of parts is drawn as one part, unless that has a larger share of the time.
-_MAX_CYCLE_SHARE = 0.5
-_BEGIN_QUANTILE = 0.25
 # A part with a smaller share of the time is left out; its neighbors become connected.
 _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
@@ -27,8 +24,6 @@ _MAX_COLUMN_NAMES = 2
 # A chain with fewer columns has room for the name of each part, after its scopes down to a depth.
 _SHORT_CHAIN = 8
 _MAX_NAME_DEPTH = 3
-# The columns of a long chain are named after inner scopes if an outer one has this share of them.
-_LEAST_OUTER_SHARE = 0.7
 # Cells between rows of a continued chain, for the names of the columns.
 _ROW_GAP = 1.3
 
@@ -93,7 +88,6 @@ def _forward_graph(
     pairs = np.stack([of_operations[before[both]], of_operations[after[both]]], axis=1)
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     graph.add_edges_from(pairs.tolist())
-    _open_large_cycles(problem, graph, part_secs, np.where(forward, of_operations, -1))
     condensed = nx.condensation(graph)
     least_secs = _LEAST_SHARE * float(part_secs.sum())
     for node in list(nx.topological_sort(condensed)):
@@ -106,34 +100,6 @@ def _forward_graph(
     reduced = nx.transitive_reduction(condensed)
     reduced.add_nodes_from(condensed.nodes(data=True))
     return reduced
-
-
-def _open_large_cycles(
-    problem: PlacementProblem, graph: nx.DiGraph, part_secs: np.ndarray, parts: np.ndarray
-) -> None:
-    """Removes the edges to earlier parts from cycles that take most of the time.
-
-    An output that shares the variables of the embedding, and so its part, closes a cycle around the
-    whole model.
-
-    Args:
-        problem: the problem.
-        graph: the parts.
-        part_secs: float64 [num_parts], the time of each part.
-        parts: int [num_operations], the part of each operation, -1 in the backward pass.
-    """
-    places = np.empty(problem.num_operations, np.int64)
-    places[problem.order] = np.arange(problem.num_operations)
-    for members in list(nx.strongly_connected_components(graph)):
-        most_secs = _MAX_CYCLE_SHARE * part_secs.sum()
-        if len(members) > 1 and part_secs[list(members)].sum() > most_secs:
-            # A quantile tells where a part begins, even if constants of it come much earlier.
-            place = {
-                part: np.quantile(places[parts == part], _BEGIN_QUANTILE, method="lower")
-                for part in members
-            }
-            edges = graph.subgraph(members).edges
-            graph.remove_edges_from([(a, b) for a, b in edges if place[a] > place[b]])
 
 
 def _order_columns(graph: nx.DiGraph, columns: dict[int, list[int]]) -> dict[int, int]:
@@ -177,12 +143,10 @@ def _labels(
         if depths[node] not in named:
             scopes[depths[node]][node].append(kind)
     is_short = max(depths.values(), default=0) < _SHORT_CHAIN
-    least_depth = 1 if is_short else _find_name_depth([*scopes.values()])
-    max_depth = _MAX_NAME_DEPTH if is_short else least_depth
     labels, last = [], None
     for depth, of_parts in sorted(scopes.items()):
-        named_parts = _name_parts(list(of_parts.values()), least_depth, max_depth)
-        names = list(dict.fromkeys(named_parts))
+        max_depth = _MAX_NAME_DEPTH if is_short else 1
+        names = list(dict.fromkeys(_name_parts(list(of_parts.values()), max_depth)))
         others = len(names) - _MAX_COLUMN_NAMES
         name = ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
         if name != last or depth % _MAX_COLUMNS == 0 or is_short:
@@ -192,26 +156,15 @@ def _labels(
     return tuple(labels)
 
 
-def _find_name_depth(columns: Sequence[Mapping[int, list[str]]]) -> int:
-    """Finds the depth of the scopes that tell the columns of a long chain apart."""
-    for depth in range(1, _MAX_NAME_DEPTH):
-        names = [tuple(_name_parts([*parts.values()], depth, depth)) for parts in columns]
-        [(_, count)] = collections.Counter(names).most_common(1)
-        if count < _LEAST_OUTER_SHARE * len(names):
-            return depth
-    return _MAX_NAME_DEPTH
-
-
-def _name_parts(scopes: Sequence[Sequence[str]], least_depth: int, max_depth: int) -> list[str]:
+def _name_parts(scopes: Sequence[Sequence[str]], max_depth: int) -> list[str]:
     """Names the parts of a column, after inner scopes if they share the outer ones.
 
     Args:
         scopes: for each part the scopes of its operations.
-        least_depth: the least number of scopes around a name, itself included.
         max_depth: the number of scopes around the innermost that names a part, itself included.
     """
     names: list[str] = []
-    for depth in range(least_depth, max_depth + 1):
+    for depth in range(1, max_depth + 1):
         outer = [["/".join(scope.split("/")[:depth]) for scope in each] for each in scopes]
         names = [describe_scopes(each).rpartition("/")[2] for each in outer]
         if len(set(names)) == len(names):
