@@ -6,19 +6,22 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import PINNED, Grouping
-from graph_passes.op_graph import OpGraph
 from graph_passes.util.atomic_write import write_atomically
 from graph_passes.util.json_records import check_format, read_record
 from graph_passes.util.json_text import format_value, parse_json
 from graph_passes.util.path_validation import check_path
+
+# Planning writes placements without TensorFlow.
+if TYPE_CHECKING:
+    from graph_passes.colocation import ColocationGroups
+    from graph_passes.grouping.grouping import Grouping
+    from graph_passes.op_graph import OpGraph
 
 __all__ = [
     "FittedPlacement",
@@ -38,7 +41,8 @@ class Placement:
     """Devices for the operations of one graph.
 
     Attributes:
-        graph_fingerprint: the fingerprint of the graph (see `graph_fingerprint`).
+        graph_fingerprint: the fingerprint of the graph (see `graph_fingerprint`); empty if it is
+            unknown, as for a plan, which names the operations of a step only.
         devices: the full names of all devices of the machine.
         assignment: the device of each operation whose device field is to be written.
         measurement: measurements of the placement, in any form that JSON can hold.
@@ -53,17 +57,28 @@ class Placement:
 
     def to_json(self) -> str:
         """Formats the placement as the text of a placement file."""
-        return json.dumps({"format": _FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
+        return json.dumps(self.to_values(), indent=1) + "\n"
+
+    def to_values(self) -> dict[str, Any]:
+        """Makes the values of a placement file."""
+        return {"format": _FORMAT, **dataclasses.asdict(self)}
+
+    @property
+    def is_planned(self) -> bool:
+        """True if the placement was planned by simulation, from the problem of a graph."""
+        return not self.graph_fingerprint
 
     @classmethod
     def from_json(cls, text: str) -> Placement:
-        """Reads the text of a placement file.
+        """Reads the text of a placement file, or of a result of `search` on a problem.
 
         Raises:
             GraphError: the text is no placement, or an operation's device is not listed.
         """
         try:
             value = parse_json(text)
+            if isinstance(value, dict) and isinstance(value.get("assignment"), list):
+                value = _find_planned(value)
             check_format(value, _FORMAT)
             placement = read_record(cls, value)
             _check_devices(placement)
@@ -72,6 +87,20 @@ class Placement:
         except ValueError as error:
             raise GraphError(f"it is not a placement: {error}") from error
         return placement
+
+
+def _find_planned(result: dict[str, Any]) -> Any:
+    """Finds the placement in a result of `search`.
+
+    Raises:
+        GraphError: the result has none.
+    """
+    if result.get("placement") is None:
+        raise GraphError(
+            "it has a device for each group of a problem, but none for operations of a graph: "
+            "`search` writes both for a problem that `profile` has made of a graph"
+        )
+    return result["placement"]
 
 
 def _check_devices(placement: Placement) -> None:
@@ -147,36 +176,49 @@ def operation_groups(
     Returns:
         int32 [num_operations], -1 for operations whose device field is not written.
     """
+    group_of_colocated = _follow_readers(
+        graph, colocation, grouping.group, grouping.legal_types(colocation)
+    )
+    group_of_colocated[np.isin(group_of_colocated, grouping.list_pinned())] = -1
+    return group_of_colocated[colocation.group]
+
+
+def _follow_readers(
+    graph: OpGraph, colocation: ColocationGroups, chosen: np.ndarray, types: np.ndarray
+) -> np.ndarray:
+    """Places colocation groups without a place where their readers are, if that is one place.
+
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        chosen: int32 [num_colocation_groups], the place of each, -1 for none.
+        types: int64 [num_places], bits of the device types that a place may be, in sorted order.
+
+    Returns:
+        int32 [num_colocation_groups], the places with those that were added.
+    """
     free = ~colocation.pinned
-    types = grouping.legal_types(colocation)
     colocated_types = np.zeros(colocation.num_groups, np.int64)
     for bit, device_type in enumerate(sorted(colocation.legal)):
         colocated_types |= colocation.legal[device_type].astype(np.int64) << bit
-    group_of_colocated = grouping.group.copy()
+    chosen = chosen.copy()
     colocated = colocation.group
     producer, consumer = colocated[graph.edge_producer], colocated[graph.edge_consumer]
-    # Only edges from colocation groups without a group matter.
-    is_relevant = (
-        (group_of_colocated[producer] < 0)
-        & (producer != consumer)
-        & free[producer]
-        & free[consumer]
-    )
+    # Only edges from colocation groups without a place matter.
+    is_relevant = (chosen[producer] < 0) & (producer != consumer) & free[producer] & free[consumer]
     readers: dict[int, set[int]] = {}
     for p, c in zip(producer[is_relevant].tolist(), consumer[is_relevant].tolist(), strict=True):
         readers.setdefault(p, set()).add(c)
     # Colocation groups are numbered in topological order of their first operation, so the reversed
     # order visits most readers before the group that they read. Groups on a cycle, which has no
-    # such order, may stay without a device.
+    # such order, may stay without a place.
     for h in sorted(readers, reverse=True):
-        groups = {int(group_of_colocated[r]) for r in readers[h]}
-        if len(groups) == 1:
-            (group,) = groups
-            if group >= 0 and types[group] & ~colocated_types[h] == 0:
-                group_of_colocated[h] = group
-    pinned = [group for group, kind in enumerate(grouping.kinds) if kind == PINNED]
-    group_of_colocated[np.isin(group_of_colocated, pinned)] = -1
-    return group_of_colocated[colocated]
+        places = {int(chosen[r]) for r in readers[h]}
+        if len(places) == 1:
+            (place,) = places
+            if place >= 0 and types[place] & ~colocated_types[h] == 0:
+                chosen[h] = place
+    return chosen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +246,8 @@ def fit_placement(
     Every colocation group gets one legal device or none: operations that the placement does not
     name follow the rest of their group, and a group that the placement splits gets no device.
     Needed operations take precedence: the names of others may have changed their meaning, and a
-    split group of only such operations is ignored.
+    split group of only such operations is ignored. A plan does not name initializers: what only
+    one device reads goes there, such as the initial value of a variable.
 
     Args:
         graph: the graph, with the operations of the step marked as needed, if they are known.
@@ -238,6 +281,9 @@ def fit_placement(
             refused[name] = f"something in it has no kernel for {device}"
         else:
             device_of[colocated] = device
+    if placement.is_planned:
+        followers = _find_followers(graph, colocation, device_of, placement.devices)
+        device_of |= {group: d for group, d in followers.items() if group not in requested}
     assignment, unplaced = {}, []
     for i, colocated in enumerate(colocation.group.tolist()):
         if colocated in device_of:
@@ -246,6 +292,22 @@ def fit_placement(
             unplaced.append(graph.names[i])
     missing = tuple(name for name in placement.assignment if name not in graph.index)
     return FittedPlacement(assignment, missing, tuple(unplaced), refused)
+
+
+def _find_followers(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    device_of: Mapping[int, str],
+    devices: Sequence[str],
+) -> dict[int, str]:
+    """Finds the device of each colocation group that only one device reads."""
+    chosen = np.full(colocation.num_groups, -1, np.int32)
+    for colocated, device in device_of.items():
+        chosen[colocated] = devices.index(device)
+    kinds = sorted(colocation.legal)
+    types = np.array([[kind == device_type_of(each) for kind in kinds] for each in devices])
+    chosen = _follow_readers(graph, colocation, chosen, types @ (1 << np.arange(len(kinds))))
+    return {group: devices[chosen[group]] for group in np.flatnonzero(chosen >= 0).tolist()}
 
 
 def assignment_of(

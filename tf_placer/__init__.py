@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graph_passes.placement import Placement, read_placement
     from tf_placer.functions.connection import connect
     from tf_placer.functions.loaded_model import load_placed
+    from tf_placer.functions.placement_application import apply_placement
     from tf_placer.inputs.session_hook import PlacementHook
     from tf_placer.live.entry_points import (
         optimize,
@@ -67,6 +68,7 @@ __all__ = [
     "SearchConfig",
     "SearchError",
     "UnwrittenPlanError",
+    "apply_placement",
     "compare",
     "connect",
     "explain",
@@ -96,6 +98,7 @@ _MODULES = {
     "Placement": "graph_passes.placement",
     "PlacementHook": "tf_placer.inputs.session_hook",
     "SavedModelResult": "tf_placer.live.result",
+    "apply_placement": "tf_placer.functions.placement_application",
     "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
     "load_placed": "tf_placer.functions.loaded_model",

@@ -48,6 +48,10 @@ class Grouping:
         """Finds the group of each operation: int32 [num_operations], -1 for none."""
         return self.group[colocation.group]
 
+    def list_pinned(self) -> list[int]:
+        """Lists the groups of pinned operations."""
+        return [group for group, kind in enumerate(self.kinds) if kind == PINNED]
+
     def legal_types(self, colocation: ColocationGroups) -> np.ndarray:
         """Finds the device types that are legal for each group, as a bit set.
 

@@ -44,6 +44,26 @@ class FitTest(tf.test.TestCase):
     def test_empty_placement_fits_every_graph(self):
         self.assertEqual(fit(graph(), placement()).assignment, {})
 
+    def test_what_one_device_reads_follows_a_plan(self):
+        # A plan has no initializers, and its graph no step.
+        with new_graph() as built:
+            for name in ("left", "right"):
+                start = tf.random.uniform([2], name=f"{name}_start")
+                tf.compat.v1.get_variable(name, initializer=start, use_resource=True)
+            both = tf.constant(1.0, name="both")
+            tf.add(tf.constant([2.0], name="only"), both, name="a")
+            tf.add(tf.constant([3.0], name="other"), both, name="b")
+        op_graph = OpGraph.from_graph_def(built.as_graph_def())
+        plan = {"left": _CPUS[0], "a": _CPUS[0], "right": _CPUS[1], "b": _CPUS[1]}
+        found = fit(op_graph, Placement("", _CPUS, plan)).assignment
+        for name, device in (("left", _CPUS[0]), ("right", _CPUS[1])):
+            for each in (name, f"{name}_start/RandomUniform", f"{name}/Assign"):
+                self.assertEqual(found[each], device, each)
+        self.assertEqual((found["only"], found["other"]), _CPUS)
+        self.assertNotIn("both", found)
+        measured = fit(op_graph, Placement("f", _CPUS, plan)).assignment
+        self.assertNotIn("only", measured)
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from graph_passes.placement import Placement, read_placement
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     OUTPUT_HELP,
+    PLACEMENT_HELP,
     add_clear_devices,
     add_device_map,
     add_signature,
     read_device_pairs,
 )
 from tf_placer.errors import require_tensorflow
+from tf_placer.text.units import format_step
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -27,7 +30,7 @@ _MAX_NAMES = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
-    parser.add_argument("--placement", required=True, help="placement.json of a search")
+    parser.add_argument("--placement", required=True, help=PLACEMENT_HELP)
     parser.add_argument("--output_graph", required=True, help=OUTPUT_HELP)
     add_signature(parser)
     add_clear_devices(parser)
@@ -54,7 +57,6 @@ def run(args: argparse.Namespace) -> None:
     from graph_passes.errors import GraphError
     from graph_passes.fingerprint import graph_fingerprint
     from graph_passes.fitting import fit
-    from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
     from tf_placer.inputs.saved_model_devices import rename_saved_devices
     from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
@@ -86,15 +88,19 @@ def run(args: argparse.Namespace) -> None:
         write_saved_model(args.output_graph, saved_model, args.input_graph)
     same = graph_fingerprint(graph_def) == placement.graph_fingerprint
     lines = [
-        f"the graph is {'the one' if same else 'not the one'} the placement was made for",
+        _describe_plan(placement)
+        if placement.is_planned
+        else f"the graph is {'the one' if same else 'not the one'} the placement was made for",
         f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations",
     ]
     if not same:
         lines += _list_names("in the placement but not in the graph", list(fitted.missing))
+    # A plan has the operations of a step only.
+    if not same and not placement.is_planned:
         lines += _list_names("in the graph but not in the placement", list(fitted.unplaced))
     lines += _list_names("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
     values = {
-        "is_same_graph": same,
+        "is_same_graph": None if placement.is_planned else same,
         "operations": op_graph.num_operations,
         "placed": len(fitted.assignment),
         "not_in_graph": list(fitted.missing),
@@ -103,6 +109,14 @@ def run(args: argparse.Namespace) -> None:
         "output_graph": args.output_graph,
     }
     answer(args, "\n".join([*lines, f"graph: {args.output_graph}"]), values)
+
+
+def _describe_plan(placement: Placement) -> str:
+    """Describes the step that was planned, for a line of the answer."""
+    step_secs = placement.measurement.get("simulated_step_secs")
+    step = "none that may run" if step_secs is None else f"{format_step(step_secs)} by simulation"
+    fits = "" if placement.measurement.get("fits", True) else ", which does not fit the memory"
+    return f"planned step: {step}{fits}"
 
 
 def _list_names(title: str, items: list[str]) -> list[str]:

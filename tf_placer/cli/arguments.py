@@ -13,6 +13,7 @@ __all__ = [
     "GRAPH_HELP",
     "MACHINE_HELP",
     "OUTPUT_HELP",
+    "PLACEMENT_HELP",
     "PROBLEM_HELP",
     "add_clear_devices",
     "add_device_map",
@@ -39,6 +40,7 @@ GRAPH_HELP = (
 OUTPUT_HELP = (
     "file for the graph with devices, in the format of its ending; for a SavedModel a new directory"
 )
+PLACEMENT_HELP = "placement.json of `optimize`, or a result of `search` on a problem of the graph"
 PROBLEM_HELP = "problem file (.json) that `profile` has written"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "

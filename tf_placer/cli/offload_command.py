@@ -8,6 +8,7 @@ import os
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import (
     MACHINE_HELP,
+    PLACEMENT_HELP,
     add_clear_devices,
     add_memory_limits,
     add_step,
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", required=True, help=MACHINE_HELP)
     parser.add_argument(
         "--placement",
-        help="placement.json of a search, which is put on the graph; the original by default",
+        help=f"{PLACEMENT_HELP}, which is put on the graph; the original by default",
     )
     add_step(parser)
     add_clear_devices(parser)

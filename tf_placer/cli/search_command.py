@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         help="file for the result (.json; - is standard output), optional with --json: "
         "step_secs, feasible, assignment (a device index per "
-        "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed. "
+        "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed, "
+        "and placement (the device of each operation of the graph), which `apply` takes. "
         "If no placement fits, feasible is false, and the result is the closest placement",
     )
     add_placer(parser, AUTO)
@@ -119,6 +120,9 @@ def run(args: argparse.Namespace) -> None:
 def _answer(args: argparse.Namespace, result: PlanResult) -> None:
     places = {"result": args.output, "log": args.log_dir}
     lines = [f"{what}: {path}" for what, path in places.items() if path is not None]
+    written = result.to_json()
+    if args.output is not None and written["placement"] is not None:
+        lines[0] += ", which `apply` takes as --placement to put it on the graph"
     gap = [""] if lines else []
     values = {"output": args.output, "log_dir": args.log_dir}
-    answer(args, "\n".join([result.table(), *gap, *lines]), result.to_json() | values)
+    answer(args, "\n".join([result.table(), *gap, *lines]), written | values)

@@ -11,6 +11,7 @@ from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
+    PLACEMENT_HELP,
     PROBLEM_HELP,
     add_clear_devices,
     add_step,
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_clear_devices(step)
     parser.add_argument(
         "--placement",
-        help="with --input_graph: placement.json of a search; the original by default",
+        help=f"with --input_graph: {PLACEMENT_HELP}; the original by default",
     )
     parser.add_argument("--output", help="file for the report (.json; - is standard output)")
     parser.add_argument(

@@ -65,7 +65,8 @@ def prepare(given: OptimizationTarget, config: SearchConfig) -> SearchConfig:
     if not found.backend.is_timed:
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
-            "`profile` computes a problem for it, which `search` places"
+            "`profile` computes a problem for it, `search` finds a placement of that, and `apply` "
+            "puts it on the graph"
         )
     caller = check_python_functions_are_here(workload, found)
     if workers is not None:

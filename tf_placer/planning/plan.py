@@ -59,9 +59,10 @@ __all__ = ["DEFAULT_SECS", "plan"]
 
 #: The default time limit of a search without a maximum number of trials.
 DEFAULT_SECS = 60.0
-# Time of `auto` for the gains on other machines. Where the search ends early, the analysis may take
-# as long as the search.
-_EXPLANATION_SHARE, _MAX_EXPLANATION_SECS = 0.2, 30.0
+# Share of the time of `auto` for the gains on other machines, and the time where there is no limit.
+_EXPLANATION_SHARE, _UNLIMITED_EXPLANATION_SECS = 0.2, 30.0
+# The analysis may take as long as a search that ends early, up to this.
+_MAX_EARLY_EXPLANATION_SECS = 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 # Share of it for estimates with activations on the CPU where nothing fits.
@@ -141,7 +142,7 @@ def plan(
     config = _continue_search(config)
     # The directory keeps the problem that was searched.
     log = PlanLog(problem if placed is given_problem else placed, config)
-    file = ResultFile(output, log)
+    file = ResultFile(output, log, placed)
 
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
         file.update(outcome, at_once=eta_secs is None)
@@ -237,7 +238,9 @@ def _plan_by_auto(
     groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
     log.begin()
     deadline.begin_search()
-    explain_secs = min(_MAX_EXPLANATION_SECS, _EXPLANATION_SHARE * config.max_secs)
+    explain_secs = _UNLIMITED_EXPLANATION_SECS
+    if config.max_secs < math.inf:
+        explain_secs = _EXPLANATION_SHARE * config.max_secs
 
     def summarize(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
         outcome = SearchOutcome(
@@ -279,7 +282,7 @@ def _plan_by_auto(
     limits = _find_limits(problem, outcome)
     # Reserve time for writing, which takes about as long as preparing.
     left_secs = min(
-        max(explain_secs, min(result.elapsed_secs, _MAX_EXPLANATION_SECS)),
+        max(explain_secs, min(result.elapsed_secs, _MAX_EARLY_EXPLANATION_SECS)),
         deadline.compute_secs_left(deadline.preparing_secs / 2),
     )
     curve: tuple[MemoryPoint, ...] = ()

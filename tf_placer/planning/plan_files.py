@@ -18,6 +18,7 @@ from tf_placer.errors import describe_error
 from tf_placer.files import is_stream, make_persistent_directory, write_bytes, write_json
 from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.planning.planned_placement import outcome_values
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
 from tf_placer.report.memory_curve import MemoryPoint
@@ -126,14 +127,18 @@ class ResultFile:
     A copy is in the directory of the plan.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, log: PlanLog) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None, log: PlanLog, problem: PlacementProblem
+    ) -> None:
         """Stores the paths without writing.
 
         Args:
             path: the file; None for none.
             log: the log with the directory of the copy.
+            problem: the problem that is searched.
         """
         self._path = path
+        self._problem = problem
         self._copy = None if log.directory is None else log.directory.result
         self._written: list[pathlib.Path] = []
         self._saved: tuple[int, ...] | None = None
@@ -167,7 +172,7 @@ class ResultFile:
         except OSError as error:
             if not self._written:
                 self._written = [make_persistent_directory() / "result.json"]
-                write_json(self._written[0], outcome.to_json())
+                write_json(self._written[0], outcome_values(self._problem, outcome))
             text = f"{describe_error(error)}: the result is in '{self._written[0]}'"
             raise OSError(text) from error
 
@@ -178,11 +183,12 @@ class ResultFile:
             OSError: a file cannot be written.
         """
         problem: OSError | None = None
+        values = outcome_values(self._problem, outcome)
         self._written = []
         for path in (self._path, self._copy):
             try:
                 if path is not None:
-                    write_json(path, outcome.to_json())
+                    write_json(path, values)
                     self._written.append(pathlib.Path(path))
             except OSError as error:
                 problem = problem or error

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.placement import Placement, write_placement
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.planning.planned_placement import build_planned_placement, outcome_values
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_error import ProblemError
 from tf_placer.report.auto_table import auto_table, limits_table
 from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
@@ -77,6 +80,30 @@ class PlanResult:
         """True if the placement fits; see `SearchOutcome`."""
         return self.outcome.feasible
 
+    @property
+    def placement(self) -> Placement:
+        """The device of each operation of the graph, for `tf_placer.apply_placement`.
+
+        Raises:
+            ProblemError: the problem was not made of a TensorFlow graph.
+        """
+        placement = build_planned_placement(self.problem, self.outcome)
+        if placement is None:
+            raise ProblemError(
+                "the problem is not that of a TensorFlow graph, so its groups have devices, but no "
+                "operations: `tf_placer.profile` makes a problem of a graph"
+            )
+        return placement
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the placement to a file (`.json`), as the command `apply` takes it.
+
+        Raises:
+            OSError: the file cannot be written.
+            ProblemError: the problem was not made of a TensorFlow graph.
+        """
+        write_placement(self.placement, path)
+
     def table(self) -> str:
         """Formats the placement, its step and its limits, without a final newline."""
         least_bytes = self.least_memory_bytes
@@ -133,6 +160,7 @@ class PlanResult:
             self.offload,
         )
         again = self.recomputation
+        values |= outcome_values(self.problem, self.outcome)
         return values | {"recomputation": None if again is None else dataclasses.asdict(again)}
 
     def __repr__(self) -> str:

@@ -110,7 +110,8 @@ def explanation_table(explanation: Explanation) -> str:
     basis = "by costs that all measurements have corrected"
     parts = [limits_table(limits, explanation.label, basis)]
     if explanation.changes:
-        parts.append(changes_table(explanation.changes, limits.step_secs))
+        # A live search gives these searches no more time, whatever it is allowed.
+        parts.append(changes_table(explanation.changes, limits.step_secs, advice=""))
     parts.append(f"predicted steps are off by {explanation.error:.0%}")
     return "\n\n".join(parts)
 
@@ -151,11 +152,11 @@ def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, s
     ]
 
 
-def describe_left_out(changes: Sequence[WhatIf]) -> list[str]:
+def describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
     """Describes the machines that were not searched, in sentences."""
     lines = []
     if any(change.step_secs is None for change in changes):
-        lines.append("not searched: there was no time; allow more")
+        lines.append(f"not searched: there was no time{advice}")
     if not any("memory" in change.change for change in changes):
         lines.append(
             "more memory is left out: all devices together hold less than one of them has room for"
@@ -163,10 +164,18 @@ def describe_left_out(changes: Sequence[WhatIf]) -> list[str]:
     return lines
 
 
-def changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
-    """Formats the steps on other machines, beside the present step."""
+def changes_table(
+    changes: Sequence[WhatIf], now_secs: float, *, advice: str = "; allow more seconds"
+) -> str:
+    """Formats the steps on other machines, beside the present step.
+
+    Args:
+        changes: the steps.
+        now_secs: the present step.
+        advice: the end of the sentence about machines that there was no time for.
+    """
     rows = table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
-    return "\n".join([rows, *describe_left_out(changes)])
+    return "\n".join([rows, *describe_left_out(changes, advice)])
 
 
 def limits_table(limits: Limits, label: str, basis: str = "") -> str:

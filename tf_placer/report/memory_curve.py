@@ -235,10 +235,12 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
     """
     near, least = find_smallest_within(points, _LONGER_SHARE), points[-1]
     longer = least.step_secs / max(points[0].step_secs, 1e-300) - 1.0
+    # Only GPUs can have nothing to hold: the CPU does their work.
+    on_cpu = "" if least.peak_bytes else " with everything on the CPU"
     return (
         f"{format_bytes(near.peak_bytes)} on the fullest device is enough for a step at most "
         f"{_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
-        f"{longer:.0%} longer; the shortest takes {format_bytes(points[0].peak_bytes)}"
+        f"{longer:.0%} longer{on_cpu}; the shortest takes {format_bytes(points[0].peak_bytes)}"
     )
 
 

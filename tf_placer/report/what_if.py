@@ -61,12 +61,13 @@ def search_changed_machines(
 ) -> tuple[WhatIf, ...]:
     """Searches placements for machines that are each better in one way.
 
-    Each search starts from the given placements, and takes an equal share of the time. Twice the
-    memory is among the changes if memory is short, and so are tensors that wait on the CPU if that
-    makes a faster placement fit. As memory makes the largest difference, that search comes first,
-    gets two shares, and also starts from known placements, which may not fit. The reported step is
-    at most the shortest present one: a faster machine allows that, although a simulated step may
-    take longer when only a transfer is faster, because operations then run in another order.
+    Each search starts from the given placements, and takes an equal share of the time. One more
+    device comes first, because machines are chosen by that. Twice the memory is among the changes
+    if memory is short, and so are tensors that wait on the CPU if that makes a faster placement
+    fit. As memory makes the largest difference, that search is the next, gets two shares, and also
+    starts from known placements, which may not fit. The reported step is at most the shortest
+    present one: a faster machine allows that, although a simulated step may take longer when only
+    a transfer is faster, because operations then run in another order.
 
     Args:
         problem: the problem.
@@ -101,10 +102,10 @@ def search_changed_machines(
         if left_secs <= 0:
             break
         starts = fast
-        share = 1.0 / (len(machines) - number)
+        weights = [1.0 + (name == _MORE_MEMORY) for name, _ in machines[number:]]
+        share = weights[0] / sum(weights)
         if change == _MORE_MEMORY:
             starts = [*here, *others, *_move_off_cpu(problem, placement)]
-            share = 2.0 / (1 + len(machines))
         found = coarse_to_fine_search(
             machine,
             groups,
@@ -149,6 +150,10 @@ def _change_machines(
         problem: the problem.
         is_short: whether there are placements that do not fit, so that memory may matter.
     """
+    # The order is that of interest, because there may be no time for all.
+    last = problem.devices[-1]
+    label = device_labels([device.name for device in problem.devices])[last.name]
+    yield f"one more {last.kind}, like {label}", add_device(problem)
     if is_short:
         devices = [
             dataclasses.replace(device, memory_bytes=2 * device.memory_bytes)
@@ -159,14 +164,10 @@ def _change_machines(
     if problem.links:
         yield _TWICE, scale_costs(problem, each, 0.5)
         yield _NO_TRANSFERS, scale_costs(problem, each, _NEGLIGIBLE_FACTOR)
-    # GPUs come first, because there may be no time for all.
     ordered = sorted(problem.devices, key=lambda device: not is_gpu(device))
     for kind in dict.fromkeys(device.kind for device in ordered):
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
         yield f"every {kind} twice as fast", scale_costs(problem, factors, 1.0)
-    last = problem.devices[-1]
-    label = device_labels([device.name for device in problem.devices])[last.name]
-    yield f"one more {last.kind}, like {label}", add_device(problem)
 
 
 def _describe_offload(problem: PlacementProblem, moved: HostOffload) -> WhatIf:

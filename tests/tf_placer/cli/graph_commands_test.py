@@ -592,5 +592,77 @@ class ApplyCommandTest(CommandsTestCase):
         )
 
 
+class PlanCommandsTest(CommandsTestCase):
+    """Tests of the way from a graph through a problem and a plan back to the graph."""
+
+    def setUp(self):
+        super().setUp()
+        write_graph(self.path("in.pb"), branches())
+        graph, best = f"--input_graph={self.path('in.pb')}", f"--output={self.path('best.json')}"
+        problem = f"--problem={self.path('p.json')}"
+        self.call(
+            *("profile", graph, "--fetches=y", "--machine=2xK80"),
+            *(f"--output={self.path('p.json')}", "--pin=left=GPU:0", "--pin=right=GPU:1"),
+        )
+        said = self.call("search", problem, best, "--max_trials=50", "--max_secs=5")
+        self.assertIn("best.json, which `apply` takes as --placement", said)
+        self.arguments = ("apply", graph, f"--output_graph={self.path('out.pb')}")
+        self.placement = f"--placement={self.path('best.json')}"
+
+    def test_the_graph_gets_the_devices_of_the_plan_and_runs(self):
+        printed = self.call(*self.arguments, self.placement)
+        self.assertRegex(
+            printed, r"^planned step: .* by simulation\nplaced: \d+ of \d+ operations\n"
+        )
+        problem = json.loads((self.directory / "p.json").read_text())
+        chosen = json.loads((self.directory / "best.json").read_text())["assignment"]
+        written = {n.name: n.device for n in read_graph(self.path("out.pb")).graph_def.node}
+        for operation in problem["operations"]:
+            device = problem["devices"][chosen[operation["group"]]]["name"]
+            self.assertEqual(written[operation["name"]], device)
+        # Initial values are no part of the step: each is made where its variable is.
+        for side, device in (("left", "GPU:0"), ("right", "GPU:1")):
+            for name in (side, f"{side}/Assign", f"{side}/Initializer/random_uniform"):
+                self.assertEndsWith(written[name], device, name)
+
+        # This computer has no GPUs: the placed graph runs on other CPU devices.
+        maps = ("--map=GPU:0=CPU:1", "--map=GPU:1=CPU:2")
+        self.call(*self.arguments, self.placement, *maps)
+        graph_def = read_graph(self.path("out.pb")).graph_def
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(graph_def, name="")
+            config = tf1.ConfigProto(device_count={"CPU": 3})
+            with tf1.Session(graph=graph, config=config) as session:
+                session.run(["left/Assign", "right/Assign"])
+                left, right, y = session.run(
+                    [f"{side}/square/ReadVariableOp:0" for side in ("left", "right")] + ["y:0"]
+                )
+        expected = np.maximum(left @ left, 0) + np.maximum(right @ right, 0)
+        self.assertAllClose(y, expected)
+
+    def test_says_what_of_the_plan_is_not_in_the_graph(self):
+        write_graph(self.path("in.pb"), branches(rename="right/other"))
+        printed = self.call(*self.arguments, self.placement)
+        self.assertRegex(printed, r"in the placement but not in the graph \(1\): Relu\n")
+        value = json.loads(self.call(*self.arguments, self.placement, "--json"))
+        self.assertIsNone(value["is_same_graph"])
+        self.assertEqual(value["not_in_graph"], ["Relu"])
+
+    def test_simulates_the_plan_on_the_graph(self):
+        arguments = (f"--input_graph={self.path('in.pb')}", "--fetches=y", "--machine=2xK80")
+        value = json.loads(self.call("simulate", *arguments, self.placement, "--json"))
+        planned = json.loads((self.directory / "best.json").read_text())
+        self.assertAlmostEqual(value["step_secs"], planned["step_secs"])
+
+    def test_a_result_without_operations_is_refused(self):
+        best = json.loads((self.directory / "best.json").read_text())
+        (self.directory / "best.json").write_text(json.dumps({**best, "placement": None}))
+        self.assert_refused(
+            "best.json': it has a device for each group of a problem, but none for operations",
+            *self.arguments,
+            self.placement,
+        )
+
+
 if __name__ == "__main__":
     tf.test.main()

@@ -13,6 +13,7 @@ import numpy as np
 from absl.testing import absltest
 
 import tf_placer
+from graph_passes.placement import read_placement
 from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.training_steps import build_repeatable
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
@@ -31,6 +32,19 @@ def find_best_secs(problem: PlacementProblem) -> float:
     rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
     batch = Simulator(problem).simulate(np.array(list(rows), np.int32))
     return float(batch.step_secs[batch.feasible].min())
+
+
+def rename_devices(problem: PlacementProblem, names: list[str]) -> PlacementProblem:
+    """Gives the devices of a problem other names."""
+    new = dict(zip((device.name for device in problem.devices), names, strict=True))
+    return dataclasses.replace(
+        problem,
+        devices=tuple(dataclasses.replace(d, name=new[d.name]) for d in problem.devices),
+        links=tuple(
+            dataclasses.replace(link, source=new[link.source], destination=new[link.destination])
+            for link in problem.links
+        ),
+    )
 
 
 class PlanTest(absltest.TestCase):
@@ -118,7 +132,7 @@ class PlanTest(absltest.TestCase):
             two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir
         )
         kept = json.loads((log_dir / "result.json").read_text())
-        self.assertEqual(kept, result.outcome.to_json())
+        self.assertEqual(kept, {**result.outcome.to_json(), "placement": None})
         tf_placer.write_report(result, self.directory / "page.html")
         self.assertIn("<title>tf_placer: ", (self.directory / "page.html").read_text())
         # A file of the same problem resumes the same search.
@@ -131,6 +145,34 @@ class PlanTest(absltest.TestCase):
             tf_placer.plan(
                 two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir, seed=1
             )
+
+    def test_the_plan_of_a_graph_has_the_device_of_each_operation(self):
+        names = ["/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/device:GPU:0"]
+        problem = rename_devices(small_problem(), names)
+        result = tf_placer.plan(problem, max_trials=500, max_secs=5, output=self.directory / "r")
+        devices = [names[result.assignment[group]] for group in problem.groups]
+        expected = dict(zip(problem.operation_names, devices, strict=True))
+        self.assertEqual(result.placement.assignment, expected)
+        result.save(self.directory / "placement.json")
+        for name in ("r", "placement.json"):
+            read = read_placement(self.directory / name)
+            self.assertEqual((read.assignment, read.devices), (expected, tuple(names)))
+            self.assertEqual(
+                read.measurement, {"simulated_step_secs": result.step_secs, "fits": True}
+            )
+
+    def test_the_plan_of_another_problem_has_no_operations(self):
+        result = tf_placer.plan(small_problem(), max_trials=50, output=self.directory / "r")
+        with self.assertRaisesRegex(tf_placer.ProblemError, "not that of a TensorFlow graph"):
+            result.save(self.directory / "placement.json")
+        self.assertFalse((self.directory / "placement.json").exists())
+        with self.assertRaisesRegex(tf_placer.GraphError, "r': it has a device for each group"):
+            read_placement(self.directory / "r")
+        names = [f"/job:localhost/device:GPU:{number}" for number in range(2)]
+        problem = rename_devices(small_problem(), names)
+        problem = dataclasses.replace(problem, operation_names=("same",) * problem.num_operations)
+        with self.assertRaises(tf_placer.ProblemError):
+            _ = tf_placer.plan(problem, max_trials=50).placement
 
     def test_a_report_needs_a_log_directory(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=5)

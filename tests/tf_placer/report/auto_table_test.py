@@ -10,7 +10,7 @@ from absl.testing import absltest
 from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import simulate_candidates
-from tf_placer.report.auto_table import auto_table, explanation_table
+from tf_placer.report.auto_table import auto_table, changes_table, explanation_table
 from tf_placer.report.explanation import Explanation, MeasuredCandidate
 from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.what_if import WhatIf
@@ -106,10 +106,14 @@ class ExplanationTableTest(absltest.TestCase):
         self.assertRegex(shown, r"\nb .* no: device_1 lacks 10 B\n")
         self.assertRegex(shown, r"\nc .* no: device_0 lacks 60 B$")
 
+    def test_a_plan_has_more_time_for_other_machines_if_it_is_allowed_more(self):
+        shown = changes_table((WhatIf("one more GPU", None, None),), 0.1)
+        self.assertIn("\nnot searched: there was no time; allow more seconds\n", shown)
+
     def test_says_which_machines_were_not_searched(self):
         shown = text(limits(), (WhatIf("one more CPU", None, None), WhatIf("b", 0.05, 0.04)))
         self.assertRegex(shown, r"one more CPU +not searched +- +-\n")
-        self.assertIn("not searched: there was no time; allow more", shown)
+        self.assertIn("not searched: there was no time\n", shown)
         self.assertIn("more memory is left out: all devices together hold less", shown)
         memory = text(limits(), (WhatIf("twice the memory", 0.05, 0.04),))
         self.assertNotIn("left out", memory)

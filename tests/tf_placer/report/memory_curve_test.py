@@ -75,6 +75,12 @@ class MemoryCurveTest(absltest.TestCase):
             "for one 100% longer; the shortest takes 3.906 KiB",
         )
 
+    def test_says_that_no_memory_means_everything_on_the_cpu(self):
+        points = (MemoryPoint(4000, 1.0), MemoryPoint(0, 8.0))
+        self.assertIn(
+            "and 0 B for one 700% longer with everything on the CPU;", describe_memory_curve(points)
+        )
+
     def test_says_how_much_memory_work_on_the_cpu_would_need(self):
         # Four operations of 10 s on the CPU and 1 s on either of two GPUs, which hold one each.
         problem = build_task_problem(

@@ -78,7 +78,7 @@ class WhatIfTest(absltest.TestCase):
 
     def test_another_device_helps_independent_operations(self):
         problem = make_problem([[1.0, 1.0]] * 3)
-        *_, more = search_changed_machines(
+        more, *_ = search_changed_machines(
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)
@@ -142,7 +142,9 @@ class WhatIfTest(absltest.TestCase):
             return mock.Mock(best=best, interrupted=False)
 
         with mock.patch.object(what_if_module, "coarse_to_fine_search", only_start):
-            more, *_ = search_changed_machines(problem, group_graph(problem), now, search_secs=5.0)
+            _, more, *_ = search_changed_machines(
+                problem, group_graph(problem), now, search_secs=5.0
+            )
         self.assertEqual(more.change, "twice the memory")
         self.assertAlmostEqual(more.step_secs, 60.0)
 
@@ -182,6 +184,7 @@ class WhatIfTest(absltest.TestCase):
             self.assertEqual(given_secs, shares)
             # Those that there is no time for follow, if there was time for any.
             self.assertLen(found, 4 if shares else 0)
+            self.assertTrue(not found or found[0].change.startswith("one more"))
             searched = [each.step_secs is not None for each in found]
             self.assertEqual(searched, [number < len(shares) for number in range(len(found))])
 
@@ -198,7 +201,7 @@ class WhatIfTest(absltest.TestCase):
 
     def test_one_device_gets_another(self):
         problem = make_problem([[1.0], [1.0]])
-        *_, more = search_changed_machines(
+        more, *_ = search_changed_machines(
             problem, group_graph(problem), np.zeros(2, np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)

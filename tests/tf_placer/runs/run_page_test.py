@@ -257,8 +257,20 @@ class RunViewTest(absltest.TestCase):
         self.assertEqual(
             [each.label for each in view.compared[:2]], ["one device (D1)", "split by layer"]
         )
-        self.assertStartsWith(view.verdict, "Placed: 3.000 s a step, 2.00 times as fast as one")
+        self.assertStartsWith(view.verdict, "Planned: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
+
+    def test_a_plan_counts_its_devices_in_words_that_do_not_read_as_names(self):
+        # The name of the processor is a kind with a number of sockets.
+        problem = make_problem([[3.0, 3.0, 3.0]] * 2)
+        kinds = ("2xE5-2650v4", "P100", "P100")
+        devices = [
+            dataclasses.replace(device, kind=kind)
+            for device, kind in zip(problem.devices, kinds, strict=True)
+        ]
+        problem = dataclasses.replace(problem, devices=tuple(devices))
+        title = read_run_view(plan(self.directory / "plan", problem)).title
+        self.assertEqual(title, "2 operations planned on one 2xE5-2650v4 and 2 P100")
 
     def test_a_model_that_fits_no_device_is_compared_with_a_split(self):
         problem = make_problem(

@@ -178,12 +178,12 @@ def _verdict(found: StepView, reference: StepView | None, limits: Limits, fits: 
             "smaller batch would help"
         )
     if reference is None:
-        text = f"Placed: {step} a step, where neither one device nor a split by layer fits"
+        text = f"Planned: {step} a step, where neither one device nor a split by layer fits"
     else:
         ratio = reference.trace.step_secs / max(found.trace.step_secs, 1e-300)
         before = f"{reference.label} ({format_step(reference.trace.step_secs)} a step)"
         text = (
-            f"Placed: {step} a step, {ratio:.2f} times as fast as {before}"
+            f"Planned: {step} a step, {ratio:.2f} times as fast as {before}"
             if ratio > 1
             else f"Unchanged: nothing is faster than {before}"
         )
@@ -213,14 +213,19 @@ def _points(samples: tuple[Sample, ...], placer: str) -> tuple[Point, ...]:
 
 def _title(problem: PlacementProblem) -> str:
     kinds = [device.kind for device in problem.devices]
-    devices = " and ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    # The name of a kind may begin with a number: 2xE5-2650v4 is two sockets.
+    counts = {kind: "one" if (n := kinds.count(kind)) == 1 else n for kind in kinds}
+    devices = " and ".join(f"{count} {kind}" for kind, count in counts.items())
     return f"{problem.num_operations:,} operations planned on {devices}"
 
 
 def _notes(
     problem: PlacementProblem, record: PlanRecord | None, problem_path: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    notes = ["On the machine itself, optimize confirms a placement by real steps."]
+    notes = [
+        "The command apply puts the plan on the graph. On the machine itself, optimize confirms a "
+        "placement by real steps."
+    ]
     if record is None:
         notes.append(
             "The record of the search was not kept: with search --log_dir the page also shows the "

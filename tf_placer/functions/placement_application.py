@@ -1,0 +1,81 @@
+"""The application of a placement to a graph, a function or a Keras model of this process."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.fitting import fit
+from graph_passes.placement import Placement
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_call import is_traceable, trace_call
+from tf_placer.inputs import session_hook
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine
+
+__all__ = ["apply_placement"]
+
+
+def apply_placement(
+    target: Any,
+    placement: Placement,
+    *,
+    example_inputs: Any = None,
+    machine: str | Machine | None = None,
+) -> Any:
+    """Puts a placement on a tf.Graph, a tf.function or a Keras model.
+
+    Operations are found by name, so the target may have been built anew.
+
+    Args:
+        target: a tf.Graph, whose operations get their devices in place, unless they have one; call
+            this before the session is created. Or a tf.function, a ConcreteFunction or a Keras
+            model, which `PlanResult.placement` was planned for.
+        placement: the placement, such as `PlanResult.placement`, or one by `read_placement`.
+        example_inputs: the arguments of one call of a function, or a batch of a model.
+        machine: for functions and models, the machine that they run on: "attached", the default,
+            or as `optimize` takes it. This process is connected to it.
+
+    Returns:
+        The placed function; the graph or the model itself.
+
+    Raises:
+        GraphError: nothing of the placement fits the target, or the machine lacks a device of it.
+        MachineError: there is no such machine, or this process cannot connect to it.
+        ValueError: a function or a model has no example inputs, or a graph has.
+
+    Example:
+        >>> result = tf_placer.plan("problem.json")
+        >>> tf_placer.apply_placement(graph, result.placement)
+    """
+    if isinstance(target, tf.Graph):
+        if example_inputs is not None or machine is not None:
+            raise ValueError("a graph takes no example_inputs and no machine: its session has one")
+        session_hook.apply_placement(target, placement)
+        return target
+    if not is_traceable(target):
+        raise GraphError(
+            "apply_placement takes a tf.Graph, a tf.function or a Keras model, not "
+            f"{type(target).__name__}: the command `apply` takes files"
+        )
+    if example_inputs is None:
+        raise ValueError(
+            "a function needs example_inputs=(...), the arguments of one call; a model a batch"
+        )
+    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    missing = {*placement.assignment.values()} - {device.name for device in found.devices}
+    if missing:
+        raise GraphError(
+            f"the placement uses {min(missing)}, which {found.spec} does not have: give the "
+            "machine that it is for as machine=..."
+        )
+    traced = trace_call(target, example_inputs)
+    fitted = fit(traced.workload.op_graph, placement)
+    step = PlacedStep(traced, found, dataclasses.replace(placement, assignment=fitted.assignment))
+    if not traced.is_model:
+        return step.function
+    step.apply(target)
+    return target

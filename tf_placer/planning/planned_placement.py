@@ -1,0 +1,45 @@
+"""The placement of a graph's operations that a search on its problem found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_passes.devices import is_device_name
+from graph_passes.placement import Placement
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.search.simulated_search import SearchOutcome
+
+__all__ = ["build_planned_placement", "outcome_values"]
+
+
+def outcome_values(problem: PlacementProblem, outcome: SearchOutcome) -> dict[str, Any]:
+    """Makes the JSON form of an outcome with its placement, as the result file has it."""
+    placement = build_planned_placement(problem, outcome)
+    values = None if placement is None else placement.to_values()
+    return {**outcome.to_json(), "placement": values}
+
+
+def build_planned_placement(problem: PlacementProblem, outcome: SearchOutcome) -> Placement | None:
+    """Builds the placement of operations from the devices of their groups.
+
+    Args:
+        problem: the problem.
+        outcome: the best placement that was found.
+
+    Returns:
+        The placement; None if the problem is not that of a TensorFlow graph, because devices have
+        other names than in TensorFlow, or operations have no name of their own.
+    """
+    names, devices = problem.operation_names, tuple(device.name for device in problem.devices)
+    if len(set(names)) < len(names) or not all(map(is_device_name, devices)):
+        return None
+    return Placement(
+        graph_fingerprint="",
+        devices=devices,
+        assignment={
+            name: devices[outcome.assignment[group]]
+            for name, group in zip(names, problem.groups.tolist(), strict=True)
+        },
+        measurement={"simulated_step_secs": outcome.step_secs, "fits": outcome.feasible},
+        provenance={"placer": outcome.placer, "seed": outcome.seed},
+    )
