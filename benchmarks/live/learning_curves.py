@@ -35,6 +35,7 @@ from benchmarks.live.learning_curves_report import (
     write_report,
 )
 from benchmarks.models.catalog import MODELS, build_model
+from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.pipeline import GroupedGraph
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.environments.alone import AloneEnvironment
@@ -144,7 +145,7 @@ def _build_case(
 
 def sample(
     environment: Environment,
-    grouped: GroupedGraph,
+    groups: GroupGraph,
     choices: GpuChoices,
     system: str,
     log: TrialLog,
@@ -156,9 +157,11 @@ def sample(
 ) -> None:
     """Lets a system sample placements and learn from their measurements; resumes its log.
 
+    Before the samples, trial 0 of the log is everything on the first GPU.
+
     Args:
         environment: measures placements of the machine's devices.
-        grouped: the groups to place.
+        groups: the groups to place.
         choices: the GPUs that groups may be on.
         system: the name of the learned placer.
         log: gets every sample.
@@ -167,12 +170,15 @@ def sample(
         report: called after each sample.
         should_stop: called before each sample; true ends the search.
     """
-    placer = make_placer(system, grouped.group_graph, choices.legal, seed=seed, max_samples=samples)
+    placer = make_placer(system, groups, choices.legal, seed=seed, max_samples=samples)
+    expanded = _Expanded(environment, choices)
+    first_gpu = choices.legal.argmax(axis=1)
     drive(
         [SearchStage.of(placer)],
-        SequentialRunner(_Expanded(environment, choices)),
+        SequentialRunner(expanded),
         log,
-        Budget(samples, float("inf")),
+        Budget(1 + samples, float("inf")),
+        original=lambda: expanded.measure(first_gpu[np.newaxis])[0],
         report=report,
         should_stop=should_stop,
     )
@@ -198,7 +204,7 @@ def _make_run(
         else:
             outcome = str(measured.failure)
         left = format_duration(progress.eta_secs)
-        number = f"[{trial.index + 1}/{args.samples}]"
+        number = f"[{trial.index}/{args.samples}]"
         print(f"{number} {case.model} {system}: {outcome} | {left} left", flush=True)
 
     with (
@@ -217,7 +223,7 @@ def _make_run(
         ) as sessions:
             sample(
                 AloneEnvironment(sessions, case.assign),
-                case.grouped,
+                case.grouped.group_graph,
                 case.choices,
                 system,
                 log,
@@ -226,21 +232,21 @@ def _make_run(
                 report=say,
                 should_stop=lambda: time.monotonic() >= stop_secs,
             )
-        live = log.trials
-    if not live:
+        one_gpu, *live = log.trials or (None,)
+    if one_gpu is None or not live:
         return None
     simulated = SimulatedEnvironment(case.problem)
     with TrialLog(folder / f"{name}-simulated.jsonl", header) as log:
         sample(
             simulated,
-            case.grouped,
+            case.grouped.group_graph,
             case.choices,
             system,
             log,
             samples=args.samples,
             seed=args.seed,
         )
-        searched = log.trials[: len(live)]
+        simulated_one_gpu, *searched = log.trials[: 1 + len(live)]
     placements = np.array([trial.assignment for trial in live], np.int32)
     again = simulated.measure(case.choices.expand(placements))
     measured = [trial for trial in live if trial.repeats is None]
@@ -251,11 +257,13 @@ def _make_run(
         protocol=protocol,
         seed=args.seed,
         wanted=args.samples,
+        one_gpu_secs=one_gpu.measurement.median_secs,
+        simulated_one_gpu_secs=simulated_one_gpu.measurement.median_secs,
         live_secs=[trial.measurement.median_secs for trial in live],
         simulated_secs=[each.median_secs for each in again],
         searched_secs=[trial.measurement.median_secs for trial in searched],
         measured=len(measured),
-        elapsed_secs=live[-1].elapsed_secs,
+        elapsed_secs=live[-1].elapsed_secs - one_gpu.elapsed_secs,
     )
 
 

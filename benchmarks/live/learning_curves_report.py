@@ -28,7 +28,13 @@ _TENTHS = 10
 # Curves agree if what was learned differs by at most this factor.
 _AGREEMENT = 1.1
 _HEADERS = ["machine", "model", "system", "samples", "failures", "failures simulated"]
-_HEADERS += ["best", "the same simulated", "best of the simulated search"]
+_HEADERS += [
+    "one GPU",
+    "one GPU simulated",
+    "best",
+    "the same simulated",
+    "best of the simulated search",
+]
 _HEADERS += ["live / simulated", "rank correlation", "tenths apart"]
 _HEADERS += ["learned", "learned simulated", "agree", "s a sample"]
 _INTRODUCTION = f"""\
@@ -42,7 +48,8 @@ because the CPU of an emulated machine is that of the computer that measures.
 
 Two things are simulated: the same placements ("same"), and a search of its own with the same seed
 ("search"), which samples the same at first, until it has learned from other figures. A placement
-that was sampled before is not measured again. Means are of what ran.
+that was sampled before is not measured again. Means are of what ran. The memory that a failed
+sample lacks is known in simulation only, so failures teach more there.
 
 - "failures": samples that did not run, live and simulated for the same placements.
 - "best": the fastest sample; the same placement simulated; the fastest of the simulated search.
@@ -64,6 +71,8 @@ class LearningRun:
         protocol: the measuring protocol of a sample.
         seed: of the system.
         wanted: the samples that the run is to have in the end.
+        one_gpu_secs: seconds of a step with everything on one GPU; None if it fails.
+        simulated_one_gpu_secs: the same in simulation.
         live_secs: seconds of a step of each sample; None for one that failed.
         simulated_secs: those of the same placements in simulation.
         searched_secs: those of the samples of the simulated search.
@@ -77,6 +86,8 @@ class LearningRun:
     protocol: str
     seed: int
     wanted: int
+    one_gpu_secs: float | None
+    simulated_one_gpu_secs: float | None
     live_secs: Sequence[float | None]
     simulated_secs: Sequence[float | None]
     searched_secs: Sequence[float | None]
@@ -132,10 +143,10 @@ class KeptCurves:
 
 def write_report(path: pathlib.Path, runs: Sequence[LearningRun]) -> None:
     """Writes the page: a line for each run, and the mean step of each tenth of a run."""
-    lines = markdown_table(_HEADERS, [_row(run) for run in runs], "lll" + "r" * 11 + "lr")
+    lines = markdown_table(_HEADERS, [_row(run) for run in runs], "lll" + "r" * 13 + "lr")
     tenths = [row for run in runs for row in _tenth_rows(run)]
-    headers = ["machine", "model", "system", "curve", *map(str, range(1, _TENTHS + 1))]
-    curves = markdown_table(headers, tenths, "llll" + "r" * _TENTHS)
+    columns = ["machine", "model", "system", "curve", *map(str, range(1, _TENTHS + 1))]
+    curves = markdown_table(columns, tenths, "llll" + "r" * _TENTHS)
     text = "Mean step in seconds of each tenth of a run:"
     write_table("\n".join([_INTRODUCTION, lines, "", text, "", curves]), path)
 
@@ -236,6 +247,10 @@ def _row(run: LearningRun) -> list[str]:
         str(samples) if samples == run.wanted else f"{samples} of {run.wanted}",
         str(int(np.isnan(live).sum())),
         str(int(np.isnan(same).sum())),
+        *(
+            "fails" if secs is None else format_step(secs)
+            for secs in (run.one_gpu_secs, run.simulated_one_gpu_secs)
+        ),
         best,
         best_same,
         format_step(float(np.nanmin(searched))) if np.isfinite(searched).any() else "",
