@@ -44,8 +44,9 @@ from tf_placer.environments.measuring_protocol import ALONE_PROTOCOLS
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.inputs.workload import Workload, read_workload
+from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import (
     Granularity,
     describe_placer,
@@ -58,7 +59,7 @@ from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.driver import SearchStage, drive
 from tf_placer.search.log_header import search_header
 from tf_placer.search.runner import SequentialRunner
-from tf_placer.search.trial_log import Trial, TrialLog
+from tf_placer.search.trial_log import LogError, Trial, TrialLog
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["GpuChoices", "find_protocol", "main", "sample"]
@@ -320,6 +321,8 @@ def _read_arguments() -> argparse.Namespace:
             parser.error(f"--systems: {error}")
         if not is_learned(system):
             parser.error(f"--systems: {system} does not learn: name a learned placer")
+    if not args.machine.startswith(PREFIX):
+        parser.error(f"--machine is an emulated one, such as {_MACHINE}, not {args.machine}")
     if args.samples < 1 or not args.stop_after_secs > 0:
         parser.error("--samples must be at least 1, and --stop_after_secs positive")
     return args
@@ -331,7 +334,10 @@ def main() -> None:
     out_dir = pathlib.Path(args.out_dir)
     kept = KeptCurves(out_dir / "runs.json.gz")
     if not args.only_kept:
-        _make_runs(args, kept)
+        try:
+            _make_runs(args, kept)
+        except (LogError, MachineError) as error:
+            raise SystemExit(str(error)) from None
     if not kept.runs:
         raise SystemExit(f"no runs are kept in {kept.path}: leave out --only_kept")
     write_report(out_dir / "README.md", kept.runs)

@@ -52,6 +52,7 @@ that was sampled before is not measured again. Means are of what ran. The memory
 sample lacks is known in simulation only, so failures teach more there.
 
 - "failures": samples that did not run, live and simulated for the same placements.
+- "one GPU": everything on the first one.
 - "best": the fastest sample; the same placement simulated; the fastest of the simulated search.
 - "live / simulated": the median of ratios of the same placements, with their rank correlation.
 - "tenths apart": the median difference of the mean steps of a tenth of the run, same placements.
@@ -181,7 +182,9 @@ def draw_pictures(folder: pathlib.Path, runs: Sequence[LearningRun]) -> Iterator
 def _draw_curve(axes: Any, label: str, secs: Sequence[float | None], color: str) -> None:
     """Draws the mean step of each tenth, and the fastest step until then."""
     ends = [int(part[-1]) + 1 for part in _split(len(secs)) if len(part)]
-    means = [math.nan if mean is None else mean for mean in _compute_tenths(secs)][: len(ends)]
+    means = [math.nan if mean is None else mean for mean in _average_tenths(_to_array(secs))][
+        : len(ends)
+    ]
     axes.plot(ends, means, marker=".", color=color, label=label)
     best = np.fmin.accumulate(_to_array(secs))
     axes.step(
@@ -198,10 +201,9 @@ def _to_array(secs: Sequence[float | None]) -> np.ndarray:
     return np.array([math.nan if each is None else each for each in secs], np.float64)
 
 
-def _compute_tenths(secs: Sequence[float | None]) -> list[float | None]:
+def _average_tenths(secs: np.ndarray) -> list[float | None]:
     """Computes the mean step of each tenth of what ran; None where nothing did."""
-    steps = _to_array(secs)
-    tenths = [steps[part][np.isfinite(steps[part])] for part in _split(len(steps))]
+    tenths = [secs[part][np.isfinite(secs[part])] for part in _split(len(secs))]
     return [float(part.mean()) if len(part) else None for part in tenths]
 
 
@@ -209,7 +211,7 @@ def _compute_learned(secs: Sequence[float | None]) -> float | None:
     """Computes the mean step of the last tenth by that of the first; None if one is not known."""
     tenths = [
         mean
-        for mean, part in zip(_compute_tenths(secs), _split(len(secs)), strict=True)
+        for mean, part in zip(_average_tenths(_to_array(secs)), _split(len(secs)), strict=True)
         if len(part)
     ]
     if len(tenths) < 2 or tenths[0] is None or tenths[-1] is None:
@@ -229,12 +231,11 @@ def _row(run: LearningRun) -> list[str]:
         best_same = format_step(float(same[number])) if fits else "does not fit"
     if both.any():
         ratio = f"{np.median(live[both] / same[both]):.3f}"
-        correlation = f"{spearman(live[both], same[both]):.3f}" if both.sum() > 1 else ""
-        tenths = zip(
-            _compute_tenths(run.live_secs), _compute_tenths(run.simulated_secs), strict=True
-        )
-        known = [first / second for first, second in tenths if first and second]
-        apart = f"{statistics.median(abs(each - 1) for each in known):.1%}" if known else ""
+        rank = spearman(live[both], same[both])
+        correlation = "" if math.isnan(rank) else f"{rank:.3f}"
+        curves = (_average_tenths(np.where(both, secs, math.nan)) for secs in (live, same))
+        known = [first / second for first, second in zip(*curves, strict=True) if first and second]
+        apart = f"{statistics.median(abs(each - 1) for each in known):.1%}"
     learned = [_compute_learned(secs) for secs in (run.live_secs, run.searched_secs)]
     if learned[0] is not None and learned[1] is not None:
         difference = abs(math.log(learned[0] / learned[1]))
@@ -275,7 +276,7 @@ def _tenth_rows(run: LearningRun) -> list[list[str]]:
             run.model,
             run.system,
             name,
-            *("" if mean is None else f"{mean:.3f}" for mean in _compute_tenths(secs)),
+            *("" if mean is None else f"{mean:.3f}" for mean in _average_tenths(_to_array(secs))),
         ]
         for name, secs in curves.items()
     ]

@@ -98,6 +98,7 @@ class ArgumentsTest(parameterized.TestCase):
         ("--models=rnnlm_2,nothing", "there is no model 'nothing'; there are "),
         ("--systems=eagle,eagel", "--systems: .*'eagel'.*eagle"),
         ("--systems=metis", "--systems: metis does not learn: name a learned placer"),
+        ("--machine=local:2", "--machine is an emulated one, such as emulated:4xK80, not local:2"),
         ("--samples=0", "--samples must be at least 1"),
         ("--stop_after_secs=0", "--stop_after_secs positive"),
     )
@@ -110,6 +111,18 @@ class ArgumentsTest(parameterized.TestCase):
         ):
             learning_curves.main()
         self.assertRegex(errors.getvalue().splitlines()[-1], message)
+
+    def test_a_machine_that_there_is_not_is_refused_in_a_sentence(self):
+        argv = [
+            "command",
+            "--machine=emulated:4xK8",
+            f"--out_dir={self.create_tempdir().full_path}",
+        ]
+        with (
+            mock.patch.object(sys, "argv", argv),
+            self.assertRaisesRegex(SystemExit, "4xK8"),
+        ):
+            learning_curves.main()
 
     def test_no_page_is_made_of_no_runs(self):
         out = self.create_tempdir().full_path
