@@ -199,11 +199,8 @@ def _make_run(
     folder.mkdir(parents=True, exist_ok=True)
 
     def say(trial: Trial, progress: Progress) -> None:
-        measured = trial.measurement
-        if measured.median_secs is not None:
-            outcome = format_step(measured.median_secs)
-        else:
-            outcome = str(measured.failure)
+        secs, failure = trial.measurement.median_secs, trial.measurement.failure
+        outcome = format_step(secs) if secs is not None else str(failure and failure.kind.value)
         left = format_duration(progress.eta_secs)
         number = f"[{trial.index}/{args.samples}]"
         print(f"{number} {case.model} {system}: {outcome} | {left} left", flush=True)
