@@ -19,8 +19,9 @@ from graph_passes.util.union_find import UnionFind
 
 __all__ = ["VARIABLE_NAME_ATTR", "describe_restrictions", "restrict_colocation"]
 
-#: Attribute with the name of a variable whose operation is named otherwise, as in functions.
-VARIABLE_NAME_ATTR = "_variable_name"
+#: TensorFlow's attribute for the name that the argument of a function has for users. Of a variable
+#: that a function captures, whose operation has the name of a reader, it is the name.
+VARIABLE_NAME_ATTR = "_user_specified_name"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,11 +285,12 @@ def _match(graph: OpGraph, pattern: str, source: str) -> list[int]:
     found = [graph.index[name] for name in match_names(pattern, needed)]
     nodes = graph.graph_def.node
     variables = {
-        nodes[i].attr[VARIABLE_NAME_ATTR].s.decode(): i
+        i: nodes[i].attr[VARIABLE_NAME_ATTR].s.decode()
         for i in indices
-        if VARIABLE_NAME_ATTR in nodes[i].attr
+        if nodes[i].op == "VarHandleOp" and VARIABLE_NAME_ATTR in nodes[i].attr
     }
-    found += [variables[name] for name in match_names(pattern, variables)]
+    matching = set(match_names(pattern, variables.values()))
+    found += [i for i, name in variables.items() if name in matching]
     if found:
         return sorted(set(found))
     elsewhere = match_names(pattern, graph.names)

@@ -52,12 +52,11 @@ def step_losses(
     )
     free_secs = Simulator(free, memory=False, threads=1).simulate(placement[None]).step_secs[0]
     # A device with several slots is not asynchronous; without transfers that changes no chain.
-    endless_device = {
-        "slots": max(problem.num_operations, 1),
-        "is_asynchronous": False,
-        "copies_in_stream": False,
-    }
-    devices = tuple(dataclasses.replace(device, **endless_device) for device in problem.devices)
+    slots = max(problem.num_operations, 1)
+    devices = tuple(
+        dataclasses.replace(device, slots=slots, is_asynchronous=False, copies_in_stream=False)
+        for device in problem.devices
+    )
     endless = dataclasses.replace(free, devices=devices)
     chain_secs = Simulator(endless, threads=1).trace(placement).step_secs
     # Several slots share the work of a device.

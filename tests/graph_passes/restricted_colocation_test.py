@@ -120,15 +120,26 @@ class EnumerationTest(tf.test.TestCase, parameterized.TestCase):
         self.assertContainsSubset(coarse, expected)
 
     def test_variables_match_by_their_own_names(self):
-        graph_def = build_graph().graph_def
+        with tf.Graph().as_default() as graph:
+            handles = {
+                name: tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], name=name)
+                for name in ("mul/resource", "sub/resource", "sub_1/resource")
+            }
+            reads = [
+                tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+                for handle in handles.values()
+            ]
+            tf.add_n(reads, name="sum")
+        graph_def = graph.as_graph_def()
+        slots = {"mul/resource": "last/w", "sub/resource": "slot", "sub_1/resource": "slot"}
         for node in graph_def.node:
-            if node.name in ("a/exp", "b/sin"):
-                node.attr[VARIABLE_NAME_ATTR].s = f"adam/{node.name}/slot".encode()
-        graph = OpGraph.from_graph_def(graph_def, ["sum"], ["fed:0"])
-        for pattern, names in (("*/a/*/slot", {"a/exp"}), ("adam/*", {"a/exp", "b/sin"})):
-            found = list_assignments(restrict(graph, {pattern: "/GPU:1"}), MIXED)
-            expected = list_assignments(restrict(graph, dict.fromkeys(names, "/GPU:1")), MIXED)
-            self.assertEqual(found, expected)
+            if node.name in slots:
+                node.attr[VARIABLE_NAME_ATTR].s = slots[node.name].encode()
+        op_graph = OpGraph.from_graph_def(graph_def, ["sum"])
+        for pattern, names in (("last*", ["mul/resource"]), ("slot", [*slots][1:])):
+            found = list_assignments(restrict(op_graph, {pattern: "/GPU:1"}), MIXED)
+            by_operation = restrict(op_graph, dict.fromkeys(names, "/GPU:1"))
+            self.assertEqual(found, list_assignments(by_operation, MIXED))
 
     def test_a_pinned_group_bars_no_other_from_its_devices(self):
         given = graphs.share_graph("two_branches")

@@ -147,7 +147,8 @@ class Script:
         values: the values that an assignment computes.
         measured: the assignment of each session that the search opened.
         confirmed: the assignment of each session that the confirmation opened.
-        made: the arguments of every environment.
+        made: the arguments of every environment, but that of one process on all cores.
+        one_process_secs: step time of the original in one process on all cores; None fails.
         timeouts: the time limit when each session of the search was opened, in seconds.
     """
 
@@ -157,6 +158,7 @@ class Script:
     confirmed: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
     made: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     timeouts: list[float] = dataclasses.field(default_factory=list)
+    one_process_secs: float | None = None
 
     @property
     def placed(self) -> list[Mapping[str, str]]:
@@ -165,6 +167,9 @@ class Script:
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
         """Replaces the class SessionEnvironment."""
+        if machine.spec == "local:1":
+            one_process = Script(secs=lambda assignment: self.one_process_secs)
+            return _ScriptedEnvironment(one_process, assign, settings["meta_optimizer"])
         self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
         environment = _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
         environment.timeout_secs = settings.get("timeout_secs", 120.0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import gc
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import time
@@ -118,7 +120,20 @@ def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
             if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
                 end = list(argv).index("--")
                 argv, served = argv[:end], list(argv[end + 1 :])
-    return parser.parse_args(argv, argparse.Namespace(served=served, start_secs=start_secs))
+    namespace = argparse.Namespace(served=served, start_secs=start_secs)
+    args, unknown = parser.parse_known_args(argv, namespace)
+    if unknown:
+        command = commands.choices[args.command]
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{_suggest(command, unknown)}")
+    return args
+
+
+def _suggest(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Suggests the flag of a command whose name is the nearest to that of an unknown flag."""
+    flag = next((text.partition("=")[0] for text in unknown if text.startswith("--")), "")
+    known = re.findall("--[a-z_]+", command.format_usage())
+    near = difflib.get_close_matches(flag, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

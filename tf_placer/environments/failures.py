@@ -38,6 +38,8 @@ _MEMORY_WORDS = (
     "_ALLOC_FAILED",
     "Dst tensor is not initialized",
 )
+# A server says so of a fed value that it has no memory for: what sessions feed is always valid.
+_UNALLOCATED_FEED_WORDS = "Invalid TensorProto for feed value"
 _UNINITIALIZED_WORDS = (
     "uninitialized",
     "not been initialized",
@@ -108,6 +110,8 @@ def classify_error(error_type: str, message: str, stage: str, steps_done: int) -
         The failure, with a message for users.
     """
     short = shorten(message)
+    if _UNALLOCATED_FEED_WORDS in message:
+        return Failure(FailureKind.OUT_OF_MEMORY, f"in {stage}: no memory for a fed value: {short}")
     if error_type in ("ResourceExhaustedError", "MemoryError") or (
         error_type in ("InternalError", "UnknownError", "AbortedError")
         and any(words in message for words in _MEMORY_WORDS)

@@ -12,8 +12,8 @@ __all__ = ["Assignments", "add_assignments"]
 #: Assignments that run together, and the values that they are fed.
 Assignments = tuple[list[tf.Operation], dict[tf.Tensor, np.ndarray]]
 
-# Messages to a server are limited to 2 GiB; smaller ones need less memory at once.
-_MAX_BYTES_AT_ONCE = 2**28
+# Messages to a server are limited to 2 GiB; small ones fit into memory beside the variables.
+_MAX_BYTES_AT_ONCE = 2**24
 
 
 def add_assignments(graph: tf.Graph, values: Mapping[str, np.ndarray]) -> list[Assignments]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 
@@ -38,11 +39,12 @@ from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.simulation.host_offload import find_offload
 from tf_placer.text.sentences import join_sentences
-from tf_placer.text.units import format_duration
+from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["conclude"]
 
 _LEAST_MEMORY_SECS = 10.0
+_STEPS_IN_ONE_PROCESS = 12
 
 
 def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
@@ -289,7 +291,39 @@ def _confirm_hopeful(
             summarize_comparison(confirmed.confirmation, confirmed.winner),
         )
         context.keep(context.write_found)
+        placed_secs = confirmed.confirmation.step_secs(confirmed.winner)
+        note = None if placed_secs is None else _compare_with_one_process(context, placed_secs)
+        return dataclasses.replace(confirmed, note=join_sentences(confirmed.note, note) or None)
     return confirmed
+
+
+def _compare_with_one_process(context: SearchContext, placed_secs: float) -> str | None:
+    """Compares a placement on workers with the original in one process on all their cores.
+
+    Without workers, the program of the user runs so. There is no comparison without time.
+    """
+    environment = context.measurers.for_one_process(context)
+    max_secs = context.plan.compute_secs_left() - context.plan.explain_secs
+    if environment is None or context.interrupts.count or max_secs <= 0:
+        return None
+    context.stages.begin("measuring the original in one process on all cores")
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        environment,
+        context.interrupts.interruptible(1, max_secs),
+    ):
+        opened = environment.open_session(ORIGINAL, {})
+        if isinstance(opened, Failure):
+            return None
+        steps = environment.run_steps(ORIGINAL, _STEPS_IN_ONE_PROCESS)
+        if isinstance(steps, Failure):
+            return None
+        secs = statistics.median(steps)
+        text = f"one process on all cores takes about {format_step(secs)} for the original"
+        if secs < placed_secs:
+            return f"but {text}, {placed_secs / secs:.2f} times as fast as placed on workers"
+        return f"{text}: the placement is about {secs / placed_secs:.2f} times as fast as that"
+    return None
 
 
 def _confirm(

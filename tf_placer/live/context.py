@@ -104,6 +104,10 @@ class Measurers(Protocol):
         """Makes the environment of a confirmation, under the user's own configuration."""
         ...
 
+    def for_one_process(self, context: SearchContext) -> SessionEnvironment | None:
+        """Makes the environment of one process on all cores that the machine divides, or None."""
+        ...
+
     def close(self) -> None:
         """Ends all processes and workers."""
         ...

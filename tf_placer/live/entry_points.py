@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
+import inspect
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from graph_passes.clearing_advice import CLEARING_ARGUMENT, clear_by, find_clearing_setting
 from graph_passes.errors import GraphError
@@ -52,6 +54,29 @@ _CONFIG_KEYWORDS = {
 }
 _STEP_KEYWORDS = {"example": "example_inputs", "signature": "signature_key"}
 _FORMER_FEEDS = "feeds"
+_FIELDS = frozenset(field.name for field in dataclasses.fields(SearchConfig))
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _refer_to_config(entry: Callable[P, R]) -> Callable[P, R]:
+    """Makes an entry point say that a keyword which it lacks is a field of its configuration."""
+    keywords = inspect.signature(entry).parameters
+
+    @functools.wraps(entry)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in keywords and name in _FIELDS:
+                raise TypeError(_explain_unexpected(entry.__name__, name))
+        return entry(*args, **kwargs)
+
+    return call
+
+
+def _explain_unexpected(entry: str, name: str) -> str:
+    text = f"{entry}() got an unexpected keyword argument {name!r}"
+    return f"{text}: write config=tf_placer.SearchConfig({name}=...)" if name in _FIELDS else text
 
 
 def optimize(
@@ -171,6 +196,7 @@ def optimize(
 
 
 @accept_former_keywords(example="example_inputs")
+@_refer_to_config
 def optimize_function(
     function: Any,
     example_inputs: Any,
@@ -235,6 +261,7 @@ def optimize_function(
 
 
 @accept_former_keywords(example="example_inputs")
+@_refer_to_config
 def optimize_model(
     model: Any,
     example_inputs: Any,
@@ -300,6 +327,7 @@ def optimize_model(
 
 
 @accept_former_keywords(example="example_inputs", signature="signature_key")
+@_refer_to_config
 def optimize_saved_model(
     directory: str | os.PathLike[str],
     signature_key: str | Sequence[str] | None = None,
@@ -438,7 +466,7 @@ def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None
     """
     for name in former:
         if name not in (*_CONFIG_KEYWORDS, *_STEP_KEYWORDS, _FORMER_FEEDS):
-            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
+            raise TypeError(_explain_unexpected("optimize", name))
     lines = []
     if _FORMER_FEEDS in former:
         if feed_dict is not None:

@@ -16,12 +16,16 @@ from tf_placer.environments.measuring_protocol import COLOCRL, MeasuringProtocol
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.live.context import SearchContext
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.budget import Progress
 from tf_placer.search.runner import Runner, SequentialRunner
 from tf_placer.search.trial_log import Trial, best_trial
 
 __all__ = ["OwnProcesses"]
+
+_ONE_PROCESS = "local:1"
 
 
 class OwnProcesses:
@@ -46,13 +50,29 @@ class OwnProcesses:
 
     def for_search(self, context: SearchContext) -> _LocalMeasurer:
         """Makes the measurer of the search; see `Measurers.for_search`."""
-        protocol = context.config.alone_protocol or COLOCRL
-        environment = self._environment(context, protocol, meta_optimizer=False)
+        environment = self._environment(
+            context,
+            context.config.found_machine,
+            meta_optimizer=False,
+            protocol=context.config.alone_protocol or COLOCRL,
+        )
         return _LocalMeasurer(context, environment)
 
     def for_confirmation(self, context: SearchContext) -> SessionEnvironment:
         """Makes the environment of a confirmation, with the user's Grappler configuration."""
-        return self._environment(context, COLOCRL, meta_optimizer=True)
+        return self._environment(context, context.config.found_machine, meta_optimizer=True)
+
+    def for_one_process(self, context: SearchContext) -> SessionEnvironment | None:
+        """Makes the environment of one process on all cores, without limits of memory.
+
+        Returns:
+            The environment; None if the machine is not processes that divide these cores.
+        """
+        machine = context.config.found_machine
+        is_limited = any(device.memory_bytes is not None for device in machine.devices)
+        if self._host is not None or not machine.backend.starts_servers or is_limited:
+            return None
+        return self._environment(context, find_machine(_ONE_PROCESS), meta_optimizer=True)
 
     def close(self) -> None:
         """Ends the processes that all environments share."""
@@ -60,9 +80,14 @@ class OwnProcesses:
             self._hosted.close()
 
     def _environment(
-        self, context: SearchContext, protocol: MeasuringProtocol, *, meta_optimizer: bool
+        self,
+        context: SearchContext,
+        machine: Machine,
+        *,
+        meta_optimizer: bool,
+        protocol: MeasuringProtocol = COLOCRL,
     ) -> SessionEnvironment:
-        machine, say = context.config.found_machine, context.stages.say
+        say = context.stages.say
         if self._host is not None and self._hosted is None:
             self._hosted = LiveProcesses(machine, context.directory.path, self._host, report=say)
         shared = {} if self._hosted is None else {"processes": self._hosted}

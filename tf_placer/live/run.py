@@ -10,8 +10,10 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
+import sysconfig
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,6 +55,10 @@ from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.stages import Stages
 
 __all__ = ["run"]
+
+# The directories of code that is not the user's.
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
 
 
 def run(
@@ -273,4 +279,19 @@ def answer_request(parent: Parent, interrupts: Interrupts) -> None:
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
         parent.send({"error": describe_error(error), "kind": kind})
         return
+    except Exception as error:  # A placer of the user may raise anything.
+        traceback.print_exc()
+        parent.send({"error": _locate_error(error), "kind": ""})
+        return
     parent.send({"outcome": outcome.value, "directory": str(directory.path)})
+
+
+def _locate_error(error: Exception) -> str:
+    """Describes an unexpected error with its place: in the code of the user if that took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith((*_LIBRARIES, _PACKAGE))]
+    place = (own or frames)[-1]
+    return (
+        f"{type(error).__name__}: {describe_error(error)} ({place.filename}, line {place.lineno}, "
+        f"in {place.name})"
+    )

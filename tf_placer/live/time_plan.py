@@ -154,7 +154,8 @@ class TimePlan:
 
         The reserve is enough to confirm a speed-up of a tenth or, if this were most of the whole
         time, the minimum for any verdict. If even the minimum exceeds the time left, there is no
-        reserve; a small excess is accepted only for a placement that may be faster.
+        reserve; a small excess is accepted only for a placement that may be faster. Nor is there
+        one if no placement has been measured, and it would leave no time for that.
 
         Args:
             trials: all trials so far.
@@ -169,9 +170,11 @@ class TimePlan:
         after_secs = self._after_secs(trials)
         least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
         usual_secs = self._confirmation_secs(trials, candidates, _TIMES.usual_rounds) + after_secs
-        return left_secs - max(
-            least_secs, min(usual_secs, _TIMES.max_reserved_share * self.max_secs)
-        )
+        reserved_secs = max(least_secs, min(usual_secs, _TIMES.max_reserved_share * self.max_secs))
+        secs = left_secs - reserved_secs
+        if not candidates and trials and secs < trials[0].measurement.total_secs:
+            return left_secs  # Without another trial there would be nothing to confirm.
+        return secs
 
     def compute_measuring_secs_left(self, trials: Sequence[Trial]) -> float:
         """Computes the seconds left until measurements of the search are canceled.

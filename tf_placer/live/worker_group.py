@@ -122,6 +122,9 @@ class WorkerGroup:
         assert self._pool is not None
         return RemoteSessions(self._pool, context.plan.first_timeout_secs())
 
+    def for_one_process(self, context: SearchContext) -> None:
+        """Makes no environment: the cores are those of other computers."""
+
     def close(self) -> None:
         """Ends all workers."""
         if self._scalars is not None:

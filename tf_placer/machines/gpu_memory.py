@@ -23,7 +23,10 @@ def compute_usable_bytes(memory_bytes: int) -> int:
     References:
         `MinSystemMemory` of TensorFlow's pluggable_device_factory.cc.
     """
+    if memory_bytes <= 255 * _MIB:
+        # TensorFlow reserves nothing where its reserve would be all.
+        return memory_bytes
     if memory_bytes < 2 << 30:
-        return max(0, memory_bytes - 255 * _MIB)
+        return memory_bytes - 255 * _MIB
     # Use float32 as TensorFlow does, to get the same bytes.
     return memory_bytes - max(300 * _MIB, int(np.float32(memory_bytes) * np.float32(0.06)))

@@ -44,6 +44,7 @@ from tf_placer.inputs.workload import Workload
 from tf_placer.machines.machine_identity import compute_machine_identity
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.run_result import RunResult
+from tf_placer.runs.verdict import is_open
 from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.sentences import join_sentences
@@ -237,7 +238,8 @@ class AnswerStore:
     ) -> bool:
         """Keeps the answer of a search that has ended by itself with a verdict.
 
-        Other results are left out. An answer that cannot be written causes a warning.
+        Other results are left out, and those after which a placement may still be faster. An
+        answer that cannot be written causes a warning.
 
         Args:
             result: the result.
@@ -247,7 +249,7 @@ class AnswerStore:
         Returns:
             Whether the answer is kept.
         """
-        if not result.is_complete or result.outcome not in _FINAL_OUTCOMES:
+        if not result.is_complete or result.outcome not in _FINAL_OUTCOMES or is_open(result):
             return False
         operations = [self._graph.names[i] for i in self._form.operations.tolist()]
         placed: dict[str, list[int]] = {}

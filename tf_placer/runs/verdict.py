@@ -9,7 +9,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.run_result import RunResult
 from tf_placer.text.sentences import join_sentences
 
-__all__ = ["best_comparison", "verdict"]
+__all__ = ["best_comparison", "is_open", "verdict"]
 
 _REASONS = {
     Outcome.NOTHING_TO_PLACE: (
@@ -52,8 +52,16 @@ def verdict(
     if result.outcome is Outcome.INTERRUPTED:
         advice: str | None = f"{resumed_by} resumes it"
     else:
-        advice = _advice(result.outcome, confirmation)
+        advice = _advice(result)
     return join_sentences(_REASONS[result.outcome], note, advice)
+
+
+def is_open(result: RunResult) -> bool:
+    """Returns whether nothing was faster beyond the noise, but more time might show a speed-up."""
+    best = best_comparison(result.confirmation)
+    if result.outcome is not Outcome.NOT_FASTER or best is None or best.interval is None:
+        return False
+    return best.interval[1] >= _MIN_SPEEDUP_WORTH_MORE_TIME
 
 
 def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
@@ -92,17 +100,17 @@ def _explain_choice(winner: str, confirmation: Confirmation) -> str | None:
     return None
 
 
-def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:
+def _advice(result: RunResult) -> str | None:
     """Returns advice that fits the outcome, if there is some."""
-    best = best_comparison(confirmation)
-    if outcome is not Outcome.NOT_FASTER or best is None or best.speedup is None:
+    best = best_comparison(result.confirmation)
+    if result.outcome is not Outcome.NOT_FASTER or best is None or best.speedup is None:
         return None
     if best.interval is None:
         return f"the best was {best.reason}"
     low, high = best.interval
-    if high < _MIN_SPEEDUP_WORTH_MORE_TIME:
+    if not is_open(result):
         return f"the best is at most {high:.2f} times as fast"
     return (
-        f"the best is {low:.2f} to {high:.2f} times as fast: more time, or a machine that does "
-        "nothing else, would tell"
+        f"the best is {low:.2f} to {high:.2f} times as fast: a longer search, or a machine that "
+        "does nothing else, would tell"
     )

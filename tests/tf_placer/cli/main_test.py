@@ -102,6 +102,19 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("my_placers:Mine", done.stdout)
 
+    def test_suggests_the_flag_that_an_unknown_one_is_near_to(self):
+        for arguments, last in (
+            (["run", "--max_secs", "60", "x.py"], "--max_secs (did you mean --search_secs?)"),
+            (["machines", "--jsn=x"], "--jsn=x (did you mean --json?)"),
+            (["machines", "--quite"], "--quite"),
+        ):
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as ended:
+                cli_main.main(arguments)
+            self.assertEqual(ended.exception.code, 2)
+            *_, line = errors.getvalue().splitlines()
+            self.assertEndsWith(line, f"error: unrecognized arguments: {last}")
+
     def test_prints_the_numbers_of_characters_that_a_terminal_cannot_show(self):
         log = {"format": 2, "placer": "µ", "versions": {}}
         trial = {

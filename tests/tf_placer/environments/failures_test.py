@@ -109,6 +109,11 @@ class FailureOfErrorTest(parameterized.TestCase):
         ("ResourceExhaustedError", _OOM, FailureKind.OUT_OF_MEMORY),
         ("MemoryError", "", FailureKind.OUT_OF_MEMORY),
         ("InternalError", "Dst tensor is not initialized.", FailureKind.OUT_OF_MEMORY),
+        (
+            "InvalidArgumentError",
+            "Invalid TensorProto for feed value 13",
+            FailureKind.OUT_OF_MEMORY,
+        ),
         ("DeadlineExceededError", "Deadline Exceeded", FailureKind.TIMEOUT),
         ("UnavailableError", _SOCKET, FailureKind.WORKER_DIED),
         (

@@ -91,6 +91,13 @@ class EntryPointsTest(absltest.TestCase):
         self.assertEqual((asked.placer, asked.placer_options), ("eagle", {"num_groups": 8}))
         self.assertIs(asked.session_config, session_config)
 
+    def test_refers_to_the_configuration_for_its_fields(self):
+        for entry in (optimize, optimize_function, entry_points.optimize_model):
+            with self.assertRaises(TypeError) as raised:
+                entry(None, None, objective="fit")
+            advice = "'objective': write config=tf_placer.SearchConfig(objective=...)"
+            self.assertEndsWith(str(raised.exception), advice)
+
     def test_refuses_unknown_keywords_by_name(self):
         with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'max_trails'"):
             self.build_config(max_trails=3)

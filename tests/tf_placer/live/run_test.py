@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import pathlib
 import re
 import shutil
 import tempfile
+import threading
 import time
 from unittest import mock
 
@@ -147,6 +150,26 @@ class RunTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, f"{name}' cannot be made: KeyError"):
             self.run_search(Script(secs=split_is_faster), placer=name)
 
+    def test_an_error_in_the_code_of_a_user_is_told_with_its_line(self):
+        def fail(*args, **settings):
+            return {}["x"]
+
+        parent = mock.Mock(
+            settings={
+                "directory": str(self.directory.path),
+                "request": str(self.directory.path),
+                "clear_by": None,
+                "start_secs": 0.0,
+                "host": None,
+            }
+        )
+        parent.receive.side_effect = threading.Event().wait
+        line = fail.__code__.co_firstlineno + 1
+        with mock.patch.object(live_run, "run", fail), contextlib.redirect_stderr(io.StringIO()):
+            live_run.answer_request(parent, mock.Mock())
+        error = f"KeyError: 'x' ({__file__}, line {line}, in fail)"
+        parent.send.assert_called_once_with({"error": error, "kind": ""})
+
     def test_the_file_of_a_request_is_not_blamed_for_a_missing_placer(self):
         given = graphs.two_branches()
         workload = read_workload(given.graph, given.fetches)
@@ -182,6 +205,29 @@ class RunTest(tf.test.TestCase):
         self.assertIn({}, script.measured)
         # One round selects the candidate; all others agree, so the minimum decides.
         self.assertEqual(script.confirmed.count({}), 1 + LEAST_ROUNDS)
+
+    def test_compares_a_placement_on_workers_with_one_process_on_all_cores(self):
+        for secs, note in (
+            (
+                0.15,
+                "one process on all cores takes about 150.0 ms for the original: the placement "
+                "is about 3.00 times as fast as that",
+            ),
+            (
+                0.02,
+                "but one process on all cores takes about 20.00 ms for the original, 2.50 times "
+                "as fast as placed on workers",
+            ),
+            (None, None),
+        ):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
+            self.assertEqual(self.directory.read_result().note, note)
+
+    def test_one_process_on_all_cores_has_no_part_of_a_limited_memory(self):
+        script = Script(secs=split_is_faster, one_process_secs=0.2)
+        self.run_search(script, machine=find_machine("local:2,memory_mb=100"))
+        self.assertIsNone(self.directory.read_result().note)
 
     def test_leaves_out_finalists_for_which_there_is_no_time(self):
         def slow(assignment):

@@ -155,6 +155,15 @@ class TimePlanTest(absltest.TestCase):
         left = plan(47.0).compute_search_secs_left(trials, self.finalists)
         self.assertAlmostEqual(left, 47.0, delta=1.0)
 
+    def test_reserves_nothing_if_that_leaves_no_time_for_a_first_placement(self):
+        trials = set_restart_secs(self.trials[:1], 4.0)
+        finalists = {ORIGINAL: trials[0]}
+        # Four rounds of the original take 40 s, the work after them 4 s, and a trial 2 s.
+        left = plan(45.0).compute_search_secs_left(trials, finalists)
+        self.assertAlmostEqual(left, 45.0, delta=0.5)
+        left = plan(48.0).compute_search_secs_left(trials, finalists)
+        self.assertAlmostEqual(left, 4.0, delta=0.5)
+
     def test_one_round_in_which_the_original_fails_again_is_enough(self):
         trials = [dataclasses.replace(trial(0, None, None), elapsed_secs=15.0), self.trials[2]]
         finalists = {ORIGINAL: trials[0], "auto": trials[1]}

@@ -30,6 +30,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         # The memory that a session of TensorFlow 2.14 and of 2.21 lists of a K80.
         self.assertEqual(compute_usable_bytes(11_996_758_016), 11_276_952_576)
         self.assertEqual(compute_usable_bytes(1 << 30), (1 << 30) - (255 << 20))
+        self.assertEqual(compute_usable_bytes(90 << 20), 90 << 20)
         device = find_machine("emulated:2xK80").devices[1]
         self.assertEqual(device.memory_bytes, 11_276_952_576)
 

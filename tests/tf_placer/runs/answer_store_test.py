@@ -88,6 +88,11 @@ class AnswerStoreTest(tf.test.TestCase):
         [file] = self.directory.iterdir()
         return file
 
+    def test_leaves_out_a_result_after_which_a_placement_may_be_faster(self):
+        noisy = run_result(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
+        self.assertFalse(self.open(build()).keep(noisy, FINALISTS, None))
+        self.assertEmpty(list(self.directory.glob("*")))
+
     def test_finds_the_answer_of_the_same_step(self):
         self.keep_placed()
         workload = build()

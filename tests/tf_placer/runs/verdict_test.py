@@ -8,7 +8,7 @@ from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, run_result
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.runs.verdict import best_comparison, verdict
+from tf_placer.runs.verdict import best_comparison, is_open, verdict
 
 
 def describe(outcome: Outcome, **fields) -> str:
@@ -62,11 +62,19 @@ class VerdictTest(absltest.TestCase):
     def test_advises_more_time_if_a_large_speedup_is_possible(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
         self.assertStartsWith(text, "no placement is faster than the original")
-        self.assertRegex(text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: more time")
+        self.assertRegex(text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: a longer search")
+        self.assertTrue(
+            is_open(
+                run_result(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
+            )
+        )
 
     def test_gives_no_advice_if_no_speedup_is_possible(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.0}))
         self.assertEndsWith(text, ". The best is at most 1.00 times as fast")
+        self.assertFalse(
+            is_open(run_result(Outcome.NOT_FASTER, confirmed=confirmation({"a": 1.0})))
+        )
 
     def test_reports_a_single_round(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 0.8, "expert": 0.5}))
