@@ -42,9 +42,10 @@ from benchmarks.models import inception_v3, small
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
 from tf_placer.environments.paired import PairedEnvironment, PairedProtocol
 from tf_placer.environments.paired_steps import log_speedup
-from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine

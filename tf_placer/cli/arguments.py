@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tf_placer.environments.measuring_protocol import PROTOCOLS, TURNS
 from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.placers import PLACERS, check_options, describe_entry_point, list_entry_points
 from tf_placer.search.config import OBJECTIVES, SearchConfig
@@ -21,6 +22,7 @@ __all__ = [
     "add_memory_limits",
     "add_placer",
     "add_placer_options",
+    "add_protocol",
     "add_restrictions",
     "add_signature",
     "add_step",
@@ -238,6 +240,19 @@ def add_stop_at_gap(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="end the search once the best step is at most this share above the lower bound, such "
         "as 0.05 (default: the search uses its whole budget)",
+    )
+
+
+def add_protocol(parser: argparse.ArgumentParser) -> None:
+    """Adds --protocol."""
+    parser.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=TURNS,
+        help="measuring protocol of a trial: 'turns': in turns with the original (default); or as "
+        "a paper measures, alone in a session, the median of the steps that count: 'colocrl': 10 "
+        "steps, the first is dropped; 'post': 11, the first; 'eagle': 15, the first 5. The "
+        "confirmation is the same",
     )
 
 

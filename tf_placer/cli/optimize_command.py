@@ -15,6 +15,7 @@ from tf_placer.cli.arguments import (
     add_clear_devices,
     add_memory_goal,
     add_placer,
+    add_protocol,
     add_restrictions,
     add_step,
     add_stop_at_gap,
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and computing time, scalars and pictures",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+    add_protocol(parser)
     add_answers(parser, otherwise="for the graph")
     add_clear_devices(parser)
     add_restrictions(parser)
@@ -116,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
         "feed_dict": None if args.feeds is None else read_feeds(args.feeds),
         "initializers": args.initializers,
     }
-    names = ("machine", "report", "tensorboard", "answers", "require_answer")
+    names = ("machine", "report", "tensorboard", "answers", "require_answer", "protocol")
     settings = {name: getattr(args, name) for name in names} | read_restrictions(args)
     config = build_search_config(args, checkpoint=args.restore_from, **settings)
     if args.dry_run:

@@ -18,7 +18,8 @@ import tensorflow as tf
 from tf_placer.costs.tensor_streams import build_tensor_stream, make_factor, make_values, send
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.live_processes import LiveProcesses
-from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.environments.step_profile import OperationTimes
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step

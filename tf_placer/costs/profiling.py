@@ -12,7 +12,8 @@ from graph_passes.util.messages import plain_text
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiled import compute_profiled_costs
 from tf_placer.environments.environment import Failure, FailureKind
-from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.environments.step_profile import StepProfile
 from tf_placer.errors import SearchError
 from tf_placer.machines.machine import Device, Machine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import time
@@ -18,6 +17,7 @@ from absl import logging
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.failures import classify_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
+from tf_placer.environments.measuring_protocol import COLOCRL, MeasuringProtocol
 from tf_placer.environments.retry import run_with_retry
 from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
@@ -26,53 +26,15 @@ from tf_placer.machines.machine import Machine
 from tf_placer.temporary_directory import temporary_directory
 
 __all__ = [
-    "COLOCRL",
-    "EAGLE",
-    "POST",
-    "MeasuringProtocol",
     "SessionEnvironment",
     "WorkerStartError",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class MeasuringProtocol:
-    """The numbers of steps of a measurement.
-
-    Attributes:
-        steps: number of steps after the initializers.
-        dropped: number of first steps that are warm-up and do not count.
-
-    Raises:
-        ValueError: no step would be counted.
-    """
-
-    steps: int
-    dropped: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.dropped < self.steps:
-            raise ValueError(
-                f"of {self.steps} steps, {self.dropped} cannot be dropped: at least one must count"
-            )
-
-    @property
-    def counted(self) -> int:
-        """The number of steps that count."""
-        return self.steps - self.dropped
 
 
 # The label of the session of a measurement without the original beside it.
 _ALONE = "alone"
 # These commands take no time limit and report no stages, so their stage is named here.
 _STAGES = {"run_steps": "the counted steps", "close_session": "closing the session"}
-
-COLOCRL = MeasuringProtocol(steps=10, dropped=1)
-"""10 steps of which the first is dropped, as ColocRL measures."""
-POST = MeasuringProtocol(steps=11, dropped=1)
-"""11 steps of which the first is dropped, as Post measures."""
-EAGLE = MeasuringProtocol(steps=15, dropped=5)
-"""15 steps of which the first 5 are dropped, as EAGLE measures."""
 
 
 class SessionEnvironment:

@@ -103,12 +103,12 @@ def optimize(
     Measures the original, everything on each device, and splits by layer; then the placer searches:
     by default it repeatedly profiles the graph, searches in simulation, measures the best
     candidates and corrects the costs; `tf_placer.search.driver.drive` is the loop. In a trial a
-    placement takes turns with the original, so that both are measured at the same time. The fastest
-    are measured again beside the original, in turns, in several sets of fresh processes and under
-    the user's session configuration. A placement is put on the graph only if it is faster beyond
-    the noise and computes the same values: if nothing is faster, at most 2.5 % of searches find
-    something. The search runs in processes of its own; this process needs no eager execution and
-    uses no GPU.
+    placement takes turns with the original, so that both are measured at the same time, unless
+    `SearchConfig.protocol` is that of a paper. The fastest are measured again beside the original,
+    in turns, in several sets of fresh processes and under the user's session configuration. A
+    placement is put on the graph only if it is faster beyond the noise and computes the same
+    values: if nothing is faster, at most 2.5 % of searches find something. The search runs in
+    processes of its own; this process needs no eager execution and uses no GPU.
 
     A step that calls Python functions (`tf.py_function`, `tf.numpy_function`, `tf.py_func`,
     `Dataset.from_generator`) runs only in the process of these functions. Then the graph must be a

@@ -9,10 +9,12 @@ from typing import Self
 import numpy as np
 
 from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.environments.alone import AloneEnvironment
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.live_processes import LiveProcesses
+from tf_placer.environments.measuring_protocol import COLOCRL, MeasuringProtocol
 from tf_placer.environments.paired import PairedEnvironment
-from tf_placer.environments.session import COLOCRL, SessionEnvironment
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.live.context import SearchContext
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
@@ -48,8 +50,13 @@ class OwnProcesses:
 
     def for_search(self, context: SearchContext) -> _LocalMeasurer:
         """Makes the measurer of the search; see `Measurers.for_search`."""
-        machine = context.config.found_machine
-        return _LocalMeasurer(context, self._environment(context, machine, meta_optimizer=False))
+        environment = self._environment(
+            context,
+            context.config.found_machine,
+            meta_optimizer=False,
+            protocol=context.config.alone_protocol or COLOCRL,
+        )
+        return _LocalMeasurer(context, environment)
 
     def for_confirmation(self, context: SearchContext) -> SessionEnvironment:
         """Makes the environment of a confirmation, with the user's Grappler configuration."""
@@ -73,7 +80,12 @@ class OwnProcesses:
             self._hosted.close()
 
     def _environment(
-        self, context: SearchContext, machine: Machine, *, meta_optimizer: bool
+        self,
+        context: SearchContext,
+        machine: Machine,
+        *,
+        meta_optimizer: bool,
+        protocol: MeasuringProtocol = COLOCRL,
     ) -> SessionEnvironment:
         say = context.stages.say
         if self._host is not None and self._hosted is None:
@@ -84,7 +96,7 @@ class OwnProcesses:
             context.workload.step,
             machine,
             context.assign,
-            protocol=COLOCRL,
+            protocol=protocol,
             session_config=context.config.found_session_config,
             meta_optimizer=meta_optimizer,
             work_dir=context.directory.path,
@@ -99,14 +111,18 @@ class _LocalMeasurer:
 
     def __init__(self, context: SearchContext, environment: SessionEnvironment) -> None:
         self._context, self._environment = context, environment
-        trials = context.log.trials
-        self._paired = PairedEnvironment(
-            environment,
-            context.assign,
-            reference_secs=trials[0].measurement.median_secs if trials else None,
-            best_secs=self._best_secs,
-            report=context.stages.say,
-        )
+        self._trials: AloneEnvironment | PairedEnvironment
+        if context.config.alone_protocol is not None:
+            self._trials = AloneEnvironment(environment, context.assign)
+        else:
+            trials = context.log.trials
+            self._trials = PairedEnvironment(
+                environment,
+                context.assign,
+                reference_secs=trials[0].measurement.median_secs if trials else None,
+                best_secs=self._best_secs,
+                report=context.stages.say,
+            )
         self.runner: Runner = SequentialRunner(self)
 
     def _best_secs(self) -> float | None:
@@ -114,17 +130,17 @@ class _LocalMeasurer:
         return None if best is None else best.measurement.median_secs
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
-        """Measures placements; see `PairedEnvironment.measure`."""
+        """Measures placements by the protocol of the search."""
 
         def measure_one(row: np.ndarray) -> Measurement:
-            [measurement] = self._paired.measure(row[None])
+            [measurement] = self._trials.measure(row[None])
             return measurement
 
         return [self._measure(functools.partial(measure_one, row)) for row in placements]
 
     def measure_original(self) -> Measurement:
-        """Measures the original; see `PairedEnvironment.measure_original`."""
-        return self._measure(self._paired.measure_original)
+        """Measures the original by the protocol of the search."""
+        return self._measure(self._trials.measure_original)
 
     def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
         self._environment.timeout_secs = self._context.plan.timeout_secs(self._context.log.trials)

@@ -97,6 +97,7 @@ class WorkerGroup:
             config.found_machine,
             config.found_session_config.SerializeToString(),
             config.restrictions,
+            config.alone_protocol,
         )
         backend = self._stack.enter_context(self._make_backend(workers, setup))
         self._log = self._stack.enter_context(WorkerLog(self._directory, context.header))

@@ -14,8 +14,8 @@ from google.protobuf import text_format
 
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.pipeline import GroupedGraph
+from tf_placer.environments.measuring_protocol import COLOCRL
 from tf_placer.environments.paired import PAIRED
-from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.workload import Workload
 from tf_placer.placers import find_granularity
@@ -73,12 +73,19 @@ def _build_request_header(
             "spec": machine.spec,
             "devices": [{"name": d.name, "type": d.type} for d in machine.devices],
         },
-        "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
+        "protocol": _describe_protocol(config),
         "session_config": text_format.MessageToString(
             config.found_session_config, as_one_line=True
         ),
     }
     return search_header(subject, config.placer, config.placer_options, config.seed)
+
+
+def _describe_protocol(config: SearchConfig) -> dict[str, Any]:
+    """Describes the measuring protocol of a trial; that of turns as earlier versions did."""
+    if config.alone_protocol is None:
+        return dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED)
+    return {"name": config.protocol, **dataclasses.asdict(config.alone_protocol)}
 
 
 def _describe_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:

@@ -17,6 +17,12 @@ from graph_passes.restrictions import (
 from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
+from tf_placer.environments.measuring_protocol import (
+    ALONE_PROTOCOLS,
+    PROTOCOLS,
+    TURNS,
+    MeasuringProtocol,
+)
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
@@ -105,6 +111,9 @@ class SearchConfig:
             name, whose star stands for slashes, too; or "re:" and a regular expression.
         keep_together: patterns, or lists of patterns; the operations that match an item share one
             device in all placements.
+        protocol: the measuring protocol of a trial: "turns", in which a placement takes turns with
+            the original; or that of a paper, in which it is alone in a session: "colocrl" (10
+            steps, the first is dropped), "post" (11, the first) or "eagle" (15, the first 5).
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -136,6 +145,7 @@ class SearchConfig:
     require_answer: bool = False
     pin: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keep_together: Sequence[str | Sequence[str]] = ()
+    protocol: str = TURNS
 
     def __post_init__(self) -> None:
         workers = find_workers(self.workers, self.num_workers, self.controllers)
@@ -149,6 +159,11 @@ class SearchConfig:
         gap = _convert_gap(self.stop_at_gap)
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective is 'time' or 'fit', not {_describe(self.objective)}")
+        if self.protocol not in PROTOCOLS:
+            names = ", ".join(map(repr, PROTOCOLS[:-1]))
+            raise ValueError(
+                f"protocol is {names} or {PROTOCOLS[-1]!r}, not {_describe(self.protocol)}"
+            )
         kind = getattr(getattr(self.session_config, "DESCRIPTOR", None), "full_name", None)
         if self.session_config is not None and kind != _CONFIG_PROTO:
             kind = type(self.session_config).__name__
@@ -198,6 +213,11 @@ class SearchConfig:
         return self.objective == "fit"
 
     @property
+    def alone_protocol(self) -> MeasuringProtocol | None:
+        """The protocol of placements that are alone in a session; None for turns."""
+        return ALONE_PROTOCOLS.get(self.protocol)
+
+    @property
     def memory_limits(self) -> tuple[dict[str, int], float]:
         """The limits of devices in bytes, and the headroom: arguments of `limit_devices`."""
         return read_max_memory(self.max_memory), self.headroom
@@ -238,11 +258,13 @@ class SearchConfig:
         """
         machine, workers = self.machine, self.wanted_workers
         # Add these only where present, so that requests of earlier versions still match.
-        restrictions: dict[str, Any] = {}
+        more: dict[str, Any] = {}
         if self.pin:
-            restrictions["pin"] = dict(self.pin)
+            more["pin"] = dict(self.pin)
         if self.keep_together:
-            restrictions["keep_together"] = [list(each) for each in self.keep_together]
+            more["keep_together"] = [list(each) for each in self.keep_together]
+        if self.protocol != TURNS:
+            more["protocol"] = self.protocol
         return {
             "machine": machine.to_json() if isinstance(machine, Machine) else machine,
             "placer": self.placer,
@@ -253,7 +275,7 @@ class SearchConfig:
             **self.goal,
             "seed": self.seed,
             "workers": None if workers is None else workers.to_json(),
-            **restrictions,
+            **more,
         }
 
     @classmethod
@@ -309,6 +331,7 @@ def read_settings(value: Any) -> dict[str, Any]:
         "controllers": None if workers is None else workers.controllers,
         "pin": read(Mapping[str, str] | None, "pin") or {},
         "keep_together": read(tuple[tuple[str, ...], ...] | None, "keep_together") or (),
+        "protocol": read(str | None, "protocol") or TURNS,
     }
 
 

@@ -125,6 +125,13 @@ class OptimizeCommandTest(CommandsTestCase):
             placed = read_graph(self.path("out." + ending)).graph_def
             self.assertTrue(uses_two_devices({n.name: n.device for n in placed.node if n.device}))
 
+    def test_a_protocol_that_no_paper_has_is_refused_by_those_that_there_are(self):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors), self.assertRaisesRegex(SystemExit, "2"):
+            cli.main(["optimize", f"--input_graph={self.path('in.pb')}", "--protocol=paired"])
+        message = "argument --protocol: invalid choice: 'paired' .*turns.*colocrl.*post.*eagle"
+        self.assertRegex(errors.getvalue().splitlines()[-1], message)
+
     def test_writes_the_original_if_nothing_is_faster(self):
         with patch_search(Script()):
             printed = self.optimize(

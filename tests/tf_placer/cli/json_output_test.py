@@ -176,6 +176,8 @@ class JsonOutputTest(tf.test.TestCase):
         self.assertEqual(value["placements"][0]["label"], "original")
         plan = self.call(*arguments, "--dry_run")
         self.assertEqual(plan["plan"]["trials_there"], value["trials"])
+        with self.assertRaisesRegex(SystemExit, "a log of another measuring protocol"):
+            self.call(*arguments, "--dry_run", "--protocol=post")
 
         log = self.call("log", self.path("run"))
         self.assert_golden("log", log)

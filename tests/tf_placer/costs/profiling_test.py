@@ -14,7 +14,7 @@ from tests import graphs
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.environments.session import MeasuringProtocol
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
 from tf_placer.environments.step_profile import OperationProfile, StepProfile
 from tf_placer.errors import SearchError
 from tf_placer.machines.machine import Device, Machine

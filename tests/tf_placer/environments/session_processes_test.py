@@ -18,11 +18,8 @@ from tests.tf_placer.environments.gate_graph import write_gate_graph
 from tests.tf_placer.environments.shared_template import share_template
 from tests.tf_placer.process_tree import is_running
 from tf_placer.environments.environment import FailureKind
-from tf_placer.environments.session import (
-    MeasuringProtocol,
-    SessionEnvironment,
-    WorkerStartError,
-)
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
+from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine

@@ -18,13 +18,8 @@ from tests.tf_placer.environments.shared_template import share_template
 from tests.tf_placer.process_tree import is_running
 from tf_placer import processes
 from tf_placer.environments.environment import Failure, FailureKind
-from tf_placer.environments.session import (
-    COLOCRL,
-    EAGLE,
-    POST,
-    MeasuringProtocol,
-    SessionEnvironment,
-)
+from tf_placer.environments.measuring_protocol import COLOCRL
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 
@@ -32,21 +27,6 @@ _LOCAL = find_machine("local:2")
 _TASKS = [device.name for device in _LOCAL.devices]
 
 setUpModule = share_template
-
-
-class MeasuringProtocolTest(tf.test.TestCase):
-    def test_presets_are_as_published(self):
-        self.assertEqual((COLOCRL.steps, COLOCRL.dropped), (10, 1))
-        self.assertEqual((POST.steps, POST.dropped), (11, 1))
-        self.assertEqual((EAGLE.steps, EAGLE.dropped), (15, 5))
-
-    def test_a_step_must_count(self):
-        for steps, dropped in ((0, 0), (3, 3), (3, -1)):
-            with self.assertRaises(ValueError):
-                MeasuringProtocol(steps, dropped)
-
-    def test_counted_steps_are_those_that_are_not_dropped(self):
-        self.assertEqual([each.counted for each in (COLOCRL, POST, EAGLE)], [9, 10, 10])
 
 
 class LocalSessionTest(tf.test.TestCase):

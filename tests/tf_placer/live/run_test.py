@@ -31,6 +31,7 @@ from tests.tf_placer.placers import users_placers
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
+from tf_placer.environments.measuring_protocol import COLOCRL, EAGLE
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import read_workload
 from tf_placer.interrupts import TimeLimitReached
@@ -384,6 +385,18 @@ class RunTest(tf.test.TestCase):
         for trial in trials[1:]:
             self.assertEqual(set(trial.measurement.reference_secs), {ORIGINAL_SECS})
             self.assertAlmostEqual(trial.measurement.drift, 1.0)
+
+    def test_a_paper_s_protocol_measures_each_trial_alone_and_confirms_as_ever(self):
+        script = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(script, protocol="eagle"), Outcome.FASTER)
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(header["protocol"], {"name": "eagle", "steps": 15, "dropped": 5})
+        for trial in trials:
+            self.assertIsNone(trial.measurement.reference_secs)
+            self.assertEqual(trial.measurement.drift, 1.0)
+        # The original is measured once, not beside each placement.
+        self.assertLen([each for each in script.measured if not each], 1)
+        self.assertEqual([made["protocol"] for made in script.made], [EAGLE, COLOCRL])
 
     def test_without_time_to_confirm_there_is_no_winner(self):
         script = Script(secs=lambda assignment: 10.0 / (1 + uses_two_devices(assignment)))

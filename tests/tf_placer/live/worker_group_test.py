@@ -25,6 +25,7 @@ from tests.tf_placer.search.distributed.fake_backend import FakeBackend
 from tests.tf_placer.search.distributed.in_process_backend import InProcessBackend
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.measuring_protocol import POST
 from tf_placer.inputs.workload import read_workload
 from tf_placer.live import run as live_run
 from tf_placer.report.progress import ProgressPrinter
@@ -33,6 +34,7 @@ from tf_placer.search.distributed import workers
 from tf_placer.search.distributed.actor_backend import WorkerInfo, WorkerLostError
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.learners import Controller, ParameterServer
+from tf_placer.search.distributed.measuring_worker import MeasuringSetup
 from tf_placer.search.distributed.worker_events import read_worker_log
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import LogMismatchError, read_log
@@ -95,6 +97,7 @@ class WorkerGroupTest(tf.test.TestCase):
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.lines: list[str] = []
         self.deaths: list[int] = []
+        self.setups: list[MeasuringSetup] = []
         self.graph_def = graphs.two_branches().graph.as_graph_def()
         # Ray is not installed everywhere, and this test does not start it.
         self.enter_context(mock.patch.object(workers, "require_ray"))
@@ -110,6 +113,7 @@ class WorkerGroupTest(tf.test.TestCase):
         def make_backend(workers, setup):
             self.assertEqual(setup.graph, asked.graph.read_bytes())
             self.assertEqual(setup.step.fetches, workload.step.fetches)
+            self.setups.append(setup)
             yield backend
 
         return live_run.run(
@@ -160,6 +164,13 @@ class WorkerGroupTest(tf.test.TestCase):
             [(t.placer, t.batch, t.assignment) for t in trials],
             [(t.placer, t.batch, t.assignment) for t in trials_alone],
         )
+
+    def test_workers_measure_by_the_protocol_of_the_search(self):
+        for protocol, expected in (("turns", None), ("post", POST)):
+            self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / protocol)
+            backend = ScriptedBackend(1, Script(split_is_faster))
+            self.run_search(backend, protocol=protocol, max_trials=2)
+            self.assertEqual(self.setups[-1].alone_protocol, expected)
 
     def test_resumes_with_another_number_of_workers(self):
         self.run_search(ScriptedBackend(1, Script(split_is_faster)), max_trials=5)

@@ -14,14 +14,15 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
 from tests.tf_placer.scripted import search_config
+from tf_placer.environments.measuring_protocol import COLOCRL
 from tf_placer.environments.paired import PAIRED
-from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.inputs.workload import Workload, read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import find_granularity
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest, select_cost_fields
 from tf_placer.search.config import SearchConfig
+from tf_placer.search.log_header import LogMismatchError, check_header
 
 tf1 = tf.compat.v1
 
@@ -87,6 +88,14 @@ class HeaderTest(tf.test.TestCase):
         self.assertEqual(header["placer"], "post")
         self.assertNotIn("unknown", header["versions"].values())
 
+    def test_a_paper_s_protocol_is_another_protocol_than_turns(self):
+        header = self.header(protocol="post")
+        self.assertEqual(header["protocol"], {"name": "post", "steps": 11, "dropped": 1})
+        with self.assertRaisesRegex(LogMismatchError, 'another measuring protocol.* "post"'):
+            check_header("x.jsonl", self.header(), header)
+        with self.assertRaisesRegex(LogMismatchError, "another measuring protocol"):
+            check_header("x.jsonl", header, self.header())
+
     def test_a_header_has_all_settings_of_the_placer(self):
         configuration = self.header()["configuration"]
         self.assertEqual(configuration["learning_rate"], 0.5)
@@ -106,6 +115,7 @@ class HeaderTest(tf.test.TestCase):
             {"placer_options": {}},
             {"pin": {"layer_0/*": "/job:worker/task:1"}},
             {"keep_together": ["layer_0/*"]},
+            {"protocol": "colocrl"},
             {"step": Step(self.workload.step.fetches[:1])},
         ):
             self.assertNotEqual(self.header(**change), header, change)

@@ -10,6 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers.users_placers import LastDevice
+from tf_placer.environments.measuring_protocol import MeasuringProtocol
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.search.config import SearchConfig, check_machine, check_seed, starting_options
 from tf_placer.search.distributed import workers
@@ -56,6 +57,15 @@ class SearchConfigTest(parameterized.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 SearchConfig(**wrong)
 
+    def test_a_protocol_is_that_of_turns_or_of_a_paper(self):
+        self.assertIsNone(SearchConfig().alone_protocol)
+        self.assertEqual(SearchConfig(protocol="eagle").alone_protocol, MeasuringProtocol(15, 5))
+        self.assertNotIn("protocol", SearchConfig().to_json())
+        for wrong in ("paired", None, 3, ["post"]):
+            message = "^protocol is 'turns', 'colocrl', 'post' or 'eagle', not "
+            with self.assertRaisesRegex(ValueError, message):
+                SearchConfig(protocol=wrong)
+
     def test_wanted_workers_follow_from_the_settings(self):
         self.assertIsNone(SearchConfig().wanted_workers)
         with mock.patch.object(workers, "require_ray"):
@@ -79,6 +89,7 @@ class SearchConfigTest(parameterized.TestCase):
                 SearchConfig(),
                 SearchConfig("local:2", max_secs=math.inf),
                 SearchConfig(stop_at_gap=0.05),
+                SearchConfig(protocol="post"),
                 SearchConfig(pin={"a/*": "/CPU:0"}, keep_together=["a/*", ["b", "re:c.*"]]),
                 SearchConfig(objective="fit", max_memory={"GPU:0": "4GB"}, headroom=0.1),
                 SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
@@ -95,6 +106,7 @@ class SearchConfigTest(parameterized.TestCase):
                 {"seed": None},
                 {"pin": ["a/*"]},
                 {"keep_together": "a/*"},
+                {"protocol": 3},
             ):
                 with self.assertRaisesRegex(ValueError, next(iter(wrong))):
                     SearchConfig.from_json(value | wrong)

@@ -16,8 +16,10 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.restrictions import Restrictions
 from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.environments.alone import AloneEnvironment
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.live_processes import WorkerStartError
+from tf_placer.environments.measuring_protocol import COLOCRL, MeasuringProtocol
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.step import Step
@@ -46,6 +48,8 @@ class MeasuringSetup:
         machine: the machine of the search; that of a worker must have the same devices.
         session_config: the serialized ConfigProto of the user's sessions.
         restrictions: the restrictions of the user on placements; None for none.
+        alone_protocol: the protocol of placements that are alone in a session; None for turns with
+            the original.
     """
 
     graph: bytes
@@ -53,10 +57,11 @@ class MeasuringSetup:
     machine: Machine
     session_config: bytes
     restrictions: Restrictions | None = None
+    alone_protocol: MeasuringProtocol | None = None
 
 
 class MeasuringWorker:
-    """Measures placements on its machine, in turns with the original graph.
+    """Measures placements on its machine, by the protocol of the search.
 
     Its sessions run in separate processes, as those of a search without workers do. The processes
     end with this one, however it ends.
@@ -78,7 +83,7 @@ class MeasuringWorker:
         self._config = tf.compat.v1.ConfigProto.FromString(setup.session_config)
         self._machine: Machine | None = None
         self._sessions: SessionEnvironment | None = None
-        self._paired: PairedEnvironment | None = None
+        self._trials: AloneEnvironment | PairedEnvironment | None = None
         self._confirming: SessionEnvironment | None = None
         self._trials_alone = 0
 
@@ -97,10 +102,16 @@ class MeasuringWorker:
                 or its processes do not start.
         """
         self._machine = self._find_machine()
-        self._sessions = self._environment(timeout_secs, meta_optimizer=False)
-        self._paired = PairedEnvironment(self._sessions, dict, best_secs=lambda: self._best_secs)
+        protocol = self._setup.alone_protocol
+        self._sessions = self._environment(timeout_secs, protocol or COLOCRL, meta_optimizer=False)
         self._best_secs: float | None = None
-        original = self._paired.measure_original()
+        if protocol is not None:
+            self._trials = AloneEnvironment(self._sessions, dict)
+        else:
+            self._trials = PairedEnvironment(
+                self._sessions, dict, best_secs=lambda: self._best_secs
+            )
+        original = self._trials.measure_original()
         return WorkerInfo(socket.gethostname(), os.getpid(), package_versions(), original)
 
     def measure(
@@ -117,15 +128,15 @@ class MeasuringWorker:
             The measurement; and the step time of the original graph on this machine, None if it
             does not run.
         """
-        sessions, paired = self._get_environments()
+        sessions, trials = self._get_environments()
         self._best_secs = best_secs
         sessions.timeout_secs = timeout_secs
-        measurement = paired.measure_assignment(assignment)
-        if measurement.reference_secs is None and paired.reference_secs is not None:
+        measurement = trials.measure_assignment(assignment)
+        if measurement.reference_secs is None and trials.reference_secs is not None:
             self._trials_alone += 1
             if self._trials_alone % _ALONE_TRIALS_PER_REFERENCE == 0:
                 self.measure_original(timeout_secs)
-        return measurement, paired.reference_secs
+        return measurement, trials.reference_secs
 
     def measure_original(self, timeout_secs: float) -> float | None:
         """Measures the original graph again.
@@ -136,13 +147,13 @@ class MeasuringWorker:
         Returns:
             The median step time in seconds; None if the graph does not run.
         """
-        sessions, paired = self._get_environments()
+        sessions, trials = self._get_environments()
         sessions.timeout_secs = timeout_secs
         steps = sessions.measure_assignment({}).step_secs
         if steps is None:
             return None
-        if paired.reference_secs is not None and self._trials_alone:
-            paired.reference_secs = statistics.median(steps)
+        if trials.reference_secs is not None and self._trials_alone:
+            trials.reference_secs = statistics.median(steps)
         return statistics.median(steps)
 
     def profile(
@@ -199,7 +210,7 @@ class MeasuringWorker:
         if self._confirming is None:
             self.release()
             self._machine = self._machine or self._find_machine()
-            self._confirming = self._environment(timeout_secs, meta_optimizer=True)
+            self._confirming = self._environment(timeout_secs, COLOCRL, meta_optimizer=True)
         self._confirming.timeout_secs = timeout_secs
         return getattr(self._confirming, method)(*args, **options)
 
@@ -209,10 +220,12 @@ class MeasuringWorker:
             if environment is not None:
                 environment.stop()
 
-    def _get_environments(self) -> tuple[SessionEnvironment, PairedEnvironment]:
-        if self._sessions is None or self._paired is None:
+    def _get_environments(
+        self,
+    ) -> tuple[SessionEnvironment, AloneEnvironment | PairedEnvironment]:
+        if self._sessions is None or self._trials is None:
             raise RuntimeError("the worker has not begun")
-        return self._sessions, self._paired
+        return self._sessions, self._trials
 
     def _find_machine(self) -> Machine:
         """Finds the devices of this machine.
@@ -230,13 +243,16 @@ class MeasuringWorker:
             )
         return found
 
-    def _environment(self, timeout_secs: float, *, meta_optimizer: bool) -> SessionEnvironment:
+    def _environment(
+        self, timeout_secs: float, protocol: MeasuringProtocol, *, meta_optimizer: bool
+    ) -> SessionEnvironment:
         assert self._machine is not None
         return SessionEnvironment(
             self._graph,
             self._setup.step,
             self._machine,
             dict,
+            protocol=protocol,
             session_config=self._config,
             meta_optimizer=meta_optimizer,
             work_dir=self._directory,

@@ -12,6 +12,7 @@ from tests import graphs
 from tests.tf_placer.environments.shared_template import share_template
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import WorkerStartError
+from tf_placer.environments.measuring_protocol import EAGLE
 from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.search.distributed import measuring_worker
@@ -54,6 +55,17 @@ class MeasuringWorkerTest(tf.test.TestCase):
         self.assertIsNone(measurement.failure)
         self.assertLen(measurement.reference_secs, len(measurement.step_secs))
         self.assertEqual(reference_secs, self.greeting.original.median_secs)
+
+    def test_a_paper_s_protocol_measures_each_graph_alone(self):
+        worker = MeasuringWorker(dataclasses.replace(self.setup, alone_protocol=EAGLE))
+        self.addCleanup(worker.release)
+        original = worker.begin(120.0).original
+        measurement, reference_secs = worker.measure(self.assignment(1), None, 60.0)
+        for each in (original, measurement):
+            self.assertLen(each.step_secs, EAGLE.counted)
+            self.assertIsNone(each.reference_secs)
+        # The pool compares machines by the original.
+        self.assertEqual(reference_secs, original.median_secs)
 
     def test_a_placement_that_cannot_run_is_a_failure(self):
         nowhere = dict.fromkeys(self.names, "/job:worker/replica:0/task:7/device:CPU:0")
