@@ -16,6 +16,7 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
 from tf_placer.runs.result_html import format_result_html
 from tf_placer.runs.result_values import make_result_values
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
@@ -266,12 +267,14 @@ class SavedModelResult(OptimizeResult):
         `tf_placer.load_placed(directory)`, which puts the variables on their devices.
 
         Args:
-            directory: a new one.
+            directory: a new one, or one that this search has written and nobody has changed.
 
         Raises:
-            GraphError: the directory exists, or cannot be written.
+            GraphError: another directory of this name exists, or it cannot be written.
+            OSError, ValueError: a file in `log_dir` cannot be read.
         """
-        self.step.save(directory)
+        record = None if self.log_dir is None else RunDirectory(self.log_dir).saved_models
+        self.step.save(directory, record)
 
 
 def make_result(step: PlacedStep | PlacedSignature | None, **values: Any) -> OptimizeResult:
