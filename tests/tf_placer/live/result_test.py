@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from unittest import mock
 
 from absl.testing import absltest
@@ -15,6 +16,8 @@ from tf_placer.live.result import (
     SavedModelResult,
     make_result,
 )
+from tf_placer.report.explanation import Explanation
+from tf_placer.report.limits import Limit, Limits
 
 
 class OptimizeResultTest(absltest.TestCase):
@@ -109,6 +112,26 @@ class OptimizeResultTest(absltest.TestCase):
         )
         self.assertIn("failed", result.table())
         self.assertIsNone(result.placed_secs)
+
+    def test_explains_a_lower_bound_above_a_measured_step(self):
+        limits = Limits(0.09, 0.085, 0.05, (Limit("compute", "CPU:0", 1.0),))
+        explained = Explanation("original", (), 0.07, limits, ())
+        trials = (trial(0, None, 0.09), trial(1, [0, 1], 0.08))
+        result = OptimizeResult("graph", False, "slower", explanation=explained, trials=trials)
+        self.assertEndsWith(
+            result.explanation_table(),
+            "\npredicted steps are off by 7%\ntrial 1 took 80.00 ms, less than the lower bound: "
+            "the bound is no more exact than predicted steps are",
+        )
+        # In this confirmation the original takes 100 ms.
+        confirmed = dataclasses.replace(result, confirmation=confirmation({"random": 1.02}))
+        self.assertEndsWith(
+            confirmed.explanation_table(),
+            "\ntrial 1 took 80.00 ms, less than the lower bound: the confirmation, which corrects "
+            "the bound, was slower (the original took 100.0 ms there, and 90.00 ms in the search)",
+        )
+        above = dataclasses.replace(confirmed, trials=trials[:1])
+        self.assertEndsWith(above.explanation_table(), "\npredicted steps are off by 7%")
 
     def test_the_kind_of_result_depends_on_the_target(self):
         values = {"graph_def": "graph", "changed": True, "reason": "faster"}
