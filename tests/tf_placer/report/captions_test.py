@@ -185,7 +185,9 @@ class SearchCaptionsTest(absltest.TestCase):
                 **values,
             )
 
-        found = ComparedPlacement("auto", 2.0, speedup=1.5, interval=(1.4, 1.6), is_found=True)
+        found = ComparedPlacement(
+            *("auto", 2.0), speedup=1.5, interval=(1.4, 1.6), is_found=True, searched_secs=2.1
+        )
         trial = ComparedPlacement("expert", 5.0, speedup=1.4, searched_secs=5.0)
         placed, searched = view(3.0, found), view(7.0, trial)
         self.assertEqual(
