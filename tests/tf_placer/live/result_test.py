@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from unittest import mock
 
 from absl.testing import absltest
@@ -148,7 +149,11 @@ class OptimizeResultTest(absltest.TestCase):
         saved = make_result(signature, **values)
         self.assertIsInstance(saved, SavedModelResult)
         saved.save("placed")
-        signature.save.assert_called_once_with("placed")
+        signature.save.assert_called_once_with("placed", None)
+        make_result(signature, log_dir=pathlib.Path("run"), **values).save("placed")
+        # The search records what it writes, so that it may replace it.
+        record = pathlib.Path("run").absolute() / "saved_models.json"
+        signature.save.assert_called_with("placed", record)
 
 
 if __name__ == "__main__":
