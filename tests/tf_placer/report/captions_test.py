@@ -202,12 +202,12 @@ class SearchCaptionsTest(absltest.TestCase):
         refuted = view(3.1, dataclasses.replace(found, is_found=False))
         self.assertEqual(
             captions.describe_pair(refuted, placed),
-            "A is the original, B is 1.50 times as fast. A step takes 3.100 s in A (the original), "
+            "A keeps the original, B is 1.50 times as fast. A step takes 3.100 s in A (the original), "
             "and 2.000 s in B, where the original takes 3.000 s. They were measured at different "
             "times, so small differences may be noise",
         )
         self.assertStartsWith(
-            captions.describe_pair(refuted, view(3.0)), "A and B are the original. A step takes"
+            captions.describe_pair(refuted, view(3.0)), "A and B keep the original. A step takes"
         )
         # Without a step of the original, or on another machine, there is no common measure.
         failed = ComparedPlacement("original", None)

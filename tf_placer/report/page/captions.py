@@ -240,7 +240,7 @@ def _compare_speedups(a: RunView, b: RunView) -> str | None:
     for view, name, placement, original in zip((a, b), RUN_NAMES, subjects, originals, strict=True):
         step = f"{format_step(placement.step_secs or 0.0)} in {name}{_name_subject(placement)}"
         if placement is original:
-            claims.append(f"{name} is the original")
+            claims.append(f"{name} keeps the original")
         else:
             claims.append(f"{name} is {placement.speedup:.2f} times as fast")
             step += f", where the original takes {format_step(original.step_secs or 0.0)}"
@@ -250,7 +250,7 @@ def _compare_speedups(a: RunView, b: RunView) -> str | None:
     if subjects[0] is not originals[0]:
         claims[0] += " as the original"
     elif subjects[1] is originals[1]:
-        claims = ["A and B are the original"]
+        claims = ["A and B keep the original"]
     slowdown = (originals[1].step_secs or 0.0) / (originals[0].step_secs or 1.0)
     slower, ratio = ("B", slowdown) if slowdown > 1 else ("A", 1 / slowdown)
     remarks.append(
