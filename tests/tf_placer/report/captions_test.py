@@ -203,8 +203,8 @@ class SearchCaptionsTest(absltest.TestCase):
         self.assertEqual(
             captions.describe_pair(refuted, placed),
             "A keeps the original, B is 1.50 times as fast. A step takes 3.100 s in A (the "
-            "original), and 2.000 s in B, where the original takes 3.000 s. They were measured at different "
-            "times, so small differences may be noise",
+            "original), and 2.000 s in B, where the original takes 3.000 s. They were measured at "
+            "different times, so small differences may be noise",
         )
         self.assertStartsWith(
             captions.describe_pair(refuted, view(3.0)), "A and B keep the original. A step takes"
