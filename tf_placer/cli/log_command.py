@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> None:
 def _follow(args: argparse.Namespace) -> None:
     """Prints the trials of a search as they end, and then its verdict."""
     from tf_placer.report.trials_table import format_header, format_trial
-    from tf_placer.runs.search_description import trial_values, verdict_line
+    from tf_placer.runs.run_directory import RunDirectory
+    from tf_placer.runs.search_description import describe_costs, trial_values, verdict_line
     from tf_placer.runs.search_state import read_search_state
 
     path = os.path.join(args.log_dir, "trials.jsonl")
@@ -70,8 +71,9 @@ def _follow(args: argparse.Namespace) -> None:
     while True:
         state = read_search_state(args.log_dir)
         if not has_header:
+            shown = describe_costs(state.header, RunDirectory(args.log_dir))
             tell(
-                "\n".join([*format_header(state.header, width=terminal_width()), ""]),
+                "\n".join([*format_header(shown, width=terminal_width()), ""]),
                 header=state.header,
             )
             has_header = True

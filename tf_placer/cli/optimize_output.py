@@ -25,11 +25,14 @@ def check_output_graph(args: argparse.Namespace, graph: InputGraph) -> None:
     from tf_placer.inputs.graph_files import check_output
     from tf_placer.inputs.saved_model_files import check_new_directory
     from tf_placer.runs.own_files import own_paths
+    from tf_placer.runs.run_directory import RunDirectory
 
     if args.output_graph is None:
         return
     if graph.signature is not None:
-        check_new_directory(args.output_graph, args.input_graph)
+        # A search that resumes replaces the SavedModel that it has written before.
+        record = None if args.log_dir is None else RunDirectory(args.log_dir).saved_models
+        check_new_directory(args.output_graph, args.input_graph, record)
     else:
         others = (args.input_graph, args.feeds, args.report, *own_paths(args.log_dir))
         check_output(args.output_graph, *others)

@@ -61,16 +61,21 @@ class PlacedSignature:
             weakref.finalize(function, stack.pop_all().close)
         return function
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
+    def save(
+        self, directory: str | os.PathLike[str], record: str | os.PathLike[str] | None = None
+    ) -> None:
         """Writes the SavedModel with devices, or unchanged if there is no placement.
 
         Args:
-            directory: the new directory.
+            directory: the new directory, or one of the record.
+            record: the file in which a search records the SavedModels that it writes, or None.
 
         Raises:
-            GraphError: the directory exists and is not empty, or cannot be written.
+            GraphError: the directory exists, is not empty and is not in the record, or cannot be
+                written.
+            OSError, ValueError: the record cannot be read.
         """
-        write_saved_model(directory, self._build_saved_model(), self.signature.directory)
+        write_saved_model(directory, self._build_saved_model(), self.signature.directory, record)
 
     def _load(self, directory: str) -> Any:
         """Loads the function from a directory of links to the files of the SavedModel."""

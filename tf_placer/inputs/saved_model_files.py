@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from typing import Any
 
 from google.protobuf import message, text_format
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from graph_passes.errors import GraphError
+from tf_placer.files import read_json, write_json
 from tf_placer.inputs.message_text import parse_message_text
 from tf_placer.temporary_directory import temporary_directory
 
@@ -74,24 +77,32 @@ def _check_links(directory: str) -> None:
 
 
 def check_new_directory(
-    directory: str | os.PathLike[str], original: str | os.PathLike[str]
+    directory: str | os.PathLike[str],
+    original: str | os.PathLike[str],
+    record: str | os.PathLike[str] | None = None,
 ) -> None:
     """Checks, before any work, that a SavedModel can be written to a directory.
 
     Args:
-        directory: the new directory.
+        directory: the new directory, or one that the record has and nobody has changed since.
         original: the directory of the original SavedModel.
+        record: the file in which a search records the SavedModels that it writes; it need not
+            exist.
 
     Raises:
-        GraphError: the directory exists and is not empty, is inside of the original, has the file
-            name extension of a graph file, or cannot be written.
+        GraphError: the directory exists, is not empty, and is not in the record; is inside of the
+            original, has the file name extension of a graph file, or cannot be written.
+        OSError, ValueError: the record cannot be read.
     """
     directory = os.path.abspath(directory)
     if os.path.splitext(directory)[1] in (".pb", ".pbtxt", ".meta"):
         raise GraphError(
             f"{directory!r} is called like a graph file: name a new directory for the SavedModel"
         )
-    if os.path.lexists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
+    is_new = not os.path.lexists(directory) or (
+        os.path.isdir(directory) and not os.listdir(directory)
+    )
+    if not is_new and not _is_recorded(directory, record):
         raise GraphError(f"{directory!r} is there already: name a new directory for the SavedModel")
     inside = os.path.join(os.path.realpath(original), "")
     if os.path.join(os.path.realpath(directory), "").startswith(inside):
@@ -111,19 +122,23 @@ def write_saved_model(
     directory: str | os.PathLike[str],
     saved_model: saved_model_pb2.SavedModel,
     original: str | os.PathLike[str],
+    record: str | os.PathLike[str] | None = None,
 ) -> None:
     """Writes a SavedModel directory atomically.
 
     Args:
-        directory: a new or empty directory.
+        directory: a new or empty directory, or one of the record, which is replaced.
         saved_model: the graphs.
         original: the SavedModel directory from which variables, assets and all other files are
             copied; it is not changed.
+        record: the file of the search to which the directory is added, so that the search may
+            replace it later; None for none.
 
     Raises:
         GraphError: see `check_new_directory`; or a file cannot be read or written.
+        OSError, ValueError: the record cannot be read.
     """
-    check_new_directory(directory, original)
+    check_new_directory(directory, original, record)
     directory = os.path.realpath(directory)
     try:
         # In the same parent directory, because a rename is atomic within one file system only.
@@ -131,12 +146,47 @@ def write_saved_model(
             new = os.path.join(scratch, "model")
             shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_GRAPH_FILES))
             _write_graphs(new, saved_model, original)
+            if _is_recorded(directory, record):
+                os.rename(directory, os.path.join(scratch, "replaced"))
             os.rename(new, directory)
     except (OSError, fingerprinting.FingerprintException) as error:  # shutil.Error, too
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
             reason = str(error.args[0][0][-1])  # The first of the files that cannot be copied.
         raise GraphError(f"cannot write the SavedModel {directory!r}: {reason}") from error
+    if record is not None:
+        # The SavedModel is written: without a record, the next call asks for another directory.
+        with contextlib.suppress(OSError):
+            write_json(record, {**_read_record(record), directory: _list_files(directory)})
+
+
+def _is_recorded(directory: str, record: str | os.PathLike[str] | None) -> bool:
+    """Returns whether a directory has exactly the files of the record, as they were written."""
+    if record is None or not os.path.isdir(directory):
+        return False
+    directory = os.path.realpath(directory)
+    return _read_record(record).get(directory) == _list_files(directory)
+
+
+def _read_record(record: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads the files of SavedModels by directory; none without a record.
+
+    Raises:
+        OSError, ValueError: the record cannot be read.
+    """
+    value = read_json(record) if os.path.exists(record) else {}
+    return value if isinstance(value, dict) else {}
+
+
+def _list_files(directory: str) -> dict[str, list[int]]:
+    """Lists the sizes in bytes and times of modification in ns of all files in a directory."""
+    files = {}
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            status = os.lstat(path)
+            files[os.path.relpath(path, directory)] = [status.st_size, status.st_mtime_ns]
+    return files
 
 
 def link_saved_model(

@@ -65,6 +65,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     finalists = {} if fits else context.plan.finalists(trials)
     original = find_original_assignment(context.grouped, config.found_machine.devices)
     confirmation, winner, note = None, None, None
+    notes = list(context.notes)
     if fits:
         outcome = Outcome.FITS
     elif finalists:
@@ -72,7 +73,15 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
-            note = join_sentences(note, _explain_missing_placer(context, trials))
+            missing = _explain_missing_placer(context, trials)
+            if winner is not None and (missing or context.lack_of_time):
+                # A speed-up was found, so that want of time is no failure.
+                notes = [each for each in notes if each != context.lack_of_time]
+                missing = (
+                    f"with {context.describe_enough_time()}, placer {config.placer!r} would try "
+                    "more placements"
+                )
+            note = join_sentences(note, missing)
         if winner is not None and _is_out_of_memory(trials[0]):
             note = join_sentences(_describe_memory(context, finalists[winner], original), note)
         note = join_sentences(note, context.others.note)
@@ -100,7 +109,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 max_trials=config.max_trials,
                 max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
                 winner=winner,
-                note=join_sentences(*context.notes, note) or None,
+                note=join_sentences(*notes, note) or None,
                 confirmation=confirmation,
                 finalists={label: trial.index for label, trial in finalists.items()},
                 unfitting=dict(context.unfitting),

@@ -134,6 +134,7 @@ class SearchContext:
         costs: the profiled costs, if known.
         earlier_answer: a placement of a similar step to try first, if there is one.
         notes: notes for the result.
+        lack_of_time: the note that there was no time to profile the graph; None if there was.
         unfitting: by placer, the number of its placements that are not measured because by
             simulation they do not fit.
         begun: the names of the placers that have begun.
@@ -156,6 +157,7 @@ class SearchContext:
     costs: LiveCosts | None = None
     earlier_answer: Placement | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
+    lack_of_time: str | None = None
     unfitting: dict[str, int] = dataclasses.field(default_factory=dict)
     begun: set[str] = dataclasses.field(default_factory=set)
     found: Placement | None = None
@@ -201,15 +203,19 @@ class SearchContext:
         Args:
             was_too_short: whether the time of this search has not been enough.
         """
+        return f"allow {self.describe_enough_time(was_too_short=was_too_short)}"
+
+    def describe_enough_time(self, *, was_too_short: bool = True) -> str:
+        """Describes the time that a search for this graph needs: "about 120 s"."""
         trials = self.log.trials
         if not trials:
-            return "allow more time"
+            return "more time"
         secs = self.plan.estimate_enough_secs(
             trials,
             profile_secs=self.estimate_profile_secs(),
             was_too_short=was_too_short,
         )
-        return f"allow about {secs} s"
+        return f"about {secs} s"
 
     def is_over(self) -> bool:
         """Returns whether the search should end."""

@@ -128,6 +128,10 @@ def search_job(context: SearchContext, controllers: ControllersMaker) -> list[Tr
 _MAX_BASELINE_PROPOSALS = 1000
 
 
+class _OutOfTimeError(SearchError):
+    """The error for a graph that cannot be profiled in the time of its search."""
+
+
 class _Stages:
     """The stages of a search: makes each placer when its stage begins, and gets its proposals."""
 
@@ -179,6 +183,8 @@ class _Stages:
         except (SearchError, WorkerStartError) as error:
             # Keep the trials so far, and conclude the search with them.
             self._context.notes.append(str(error))
+            if isinstance(error, _OutOfTimeError):
+                self._context.lack_of_time = str(error)
             self._context.stages.say(str(error))
         except KeyboardInterrupt:
             pass  # The driver checks whether the search is over, and ends it.
@@ -217,7 +223,7 @@ class _Stages:
         needed_secs = context.plan.profile_secs(trials, links_known=True)
         describes_costs = self._config.found_machine.describes_costs
         if left_secs <= needed_secs and not describes_costs:
-            raise SearchError(
+            raise _OutOfTimeError(
                 join_sentences(
                     needs,
                     f"profiling the graph takes about {format_duration(needed_secs)}, and of "
@@ -247,7 +253,7 @@ class _Stages:
                     trials=trials,
                 )
         except TimeLimitReached:
-            raise SearchError(
+            raise _OutOfTimeError(
                 join_sentences(
                     needs,
                     f"profiling the graph was given up after {format_duration(limit_secs)}; about "

@@ -16,7 +16,8 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
 from tf_placer.runs.result_html import format_result_html
 from tf_placer.runs.result_values import make_result_values
-from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
@@ -157,7 +158,29 @@ class OptimizeResult:
 
     def explanation_table(self) -> str:
         """Formats the explanation for users; empty if there is none."""
-        return "" if self.explanation is None else explanation_table(self.explanation)
+        if self.explanation is None:
+            return ""
+        return "\n".join(filter(None, [explanation_table(self.explanation), self._explain_bound()]))
+
+    def _explain_bound(self) -> str:
+        """Explains a lower bound above the fastest trial, in a sentence; else ""."""
+        best = best_trial(self.trials)
+        secs = None if best is None else best.measurement.median_secs
+        if (
+            best is None
+            or secs is None
+            or self.explanation is None
+            or secs >= self.explanation.limits.lower_bound_secs
+        ):
+            return ""
+        text = f"trial {best.index} took {format_step(secs)}, less than the lower bound: "
+        before_secs, again_secs = self.trials[0].measurement.median_secs, self.original_secs
+        if before_secs and again_secs and again_secs > before_secs:
+            return (
+                f"{text}the confirmation, which corrects the bound, was slower (the original took "
+                f"{format_step(again_secs)} there, and {format_step(before_secs)} in the search)"
+            )
+        return f"{text}the bound is no more exact than predicted steps are"
 
     def __repr__(self) -> str:
         what = self.title
@@ -267,12 +290,14 @@ class SavedModelResult(OptimizeResult):
         `tf_placer.load_placed(directory)`, which puts the variables on their devices.
 
         Args:
-            directory: a new one.
+            directory: a new one, or one that this search has written and nobody has changed.
 
         Raises:
-            GraphError: the directory exists, or cannot be written.
+            GraphError: another directory of this name exists, or it cannot be written.
+            OSError, ValueError: a file in `log_dir` cannot be read.
         """
-        self.step.save(directory)
+        record = None if self.log_dir is None else RunDirectory(self.log_dir).saved_models
+        self.step.save(directory, record)
 
 
 def make_result(step: PlacedStep | PlacedSignature | None, **values: Any) -> OptimizeResult:

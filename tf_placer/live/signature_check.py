@@ -122,7 +122,10 @@ class SavedModelCheck:
             rows.append([each.name, "no" if each.error else "yes", step, values])
         signatures = table(["signature", "runs", "step", "values"], rows, "llrl")
         memory = self._list_memory()
-        labels = device_labels(list(memory))
+        own = [device.name for device in self.machine.devices]
+        labels = device_labels(own) | {
+            name: f"{device_labels([name])[name]} of the process" for name in memory.keys() - own
+        }
         devices = table(
             ["device", "variables", "peak", "memory"],
             [
@@ -131,7 +134,13 @@ class SavedModelCheck:
             ],
             "lrrr",
         )
-        return f"{signatures}\n\n{devices}"
+        text = f"{signatures}\n\n{devices}"
+        if self.machine.backend.is_described and self.machine.computes_values:
+            text += (
+                "\n\nthe CPU of this computer computes the values, so steps take its time; without "
+                "',values' they take the time of the GPUs"
+            )
+        return text
 
     def _list_memory(self) -> dict[str, tuple[int, int | None, int | None]]:
         """Lists the bytes of variables, of the peak and of the memory of each device."""

@@ -15,7 +15,7 @@ __all__ = ["format_header", "format_trial", "log_table"]
 
 _MAX_NOTE_WIDTH = 60
 # Columns to leave out of short lines, the least important first.
-_OPTIONAL = ("batch", "spread", "elapsed")
+_OPTIONAL = ("batch", "spread", "searching")
 _MIN_VALUE_WIDTH, _MAX_VALUE_WIDTH = 20, 100
 
 
@@ -34,7 +34,7 @@ def log_table(
         best = best_trial(trials)
         original_secs = trials[0].measurement.median_secs
         rows = [_row(trial, original_secs, best) for trial in trials]
-        headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "elapsed"]
+        headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "searching"]
         lines += ["", table([*headers, "note"], rows, "rlrlrrrrl", width=width, optional=_OPTIONAL)]
     return "\n".join([*lines, "", _outcome(trials)])
 
@@ -64,8 +64,8 @@ def format_trial(trial: Trial, original_secs: float | None) -> str:
         original_secs: the step time of the original; None if it did not run.
     """
     cells = _row(trial, original_secs, None)
-    step, spread, speedup, elapsed, note = (cells[column] for column in (4, 5, 6, 7, 8))
-    parts = [f"{step} ± {spread}" if step else None, speedup, note, f"elapsed {elapsed}"]
+    step, spread, speedup, searching, note = (cells[column] for column in (4, 5, 6, 7, 8))
+    parts = [f"{step} ± {spread}" if step else None, speedup, note, f"searching {searching}"]
     return f"trial {trial.index} {trial.placer}: " + " | ".join(part for part in parts if part)
 
 

@@ -115,6 +115,9 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
         "controllers.npz": check_policy_file,
         directory.result.name: str,  # The search itself reads and checks this file.
         directory.placement.name: _read_placement,
+        directory.saved_models.name: lambda path: read_value(
+            Mapping[str, Mapping[str, tuple[int, int]]], read_json(path), "it"
+        ),
     }
 
 

@@ -10,6 +10,8 @@ workers.jsonl                                    the events of workers, if there
 best_so_far.json                                 the fastest placement so far, not confirmed
 training.jsonl, tensorboard/, policy.weights.h5  the training of a learned placer
 result.json, placement.json                      the result, when the search has ended
+saved_models.json                                the SavedModel directories that were written with
+                                                 the result, and the files in them
 """
 
 from __future__ import annotations
@@ -103,6 +105,11 @@ class RunDirectory:
     def placement(self) -> pathlib.Path:
         """The file of the confirmed placement; exists if one is faster."""
         return self.path / "placement.json"
+
+    @property
+    def saved_models(self) -> pathlib.Path:
+        """The file that lists the SavedModels written with the result; exists if there are any."""
+        return self.path / "saved_models.json"
 
     @property
     def best(self) -> pathlib.Path:

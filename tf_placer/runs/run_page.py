@@ -197,6 +197,12 @@ def _view_run(directory: RunDirectory) -> RunView:
         facts=_facts(directory, header, trials),
         graph_fingerprint=header.graph_fingerprint,
         feeds=header.feeds,
+        original_id=(
+            header.graph_fingerprint,
+            header.fetches,
+            tuple(sorted(header.feeds.items())),
+            header.machine,
+        ),
         has_ended=result is not None,
     )
 

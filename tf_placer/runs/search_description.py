@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.report.controllers_table import controllers_table, staleness_line
@@ -15,7 +16,7 @@ from tf_placer.search.training_log import TRAINING, read_training_log
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import terminal_width
 
-__all__ = ["describe_search", "trial_values", "verdict_line"]
+__all__ = ["describe_costs", "describe_search", "trial_values", "verdict_line"]
 
 
 def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
@@ -44,7 +45,8 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     # Searches on a problem have no log of trials.
     elif os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
-        shown = log_table(state.header, state.trials, width=terminal_width())
+        header = describe_costs(state.header, directory)
+        shown = log_table(header, state.trials, width=terminal_width())
         by_worker = format_workers_table(state.trials)
         tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
         parts = ["\n".join([*tables, verdict_line(state)])]
@@ -59,6 +61,13 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
         learned = learned or "no update of the placer so far"
     parts += [learned] if learned else []
     return "\n\n".join(parts), values
+
+
+def describe_costs(header: Mapping[str, Any], directory: RunDirectory) -> Mapping[str, Any]:
+    """Returns the header for people, which tells costs that are known from those to profile."""
+    if "costs" not in header or directory.problem.exists():
+        return header
+    return {**header, "costs": "not profiled"}
 
 
 def _describe_training(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:

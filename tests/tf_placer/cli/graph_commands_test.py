@@ -18,6 +18,7 @@ from tests import graphs
 from tests.saved_models import REQUEST, WORDS, save_functions
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.cli import main as cli
+from tf_placer.cli.answer import NO_VERDICT
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.workload import read_graph
@@ -289,6 +290,26 @@ class OptimizeCommandTest(CommandsTestCase):
             *["profile", *arguments, "--machine=2xK80", f"--output={self.path('problem.json')}"]
         )
         self.assertIn('StatefulPartitionedCall_1/matmul"', self.files()["problem.json"].decode())
+
+    def test_a_search_that_resumes_replaces_its_saved_model(self):
+        saved = save_functions(self.directory)
+        np.savez(self.path("feeds.npz"), x=REQUEST)
+        arguments = [f"--input_graph={saved}", f"--feeds={self.path('feeds.npz')}"]
+        arguments.append(f"--output_graph={self.path('placed')}")
+        resumed = [*arguments, f"--log_dir={self.path('run')}"]
+        with patch_search(Script(secs=split_is_faster)):
+            # One trial is the original alone, which leaves no verdict.
+            with self.assertRaises(SystemExit) as raised:
+                self.optimize(*resumed, "--max_trials=1")
+            self.assertEqual(raised.exception.code, NO_VERDICT)
+            self.assertEqual(read_saved_model(self.path("placed")), read_saved_model(saved))
+            printed = self.optimize(*resumed)
+        self.assertIn(f"graph: {self.path('placed')}", printed)
+        placed = read_graph(self.path("placed"))
+        devices = {node.name: node.device for node in placed.graph_def.node if node.device}
+        self.assertTrue(uses_two_devices(devices))
+        there = "placed' is there already: name a new directory"
+        self.assert_refused(there, "optimize", *arguments, f"--log_dir={self.path('other')}")
 
     def test_the_log_can_be_shown(self):
         with patch_search(Script(secs=split_is_faster)):

@@ -87,6 +87,14 @@ class LogCommandTest(absltest.TestCase):
         self.end("nothing_runs")
         self.assertIn("verdict: none: no placement ran\n", self.call())
 
+    def test_costs_are_profiled_only_when_they_are_known(self):
+        with TrialLog(f"{self.run_dir}/trials.jsonl", {**HEADER, "costs": "profiled"}) as log:
+            log.append(trial(0, None))
+        self.assertRegex(self.call(), r"(?m)^costs: +not profiled$")
+        RunDirectory(self.run_dir).problem.write_text("{}")
+        self.assertRegex(self.call(), r"(?m)^costs: +profiled$")
+        self.assertEqual(json.loads(self.call("--json"))["header"]["costs"], "profiled")
+
     def test_omits_updates_of_a_placer_that_learns_nothing(self):
         with self.log() as log, TrainingLog(self.run_dir, HEADER):
             log.append(trial(0, None))
@@ -129,8 +137,8 @@ class LogCommandTest(absltest.TestCase):
     def test_follows_a_search_from_its_start_to_its_verdict(self):
         lines = self.follow(self.search).splitlines()
         self.assertEqual(lines[0].split(), ["format:", "2"])
-        self.assertIn("trial 0 original: 100.0 ms ± 0 s | 1.000x | elapsed 0.0 s", lines)
-        self.assertIn("trial 1 random: 50.00 ms ± 0 s | 2.000x | elapsed 1.0 s", lines)
+        self.assertIn("trial 0 original: 100.0 ms ± 0 s | 1.000x | searching 0.0 s", lines)
+        self.assertIn("trial 1 random: 50.00 ms ± 0 s | 2.000x | searching 1.0 s", lines)
         self.assertStartsWith(lines[-1], "verdict: placed: expert is 1.50 times as fast")
 
     def test_programs_follow_a_json_object_on_each_line(self):

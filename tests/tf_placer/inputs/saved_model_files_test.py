@@ -109,6 +109,39 @@ class SavedModelFilesTest(tf.test.TestCase):
         write_saved_model(self.new, self.change_device(), self.original)
         self.assertTrue(is_saved_model(self.new), "an empty directory is as good as none")
 
+    def test_replaces_a_directory_of_its_record_that_nobody_has_changed(self):
+        record = os.path.join(self.directory, "record.json")
+        other = os.path.join(self.directory, "other")
+        write_saved_model(self.new, read_saved_model(self.original), self.original, record)
+        write_saved_model(other, self.change_device(), self.original)
+        write_saved_model(self.new, self.change_device(), self.original, record)
+        self.assertEqual(files(self.new), files(other))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["new", "other", "record.json"])
+        check_new_directory(self.new, self.original, record)
+        there = "is there already: name a new directory"
+        with self.assertRaisesRegex(GraphError, there):
+            check_new_directory(other, self.original, record)
+        with self.assertRaisesRegex(GraphError, there):
+            check_new_directory(self.new, self.original)
+        variables = pathlib.Path(self.new, "variables", "variables.index")
+        content, status = variables.read_bytes(), os.stat(variables)
+        times = status.st_atime_ns, status.st_mtime_ns
+        for change, undo in (
+            # Trained further: a file of the same name and size.
+            (lambda: variables.write_bytes(content), lambda: os.utime(variables, ns=times)),
+            (pathlib.Path(self.new, "notes").touch, pathlib.Path(self.new, "notes").unlink),
+        ):
+            change()
+            before = files(self.new)
+            with self.assertRaisesRegex(GraphError, there):
+                write_saved_model(self.new, self.change_device(), self.original, record)
+            self.assertEqual(files(self.new), before)
+            undo()
+            check_new_directory(self.new, self.original, record)
+        pathlib.Path(record).write_text("{")
+        with self.assertRaisesRegex(ValueError, "record.json is not a JSON file"):
+            check_new_directory(self.new, self.original, record)
+
     def test_removes_incomplete_output(self):
         full = OSError(28, "No space left on device")
         with (

@@ -191,6 +191,18 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertRegex(result.note, given_up)
         self.assertFalse(result.is_complete)
 
+    def test_a_speedup_without_costs_is_told_as_success(self):
+        self.profiler.error = TimeLimitReached()
+        self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
+        self.assertEqual(self.run_search(), Outcome.FASTER)
+        result = self.directory.read_result()
+        self.assertRegex(
+            result.note, r"[Ww]ith about \d+ s, placer 'cheapest' would try more placements$"
+        )
+        self.assertNotIn("needs to know", result.note)
+        # The same call resumes the search.
+        self.assertFalse(result.is_complete)
+
     def test_progress_has_a_bound_once_costs_are_known_and_may_end_there(self):
         self.run_search()
         lines = [line for line in self.lines if " trial " in line]

@@ -135,6 +135,9 @@ class PlacedFunctionsTest(tf.test.TestCase):
             again = self.place(optimize, path, feed_dict={"x": 2 * REQUEST})
         self.assertIsInstance(again, SavedModelResult)
         self.assertEqual(again.placement.assignment, result.placement.assignment)
+        # The same search replaces its SavedModel, unless somebody has changed it.
+        again.save(self.directory / "placed")
+        (self.directory / "placed" / "notes").touch()
         with self.assertRaisesRegex(GraphError, "placed' is there already"):
             again.save(self.directory / "placed")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import pathlib
 import unittest
 from unittest import mock
 
@@ -19,6 +21,8 @@ from tf_placer.live.result import (
     SavedModelResult,
     make_result,
 )
+from tf_placer.report.explanation import Explanation
+from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.page.run_view import view_step
 from tf_placer.runs import result_html
 
@@ -133,6 +137,26 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertIn("failed", result.table())
         self.assertIsNone(result.placed_secs)
 
+    def test_explains_a_lower_bound_above_a_measured_step(self):
+        limits = Limits(0.09, 0.085, 0.05, (Limit("compute", "CPU:0", 1.0),))
+        explained = Explanation("original", (), 0.07, limits, ())
+        trials = (trial(0, None, 0.09), trial(1, [0, 1], 0.08))
+        result = OptimizeResult("graph", False, "slower", explanation=explained, trials=trials)
+        self.assertEndsWith(
+            result.explanation_table(),
+            "\npredicted steps are off by 7%\ntrial 1 took 80.00 ms, less than the lower bound: "
+            "the bound is no more exact than predicted steps are",
+        )
+        # In this confirmation the original takes 100 ms.
+        confirmed = dataclasses.replace(result, confirmation=confirmation({"random": 1.02}))
+        self.assertEndsWith(
+            confirmed.explanation_table(),
+            "\ntrial 1 took 80.00 ms, less than the lower bound: the confirmation, which corrects "
+            "the bound, was slower (the original took 100.0 ms there, and 90.00 ms in the search)",
+        )
+        above = dataclasses.replace(confirmed, trials=trials[:1])
+        self.assertEndsWith(above.explanation_table(), "\npredicted steps are off by 7%")
+
     def test_the_kind_of_result_depends_on_the_target(self):
         values = {"graph_def": "graph", "changed": True, "reason": "faster"}
         for is_model, kind in ((True, ModelResult), (False, FunctionResult)):
@@ -148,7 +172,11 @@ class OptimizeResultTest(absltest.TestCase):
         saved = make_result(signature, **values)
         self.assertIsInstance(saved, SavedModelResult)
         saved.save("placed")
-        signature.save.assert_called_once_with("placed")
+        signature.save.assert_called_once_with("placed", None)
+        make_result(signature, log_dir=pathlib.Path("run"), **values).save("placed")
+        # The search records what it writes, so that it may replace it.
+        record = pathlib.Path("run").absolute() / "saved_models.json"
+        signature.save.assert_called_with("placed", record)
 
 
 if __name__ == "__main__":

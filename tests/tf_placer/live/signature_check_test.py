@@ -215,7 +215,16 @@ class SignatureCheckTest(parameterized.TestCase, tf.test.TestCase):
         check = SavedModelCheck("saved", machine, (), {CPU: 2048, tasks[1]: 0})
         rows = {each["name"]: each["variable_bytes"] for each in check.to_json()["devices"]}
         self.assertEqual(rows, {tasks[0]: 0, tasks[1]: 0, CPU: 2048})
-        self.assertRegex(check.table(), r"job:localh.*CPU:0 +2\.000 KiB")
+        lines = check.table().splitlines()
+        self.assertEqual(
+            [line.split("  ")[0] for line in lines[-3:-1]], ["task:0/CPU:0", "task:1/CPU:0"]
+        )
+        self.assertRegex(lines[-1], r"^CPU:0 of the process +2\.000 KiB")
+
+    def test_steps_with_values_are_told_to_be_those_of_the_cpu(self):
+        for spec, is_told in (("emulated:2xK80,values", True), ("emulated:2xK80", False)):
+            check = SavedModelCheck("saved", find_machine(spec), (), {})
+            self.assertEqual("take the time of the GPUs" in check.table(), is_told)
 
     def test_several_signatures_are_placed_and_served_together(self):
         machine = find_machine("local:2")

@@ -176,6 +176,46 @@ class SearchCaptionsTest(absltest.TestCase):
             captions.describe_pair(confirmed, confirmed), "A and B are as fast: 2.000 s a step in A"
         )
 
+    def test_compares_two_runs_of_one_original_by_their_speedups(self):
+        def view(original_secs: float, *others: ComparedPlacement, **values: bool) -> RunView:
+            original = ComparedPlacement("original", original_secs, speedup=1.0)
+            return RunView(
+                *("", "", True, True, (original, *others)),
+                original_id=("fingerprint", "local:2"),
+                **values,
+            )
+
+        found = ComparedPlacement(
+            *("auto", 2.0), speedup=1.5, interval=(1.4, 1.6), is_found=True, searched_secs=2.1
+        )
+        trial = ComparedPlacement("expert", 5.0, speedup=1.4, searched_secs=5.0)
+        placed, searched = view(3.0, found), view(7.0, trial)
+        self.assertEqual(
+            captions.describe_pair(placed, searched),
+            "A is 1.50 times as fast as the original, B is 1.40 times as fast. A step takes "
+            "2.000 s in A, where the original takes 3.000 s, and 5.000 s in B (expert), where the "
+            "original takes 7.000 s. B is not confirmed, so its speed-up may be noise. The same "
+            "original took 2.33 times as long in B: the computer was slower then, so that only "
+            "speed-ups compare",
+        )
+        # A confirmation that finds nothing faster leaves the original.
+        refuted = view(3.1, dataclasses.replace(found, is_found=False))
+        self.assertEqual(
+            captions.describe_pair(refuted, placed),
+            "A keeps the original, B is 1.50 times as fast. A step takes 3.100 s in A (the "
+            "original), and 2.000 s in B, where the original takes 3.000 s. They were measured at "
+            "different times, so small differences may be noise",
+        )
+        self.assertStartsWith(
+            captions.describe_pair(refuted, view(3.0)), "A and B keep the original. A step takes"
+        )
+        # Without a step of the original, or on another machine, there is no common measure.
+        failed = ComparedPlacement("original", None)
+        unfit = dataclasses.replace(placed, compared=(failed, found))
+        self.assertStartsWith(captions.describe_pair(unfit, placed), "A and B are as fast: 2.000")
+        elsewhere = dataclasses.replace(searched, original_id=("fingerprint", "local:4"))
+        self.assertIn(" times as fast: ", captions.describe_pair(placed, elsewhere))
+
     def test_compares_two_batch_sizes_by_example(self):
         def view(secs: float, **feeds: str) -> RunView:
             return RunView("", "", True, True, (ComparedPlacement("original", secs),), feeds=feeds)

@@ -19,7 +19,7 @@ configuration:         learning_rate 0.0003, batch_size 4
 seed:                  7
 versions:              tf_placer 0.1.0, tensorflow 2.21.0
 
-trial  placer    batch  groups        step    spread  speed-up     elapsed  note
+trial  placer    batch  groups        step    spread  speed-up   searching  note
 -----  --------  -----  --------  --------  --------  --------  ----------  ----
     0  original      0  original  332.5 ms  2.500 ms    1.000x       4.2 s
     1  single        0  3         401.0 ms       0 s    0.829x       8.5 s
@@ -53,7 +53,7 @@ class LogTableTest(absltest.TestCase):
         lines = log_table(header, trials, width=88).split("\n")
         self.assertLessEqual(max(map(len, lines[:-1])), 88)
         # A long note continues on the next lines.
-        self.assertIn("no room here for: batch, spread, elapsed", lines)
+        self.assertIn("no room here for: batch, spread, searching", lines)
 
     def test_a_log_without_trials_says_so(self):
         self.assertEqual(log_table({"format": 1}, []), "format:  1\n\nno trials")

@@ -34,6 +34,8 @@ _BATCHED = re.compile(r"(\w+\[)([1-9]\d*)(.*)")
 # A device that is busy for a smaller share of the step is hardly used.
 _LEAST_USED_SHARE = 0.1
 _MAX_NAMED_DEVICES = 3
+# Computers whose originals differ by less are about as fast.
+_LEAST_SLOWDOWN = 1.1
 
 
 def describe_comparison(view: RunView) -> str:
@@ -190,10 +192,17 @@ def describe_search(view: RunView) -> str:
 
 
 def describe_pair(a: RunView, b: RunView) -> str:
-    """Compares the steps that two runs are about, measured in the same way."""
+    """Compares the steps that two runs are about: by their speed-ups over the same original.
+
+    Where the originals differ, steps are compared that were measured in the same way.
+    """
+    if a.original_id and a.original_id == b.original_id:
+        text = _compare_speedups(a, b)
+        if text is not None:
+            return text
     of_a, of_b = _find_subject(a), _find_subject(b)
     a_secs, b_secs = of_a.step_secs, of_b.step_secs
-    confirmed = [any(each.interval is not None for each in view.compared) for view in (a, b)]
+    confirmed = [_is_confirmed(view) for view in (a, b)]
     remark = "They were measured at different times, so small differences may be noise"
     if a.is_measured != b.is_measured:
         remark = "One was measured and the other simulated"
@@ -222,10 +231,45 @@ def describe_pair(a: RunView, b: RunView) -> str:
     return ". ".join(filter(None, [f"{text}{per}: {steps}", difference, remark]))
 
 
+def _compare_speedups(a: RunView, b: RunView) -> str | None:
+    """Compares two runs by their speed-ups over the same original; None if it did not run."""
+    subjects, originals = [_find_subject(view) for view in (a, b)], [a.compared[0], b.compared[0]]
+    if any(each.speedup is None or not each.step_secs for each in [*subjects, *originals]):
+        return None
+    claims, steps, remarks = [], [], []
+    for view, name, placement, original in zip((a, b), RUN_NAMES, subjects, originals, strict=True):
+        step = f"{format_step(placement.step_secs or 0.0)} in {name}{_name_subject(placement)}"
+        if placement is original:
+            claims.append(f"{name} keeps the original")
+        else:
+            claims.append(f"{name} is {placement.speedup:.2f} times as fast")
+            step += f", where the original takes {format_step(original.step_secs or 0.0)}"
+            if not (placement.is_found or _is_confirmed(view)):
+                remarks.append(f"{name} is not confirmed, so its speed-up may be noise")
+        steps.append(step)
+    if subjects[0] is not originals[0]:
+        claims[0] += " as the original"
+    elif subjects[1] is originals[1]:
+        claims = ["A and B keep the original"]
+    slowdown = (originals[1].step_secs or 0.0) / (originals[0].step_secs or 1.0)
+    slower, ratio = ("B", slowdown) if slowdown > 1 else ("A", 1 / slowdown)
+    remarks.append(
+        f"The same original took {ratio:.2f} times as long in {slower}: the computer was slower "
+        "then, so that only speed-ups compare"
+        if ratio >= _LEAST_SLOWDOWN
+        else "They were measured at different times, so small differences may be noise"
+    )
+    return ". ".join([", ".join(claims), f"A step takes {', and '.join(steps)}", *remarks])
+
+
+def _is_confirmed(view: RunView) -> bool:
+    return any(each.interval is not None for each in view.compared)
+
+
 def _find_subject(view: RunView) -> ComparedPlacement:
     """Finds the placement that a run is about: found, the fastest so far, or the original."""
     found = next((each for each in view.compared if each.is_found), None)
-    if found is not None or view.has_ended:
+    if found is not None or (view.has_ended and _is_confirmed(view)):
         return found or view.compared[0]
     return min(view.compared, key=lambda each: each.step_secs or math.inf)
 

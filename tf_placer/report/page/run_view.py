@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -120,6 +121,8 @@ class RunView:
         facts: names and values of the settings of the run.
         graph_fingerprint: the fingerprint of the graph; empty if unknown.
         feeds: types and shapes of the fed tensors, as text by name.
+        original_id: identifies the graph, step and machine of a measured original; empty if
+            unknown.
         has_ended: whether the search has come to its end.
     """
 
@@ -139,6 +142,7 @@ class RunView:
     facts: tuple[tuple[str, str], ...] = ()
     graph_fingerprint: str = ""
     feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    original_id: tuple[Any, ...] = ()
     has_ended: bool = True
 
 
