@@ -28,6 +28,7 @@ from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.measuring_protocol import POST
 from tf_placer.inputs.workload import read_workload
 from tf_placer.live import run as live_run
+from tf_placer.machines.lookup import find_machine
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import workers
@@ -78,7 +79,8 @@ class ScriptedBackend(FakeBackend):
         if call.method == "confirm":
             method, _, args, options = call.args
             if worker.number not in self._sessions:
-                made = self.script.environment(None, None, None, dict, meta_optimizer=True)
+                machine = find_machine("local:2")
+                made = self.script.environment(None, None, machine, dict, meta_optimizer=True)
                 self._sessions[worker.number] = made
             return getattr(self._sessions[worker.number], method)(*args, **options)
         return None
