@@ -95,7 +95,7 @@ def drop_slow_finalists(finalists: Mapping[str, Trial]) -> dict[str, Trial]:
 
 
 def explain_no_finalists(
-    trials: Sequence[Trial], max_trials: int, max_secs: float
+    trials: Sequence[Trial], max_trials: int, max_secs: float, advice: str = "allow more time"
 ) -> tuple[Outcome, str]:
     """Finds out why there are no finalists: no placement ran, or the budget was too small.
 
@@ -106,6 +106,7 @@ def explain_no_finalists(
         trials: all trials of the search, the original first; no other trial ran.
         max_trials: the maximum number of trials.
         max_secs: the time limit of the search in seconds.
+        advice: advice on the time that would be enough.
 
     Returns:
         The outcome, and the reason for users.
@@ -116,7 +117,9 @@ def explain_no_finalists(
         if trial.measurement.failure is not None and trial.repeats is None
     ]
     plural = "" if max_trials == 1 else "s"
-    budget = f"within {max_trials} trial{plural} and {max_secs:g} s: allow more"
+    if len(trials) >= max_trials:
+        advice = "allow more trials"
+    budget = f"within {max_trials} trial{plural} and {max_secs:g} s: {advice}"
     if not failures:
         original = trials[0].measurement.failure if trials else None
         if not trials:

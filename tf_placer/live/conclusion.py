@@ -88,7 +88,9 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
     else:
-        outcome, note = explain_no_finalists(trials, config.max_trials, config.max_secs)
+        outcome, note = explain_no_finalists(
+            trials, config.max_trials, config.max_secs, context.advise_time()
+        )
         if outcome is Outcome.NOTHING_RUNS:
             note = join_sentences(
                 note, _explain_missing_placer(context, trials), _find_enough_memory(context)

@@ -220,14 +220,18 @@ class ChooseWinnerTest(absltest.TestCase):
 
 class ExplainNoFinalistsTest(absltest.TestCase):
     def outcome(self, *trials) -> Outcome:
-        outcome, self.why = explain_no_finalists(trials, 20, 60.0)
+        outcome, self.why = explain_no_finalists(trials, 20, 60.0, "allow about 90 s")
         return outcome
 
     def test_the_budget_was_too_small_if_no_placement_was_tried(self):
         self.assertEqual(self.outcome(trial(0, None)), Outcome.NO_TIME)
         self.assertEqual(
             self.why,
-            "only the original was measured within 20 trials and 60 s: allow more",
+            "only the original was measured within 20 trials and 60 s: allow about 90 s",
+        )
+        _, why = explain_no_finalists([trial(0, None)], 1, 60.0)
+        self.assertEqual(
+            why, "only the original was measured within 1 trial and 60 s: allow more trials"
         )
 
     def test_reports_that_the_original_was_not_measured(self):
