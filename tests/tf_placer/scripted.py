@@ -167,7 +167,7 @@ class Script:
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
         """Replaces the class SessionEnvironment."""
-        if machine.spec == "local:1":
+        if machine is not None and machine.spec == "local:1":
             one_process = Script(secs=lambda assignment: self.one_process_secs)
             return _ScriptedEnvironment(one_process, assign, settings["meta_optimizer"])
         self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
