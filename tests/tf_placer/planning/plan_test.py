@@ -280,7 +280,7 @@ class PlanTest(absltest.TestCase):
                 tf_placer.plan(small_problem(), config=config)
         with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):
             tf_placer.plan(small_problem(), max_trials=0)
-        with self.assertRaisesRegex(ValueError, "missing.json"):
+        with self.assertRaisesRegex(FileNotFoundError, "missing.json"):
             tf_placer.plan(os.fspath(self.directory / "missing.json"))
         with (
             mock.patch.object(workers, "require_ray"),
