@@ -23,14 +23,16 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
         OSError: the file cannot be read; the message names it.
     """
     try:
-        with open(path, "rb") as file:
+        file = open(path, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise type(error)(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
+    try:
+        with file:
             if not zipfile.is_zipfile(file):
                 raise ValueError("no zip archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: _read_array(arrays, name) for name in arrays.files}
-    except OSError as error:
-        raise type(error)(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
     except Exception as error:  # A damaged file makes NumPy and zipfile raise almost any exception.
         # NumPy takes an entry without its header for pickled Python objects.
         reason = "it does not begin like one" if "allow_pickle" in str(error) else error

@@ -49,6 +49,7 @@ RESULT_ENTRIES = [
     "elapsed_secs",
     "placer",
     "seed",
+    "placement",
 ]
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import tf_placer
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
@@ -27,7 +26,7 @@ class ApplyPlacementTest(tf.test.TestCase):
             a = tf.constant([1.0], name="a")
             b = tf.tanh(a, name="b")
         placement = Placement("", DEVICES, {"b": DEVICES[1]})
-        self.assertIs(tf_placer.apply_placement(graph, placement), graph)
+        self.assertIs(apply_placement(graph, placement), graph)
         self.assertEqual((a.device, b.device), (DEVICES[1], DEVICES[1]))
 
     def test_a_function_runs_where_it_was_planned(self):

@@ -251,14 +251,15 @@ class TracedStepTest(tf.test.TestCase):
             self.assertAllClose(values[0], step(X))
 
     def test_variables_of_a_keras_model_keep_their_names(self):
-        model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(1, name="last")])
+        layers = [tf.keras.Input([3]), tf.keras.layers.Dense(1, name="last")]
+        model = tf.keras.Sequential(layers, name="net")
         model.compile("adam", "mse")
         graph = trace_call(model, (X, X[:, :1])).workload.graph_def
         names = [node.attr[VARIABLE_NAME_ATTR].s.decode() for node in graph.node]
         found = [name.rpartition("/")[2] for name in match_names("*last*", names)]
         layer = ["last_kernel_momentum", "last_kernel_velocity", "kernel"]
         layer += ["last_bias_momentum", "last_bias_velocity", "bias"]
-        self.assertCountEqual([name.removeprefix("sequential_") for name in found], layer)
+        self.assertCountEqual([name.removeprefix("net_") for name in found], layer)
 
     def test_a_variable_that_is_passed_twice_is_one(self):
         @tf.function
