@@ -213,6 +213,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 "trials": 100,
                 "placer": "random",
                 "seed": 3,
+                # The problem is not one of a TensorFlow graph.
+                "placement": None,
             },
         )
         self.assertEqual(sorted(os.listdir(self.directory)), ["problem.json", "r.json"])

@@ -131,7 +131,7 @@ class ProfilingTest(tf.test.TestCase):
             profile(tf.function(tf.sin), machine=_MACHINE, output=self.output)
         with self.assertRaisesRegex(OSError, "missing"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output.parent / "missing" / "a.json")
-        with self.assertRaises(GraphError):
+        with self.assertRaisesRegex(FileNotFoundError, "nowhere.pb"):
             profile("nowhere.pb", machine=_MACHINE, output=self.output)
 
 
