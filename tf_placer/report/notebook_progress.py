@@ -16,6 +16,9 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["NotebookProgress", "is_notebook"]
 
+# The first word of the notes on interrupts.
+_INTERRUPTED = "interrupted"
+
 
 def is_notebook() -> bool:
     """Returns whether this process is the kernel of a notebook."""
@@ -25,14 +28,15 @@ def is_notebook() -> bool:
 class NotebookProgress(Callback):
     """Shows the used share of the budget as a bar, with the last trial, last note and stage.
 
-    The times are beside the stage, because those of the last trial are soon outdated.
+    The note that an interrupt was heard stays until another one. The times are beside the stage,
+    because those of the last trial are soon outdated.
     """
 
     def __init__(self) -> None:
         """Displays nothing yet."""
         self._begin_secs, self._max_secs = time.monotonic(), math.inf
         self._trials_share = 0.0
-        self._trial = self._note = self._stage = ""
+        self._trial = self._interrupt = self._note = self._stage = ""
         self._display: Any = None
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
@@ -45,7 +49,10 @@ class NotebookProgress(Callback):
 
     def on_note(self, line: str) -> None:
         """Replaces the last note."""
-        self._note = line
+        if line.startswith(_INTERRUPTED):
+            self._interrupt = line
+        else:
+            self._note = line
         self._show()
 
     def on_stage(self, name: str) -> None:
@@ -62,7 +69,9 @@ class NotebookProgress(Callback):
         if self._display is not None:
             self._trials_share = self._trials_share if is_interrupted else 1.0
             self._stage = ""
-            self._note = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
+            ended = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
+            self._note = f"{_INTERRUPTED}, {ended}" if self._interrupt else ended
+            self._interrupt = ""
             self._show()
 
     def _show(self) -> None:
@@ -73,7 +82,9 @@ class NotebookProgress(Callback):
         if stage and math.isfinite(self._max_secs):
             used, most = format_duration(used_secs), format_duration(self._max_secs)
             stage = f"{stage} | {used} of at most {most}"
-        lines = "<br>".join(html.escape(line) for line in (self._trial, note, stage) if line)
+        lines = "<br>".join(
+            html.escape(line) for line in (self._trial, self._interrupt, note, stage) if line
+        )
         secs_share = used_secs / max(self._max_secs, 1e-9)
         share = min(1.0, max(secs_share, self._trials_share))
         bar = f'<progress value="{share:.3f}" max="1" style="width: 100%"></progress>'

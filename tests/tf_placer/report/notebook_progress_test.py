@@ -58,6 +58,16 @@ class NotebookProgressTest(absltest.TestCase):
             ],
         )
 
+    def test_what_was_said_of_an_interrupt_stays(self):
+        progress = NotebookProgress()
+        progress.on_trial(TRIAL, PROGRESS)
+        progress.on_note("interrupted: ending with the best so far")
+        progress.on_note("confirming: 1 round")
+        progress.finish()
+        _, confirming, ended = self.display.return_value.update.call_args_list
+        self.assertIn("interrupted: ending with the best so far<br>confirming", confirming.args[0])
+        self.assertIn("<br>interrupted, ended after ", ended.args[0])
+
     def test_the_bar_of_an_interrupted_search_stays_where_it_was(self):
         progress = NotebookProgress()
         progress.on_stage("reading the graph")
