@@ -8,7 +8,8 @@ __all__ = ["advise_on_missing_gpu"]
 
 # TensorFlow's Placer lists the devices that are there in brackets.
 _UNPLACEABLE = re.compile(
-    r"Cannot assign a device for operation .*device:GPU:\d.* available devices are \[([^]]*)\]",
+    r"Cannot assign a device for operation .*device:GPU:\d.* available devices "
+    r"(?:are )?\[([^]]*)\]",
     re.DOTALL | re.IGNORECASE,
 )
 

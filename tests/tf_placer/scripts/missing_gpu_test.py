@@ -8,10 +8,12 @@ from absl.testing import absltest
 from tf_placer.scripts.missing_gpu import advise_on_missing_gpu
 
 
-def catch_error(device: str) -> Exception:
+def catch_error(device: str, *, has_variable: bool = False) -> Exception:
     """Returns the error of a session that runs an operation on a device that is not there."""
     with tf.Graph().as_default() as graph, tf.device(device):
         total = tf.add(1.0, 2.0, name="total")
+        if has_variable:
+            total = tf.compat.v1.get_variable("w", [2], use_resource=True).initializer
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     try:
         with tf.compat.v1.Session(graph=graph, config=config) as session:
@@ -24,8 +26,9 @@ def catch_error(device: str) -> Exception:
 class MissingGpuTest(absltest.TestCase):
     def test_a_gpu_on_a_computer_without_one_needs_soft_placement(self):
         for device in ("/gpu:0", "/device:GPU:3"):
-            advice = advise_on_missing_gpu(catch_error(device))
-            self.assertRegex(advice, "wants a GPU, which this computer lacks: .*allow_soft_place")
+            for has_variable in (False, True):
+                advice = advise_on_missing_gpu(catch_error(device, has_variable=has_variable))
+                self.assertRegex(advice, "wants a GPU, which this computer lacks: .*soft_place")
 
     def test_other_errors_have_no_advice(self):
         error = catch_error("/gpu:0")
