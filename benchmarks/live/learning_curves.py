@@ -198,6 +198,9 @@ def _make_run(
     name = f"{case.model}{size}-{system.replace(':', '-')}-{args.samples}-samples-{args.seed}"
     folder.mkdir(parents=True, exist_ok=True)
 
+    searched_by = (case.grouped.group_graph, case.choices, system)
+    budget = {"samples": args.samples, "seed": args.seed}
+
     def say(trial: Trial, progress: Progress) -> None:
         secs, failure = trial.measurement.median_secs, trial.measurement.failure
         outcome = format_step(secs) if secs is not None else str(failure and failure.kind.value)
@@ -221,12 +224,9 @@ def _make_run(
         ) as sessions:
             sample(
                 AloneEnvironment(sessions, case.assign),
-                case.grouped.group_graph,
-                case.choices,
-                system,
+                *searched_by,
                 log,
-                samples=args.samples,
-                seed=args.seed,
+                **budget,
                 report=say,
                 should_stop=lambda: time.monotonic() >= stop_secs,
             )
@@ -235,15 +235,7 @@ def _make_run(
         return None
     simulated = SimulatedEnvironment(case.problem)
     with TrialLog(folder / f"{name}-simulated.jsonl", header) as log:
-        sample(
-            simulated,
-            case.grouped.group_graph,
-            case.choices,
-            system,
-            log,
-            samples=args.samples,
-            seed=args.seed,
-        )
+        sample(simulated, *searched_by, log, **budget)
         simulated_one_gpu, *searched = log.trials[: 1 + len(live)]
     placements = np.array([trial.assignment for trial in live], np.int32)
     again = simulated.measure(case.choices.expand(placements))
