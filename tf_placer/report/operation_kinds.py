@@ -113,6 +113,7 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     )
     if types is not None:
         backward |= [bool(_BACKWARD_TYPE.search(each)) for each in types]
+    _spread_backward(problem, backward)
     if _is_keras_3(names):
         layers, layer_names = _keras_layers(problem, backward)
     else:
@@ -124,6 +125,16 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
         layers=layers,
         layer_names=layer_names,
     )
+
+
+def _spread_backward(problem: PlacementProblem, backward: np.ndarray) -> None:
+    """Marks what reads from the backward pass, such as arithmetic of an update, as part of it."""
+    after: list[list[int]] = [[] for _ in range(problem.num_operations)]
+    for a, b in problem.edges.tolist():
+        after[a].append(b)
+    for i in problem.order.tolist():
+        if backward[i]:
+            backward[after[i]] = True
 
 
 def find_kinds(problem: PlacementProblem) -> tuple[str, ...]:

@@ -147,6 +147,30 @@ class GraphTest(absltest.TestCase):
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
         self.assertEqual([text for *_, text in drawing.columns], ["stem", "loss", "loss"])
 
+    def test_arithmetic_of_an_update_closes_no_cycle_of_parts(self):
+        # A gradient feeds an update without a scope in the group of the first layer.
+        problem = make_problem(
+            [[1.0, 1.0]] * 5,
+            tensors=[(0, 1, [1]), (1, 1, [2]), (2, 1, [3]), (3, 1, [4])],
+            names=["layer_0/MatMul", "layer_1/MatMul", "loss", "gradients/layer_1/MatMul", "mul_1"],
+        )
+        problem = with_layers(problem, [0, 1, 2, 1, 0], [0, 1, 2, 1, 0])
+        kinds = operation_kinds(problem)
+        self.assertEqual(kinds.backward.tolist(), [False, False, False, True, True])
+        self.assertLen(lay_out_part_graph(problem, kinds).cells, 3)
+
+    def test_columns_of_one_outer_scope_have_names_of_inner_ones(self):
+        layers = [f"bert/encoder/layer_{i}/MatMul" for i in range(9)]
+        names = ["features/Cast", "bert/embeddings/Gather", *layers, "loss/Mean"]
+        problem = make_problem(
+            [[1.0, 1.0]] * len(names),
+            tensors=[(i, 1, [i + 1]) for i in range(len(names) - 1)],
+            names=names,
+        )
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
+        expected = ["features", "embeddings", *(f"layer_{i}" for i in range(9)), "loss"]
+        self.assertEqual([text for *_, text in drawing.columns], expected)
+
     def test_a_served_model_without_scopes_has_cells_with_a_kind(self):
         problem = make_problem(
             [[1.0, 1.0]] * 2,

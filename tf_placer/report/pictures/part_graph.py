@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import networkx as nx
 import numpy as np
@@ -24,6 +24,8 @@ _MAX_COLUMN_NAMES = 2
 # A chain with fewer columns has room for the name of each part, after its scopes down to a depth.
 _SHORT_CHAIN = 8
 _MAX_NAME_DEPTH = 3
+# Inner scopes name the columns if one outer scope would name a larger share of them.
+_MAX_NAME_SHARE = 0.5
 # Cells between rows of a continued chain, for the names of the columns.
 _ROW_GAP = 1.3
 
@@ -143,12 +145,18 @@ def _labels(
         if depths[node] not in named:
             scopes[depths[node]][node].append(kind)
     is_short = max(depths.values(), default=0) < _SHORT_CHAIN
+    names: dict[int, str] = {}
+    for least_depth in range(1, _MAX_NAME_DEPTH + 1):
+        name_depths = range(least_depth, (_MAX_NAME_DEPTH if is_short else least_depth) + 1)
+        names = {
+            depth: _name_column(list(of_parts.values()), name_depths)
+            for depth, of_parts in sorted(scopes.items())
+        }
+        most = collections.Counter(names.values()).most_common(1)
+        if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
+            break
     labels, last = [], None
-    for depth, of_parts in sorted(scopes.items()):
-        max_depth = _MAX_NAME_DEPTH if is_short else 1
-        names = list(dict.fromkeys(_name_parts(list(of_parts.values()), max_depth)))
-        others = len(names) - _MAX_COLUMN_NAMES
-        name = ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
+    for depth, name in names.items():
         if name != last or depth % _MAX_COLUMNS == 0 or is_short:
             x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
             labels.append((x, (depth // _MAX_COLUMNS) * row_height, name))
@@ -156,15 +164,22 @@ def _labels(
     return tuple(labels)
 
 
-def _name_parts(scopes: Sequence[Sequence[str]], max_depth: int) -> list[str]:
+def _name_column(scopes: Sequence[Sequence[str]], name_depths: Iterable[int]) -> str:
+    """Names a column after its parts; see `_name_parts`."""
+    names = list(dict.fromkeys(_name_parts(scopes, name_depths)))
+    others = len(names) - _MAX_COLUMN_NAMES
+    return ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
+
+
+def _name_parts(scopes: Sequence[Sequence[str]], name_depths: Iterable[int]) -> list[str]:
     """Names the parts of a column, after inner scopes if they share the outer ones.
 
     Args:
         scopes: for each part the scopes of its operations.
-        max_depth: the number of scopes around the innermost that names a part, itself included.
+        name_depths: the numbers of outer scopes to try, of which the innermost names a part.
     """
     names: list[str] = []
-    for depth in range(1, max_depth + 1):
+    for depth in name_depths:
         outer = [["/".join(scope.split("/")[:depth]) for scope in each] for each in scopes]
         names = [describe_scopes(each).rpartition("/")[2] for each in outer]
         if len(set(names)) == len(names):
