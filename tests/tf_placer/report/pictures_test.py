@@ -171,6 +171,18 @@ class GraphTest(absltest.TestCase):
         expected = ["features", "embeddings", *(f"layer_{i}" for i in range(9)), "loss"]
         self.assertEqual([text for *_, text in drawing.columns], expected)
 
+    def test_rows_of_a_long_chain_are_as_high_as_their_own_branches(self):
+        # 0 feeds 1, 2 and 3, which feed the first of a chain of 60.
+        tensors = [(0, 1, [1, 2, 3]), (1, 1, [4]), (2, 1, [4]), (3, 1, [4])]
+        tensors += [(i, 1, [i + 1]) for i in range(4, 63)]
+        names = [f"part_{i}/MatMul" for i in range(64)]
+        problem = make_problem([[1.0, 1.0]] * 64, tensors=tensors, names=names)
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
+        ys = sorted({cell.y for cell in drawing.cells})
+        self.assertEqual(ys[:3], [0.0, 1.0, 2.0])
+        self.assertAlmostEqual(ys[4] - ys[3], ys[3] - 2.0)
+        self.assertAlmostEqual(drawing.height, ys[-1] + 1.0)
+
     def test_a_served_model_without_scopes_has_cells_with_a_kind(self):
         problem = make_problem(
             [[1.0, 1.0]] * 2,

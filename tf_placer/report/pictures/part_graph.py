@@ -47,12 +47,19 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
     for part, depth in depths.items():
         columns[depth].append(part)
     places = _order_columns(graph, columns)
-    tallest = max((len(parts) for parts in columns.values()), default=1)
-    row_height = tallest + _ROW_GAP
+    heights: dict[int, int] = collections.defaultdict(int)
+    for depth, parts in columns.items():
+        row = depth // _MAX_COLUMNS
+        heights[row] = max(heights[row], len(parts))
+    # The upper side of each row, and at last that of the row that is no more.
+    tops = [0.0]
+    for _, height in sorted(heights.items()):
+        tops.append(tops[-1] + height + _ROW_GAP)
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
-        top = (depth // _MAX_COLUMNS) * row_height + (tallest - len(parts)) / 2
+        row = depth // _MAX_COLUMNS
+        top = tops[row] + (heights[row] - len(parts)) / 2
         for part in parts:
             index[part] = len(cells)
             cells.append(Cell(part, 1.35 * (depth % _MAX_COLUMNS), top + places[part]))
@@ -69,9 +76,9 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
             if depths[a] // _MAX_COLUMNS == depths[b] // _MAX_COLUMNS
         ),
         rows=(),
-        columns=_labels(problem, kinds, of_operations, parts_of, depths, row_height),
+        columns=_labels(problem, kinds, of_operations, parts_of, depths, tops),
         width=1.35 * min(depth_count, _MAX_COLUMNS),
-        height=row_height * (-(-depth_count // _MAX_COLUMNS)) - _ROW_GAP,
+        height=max(tops[-1], 1.0 + _ROW_GAP) - _ROW_GAP,
     )
 
 
@@ -124,7 +131,7 @@ def _labels(
     of_operations: np.ndarray,
     parts_of: dict[int, int],
     depths: dict[int, int],
-    row_height: float,
+    tops: Sequence[float],
 ) -> tuple[tuple[float, float, str], ...]:
     """Names the columns after the scopes of their operations, else after the longest kind."""
     scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
@@ -159,7 +166,7 @@ def _labels(
     for depth, name in names.items():
         if name != last or depth % _MAX_COLUMNS == 0 or is_short:
             x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
-            labels.append((x, (depth // _MAX_COLUMNS) * row_height, name))
+            labels.append((x, tops[depth // _MAX_COLUMNS], name))
         last = name
     return tuple(labels)
 
