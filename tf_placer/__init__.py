@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tf_placer.functions.loaded_model import load_placed
     from tf_placer.functions.placement_application import apply_placement
     from tf_placer.inputs.session_hook import PlacementHook
+    from tf_placer.library_build import LibraryError
     from tf_placer.live.entry_points import (
         optimize,
         optimize_function,
@@ -53,6 +54,7 @@ __all__ = [
     "Callback",
     "FunctionResult",
     "GraphError",
+    "LibraryError",
     "LocalCluster",
     "LogError",
     "Machine",
@@ -112,6 +114,7 @@ _MODULES = {
 # Planning does not need TensorFlow.
 _PLANNING_MODULES = {
     "GraphError": "graph_passes.errors",
+    "LibraryError": "tf_placer.library_build",
     "LogError": "tf_placer.search.log_header",
     "MachineError": "tf_placer.machines.machine",
     "PlanResult": "tf_placer.planning.plan_result",

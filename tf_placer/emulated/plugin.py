@@ -48,7 +48,8 @@ def make_environment(machine: Machine, environ: Mapping[str, str] | None = None)
     if tf.sysconfig.get_build_info()["is_cuda_build"]:
         raise LibraryError(
             "GPUs cannot be emulated with a TensorFlow that is built for CUDA, whose own kernels "
-            "would run on them: install tensorflow-cpu in an environment of its own"
+            "would run on them: 'pip uninstall tensorflow' and then 'pip install --no-deps "
+            f"--force-reinstall tensorflow-cpu=={tf.__version__}', here or in another environment"
         )
     library = build_library(_SOURCE, _HEADER, what="the plugin for emulated GPUs")
     text = describe_machine(machine)

@@ -349,8 +349,8 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
         )
     return (
         f"{store.path} has no answer for this step on this machine, and require_answer forbids a "
-        "search: search once with the same answers, without require_answer, and with enough time "
-        "for a verdict"
+        "search: search with the same answers and without require_answer, until answer_kept of the "
+        "result is true; a verdict that more time may change is not kept"
     )
 
 

@@ -90,7 +90,9 @@ def _find_missing_name(error: BaseException) -> tuple[str, str]:
 def _advise_on_keras(name: str) -> str | None:
     if os.environ.get(_LEGACY_KERAS) in ("1", "true", "True"):
         return None
-    install = "" if importlib.util.find_spec("tf_keras") else "'pip install tf_keras', and "
+    install = (
+        "" if importlib.util.find_spec("tf_keras") else "'pip install --no-deps tf_keras', and "
+    )
     return (
         f"Keras 3 has no {quote(name)}: if it is of Keras 2 or of tf.layers, {install}set "
         f"{_LEGACY_KERAS}=1 to run the script with Keras 2"

@@ -179,6 +179,9 @@ def prepare_script(
         except Exception as raised:
             error = raised
             raise
+        except SystemExit as ended:
+            error = ended.__cause__ if isinstance(ended.__cause__, NoAnswerError) else None
+            raise
         finally:
             if answer is not None:
                 answer(_describe_run(script, source, watcher, start.notes, error))
@@ -328,12 +331,15 @@ def _place(
         raise GraphError(f"{path!r} has no placement.json, and no search has begun there")
     else:
         found = _find_machine(machine)
-    if not os.path.exists(file):
+    is_placed = os.path.exists(file)
+    if is_placed:
+        read_json(file)  # Refuses a damaged placement before the script runs.
+    else:
         if require_answer and directory.read_result() is None:
             raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
         start.tell(f"{script} runs unchanged: {_explain_unplaced(directory)}")
-        return None
-    read_json(file)  # Refuses a damaged placement before the script runs.
+        if not require_answer:
+            return None
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
@@ -343,9 +349,8 @@ def _place(
         step = read_cached_step(path)
         if clear_devices:
             step = dataclasses.replace(step, is_cleared=True)
-        return StepPlacer(
-            step, read_placement(file), found, say=start.tell, must_fit=require_answer
-        )
+        placement = read_placement(file) if is_placed else None
+        return StepPlacer(step, placement, found, say=start.tell, must_fit=require_answer)
 
     return ScriptWatcher(make, start.tell)
 

@@ -1,4 +1,4 @@
-"""Applies a placement to the training step of a script before it first runs."""
+"""Applies a placement to the training step of a script before it first runs, or checks the step."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from graph_passes.renaming import map_names, rename_placement
+from tf_placer.errors import NoAnswerError
 from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import check_training, has_train_step
 from tf_placer.functions.placed_step import PlacedStep
@@ -42,12 +43,12 @@ __all__ = ["StepPlacer"]
 
 
 class StepPlacer:
-    """A watcher that places a cached step before it runs for the first time."""
+    """A watcher that places a cached step before it runs for the first time, or only meets it."""
 
     def __init__(
         self,
         step: CachedStep,
-        placement: Placement,
+        placement: Placement | None,
         machine: Machine,
         *,
         say: Callable[[str], None],
@@ -57,7 +58,7 @@ class StepPlacer:
 
         Args:
             step: the step.
-            placement: the placement of the step.
+            placement: the placement of the step; None to leave it as it is.
             machine: the machine that is to run the step.
             say: prints a line for the user.
             must_fit: whether the script ends when its step is another one.
@@ -93,6 +94,8 @@ class StepPlacer:
 
     def after_eager_start(self) -> None:
         """Connects to the machine before there is state that connecting would lose."""
+        if self._placement is None:
+            return
         try:
             connect(self._machine)
         except (LocalClusterError, MachineError) as error:
@@ -120,6 +123,8 @@ class StepPlacer:
     def _place_graph(self, session: Any, before: Sequence[int]) -> bool:
         """Places the graph of a session, which contains the step; returns whether it was placed."""
         self.has_met_step = True
+        if self._placement is None:
+            return False
         graph, trained_by = session.graph, self._step.trained_by
         fetches = trained_by or [name for name in self._placement.assignment if _has(graph, name)]
         try:
@@ -170,6 +175,7 @@ class StepPlacer:
                 move_session(session, target)
 
     def _apply(self, graph: tf.Graph, sent: int) -> int:
+        assert self._placement is not None
         if self._step.is_cleared:
             for operation in graph.get_operations()[sent:]:
                 operation._set_device("")
@@ -286,7 +292,7 @@ class StepPlacer:
             self._is_busy = False
 
     def _build_placed_step(self, traced: TracedCall) -> PlacedStep | None:
-        """Combines a traced step with the placement; None if it is another step."""
+        """Combines a traced step with the placement; None if it is another step or has none."""
         graph_def, placement = traced.workload.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
@@ -298,6 +304,8 @@ class StepPlacer:
                     self._report_change()
                 return None
         self.has_met_step = True
+        if placement is None:
+            return None
         check_runs_elsewhere(graph_def, self._machine)
         if names is not None:
             placement = rename_placement(placement, names)
@@ -320,12 +328,14 @@ class StepPlacer:
         if not self._has_said_changed:
             self._has_said_changed = True
             end = "ends, because an answer is required" if self._must_fit else "runs unchanged"
-            self._say(
+            text = (
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
                 f"and {end}; use another --log_dir to search for a placement"
             )
+            self._say(text)
             if self._must_fit:
-                raise SystemExit(1)
+                # A script may catch errors of its training, and would train without an answer.
+                raise SystemExit(1) from NoAnswerError(text)
 
 
 def _has_trained(model: Any) -> bool:

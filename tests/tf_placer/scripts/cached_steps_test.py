@@ -331,9 +331,18 @@ class KeptStepsTest(tf.test.TestCase):
         # A script whose step has to have an answer ends.
         step = read_cached_step(self.path)
         placer = StepPlacer(step, step.placement, MACHINE, say=self.said.append, must_fit=True)
-        with self.assertRaisesRegex(SystemExit, "1"):
+        with self.assertRaisesRegex(SystemExit, "1") as raised:
             placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
         self.assertIn("it has changed since, and ends", self.said[-1])
+        self.assertRegex(str(raised.exception.__cause__), "it has changed since, and ends")
+        # The same holds for an answer that leaves the step as it is.
+        placer = StepPlacer(step, None, MACHINE, say=self.said.append, must_fit=True)
+        with self.assertRaisesRegex(SystemExit, "1"):
+            placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
+        placer = StepPlacer(step, None, MACHINE, say=self.said.append, must_fit=True)
+        self.assertIsNone(placer.before_function_call(make()[1], (x,), {"rate": 0.2}))
+        self.assertTrue(placer.is_explained)
+        self.assertFalse(placer.has_placed)
 
     def test_a_model_is_found_and_placed_without_its_data(self):
         def make() -> tf.keras.Model:

@@ -21,6 +21,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
+from tf_placer.scripts.training_step_detector import TrainingStepDetector
 
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 _ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
@@ -33,6 +34,10 @@ _REQUEST = {
     "max_secs": 600.0,
     "seed": 0,
 }
+
+
+class _RestartError(Exception):
+    """The error that stands for a restart of the script."""
 
 
 class ScriptRunTest(tf.test.TestCase):
@@ -350,6 +355,45 @@ class ScriptRunTest(tf.test.TestCase):
         ):
             cli.main(["run", "--placement=kept", "train.py"])
         self.assertIn("run without --answers to search again", errors.getvalue())
+
+    def test_a_required_answer_is_of_this_step_even_if_nothing_was_faster(self):
+        script = """
+            import sys
+            import tensorflow.compat.v1 as tf
+            tf.disable_eager_execution()
+            weights = tf.get_variable("weights", [3, int(sys.argv[1])])
+            x = tf.placeholder(tf.float32, [2, 3], name="x")
+            loss = tf.reduce_sum((x @ weights) ** 2)
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                session.run(train, {x: [[1.0] * 3] * 2})
+                print("trained")
+            """
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        detector = TrainingStepDetector(
+            directory,
+            find_machine("local:2"),
+            60.0,
+            say=lambda line: None,
+            restart=mock.Mock(side_effect=_RestartError),
+        )
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            weights = tf.compat.v1.get_variable("weights", [3, 4])
+            x = tf.compat.v1.placeholder(tf.float32, [2, 3], name="x")
+            loss = tf.reduce_sum((x @ weights) ** 2)
+            train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+            session.run(weights.initializer)
+            with self.assertRaises(_RestartError):
+                detector.before_session_run(session, train, {x: [[1.0] * 3] * 2})
+        directory.write_result(
+            RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
+        )
+        options = ("--require_answer", "--json=answer.json")
+        for width, ended in (("4", (0, "trained\n", None)), ("5", (1, "", "NoAnswerError"))):
+            code, output, errors = self.run_script(script, width, options=options)
+            error = json.loads((self.directory / "answer.json").read_text())["error"]
+            self.assertEqual((code, output, error and error["kind"]), ended, errors)
 
     def test_tells_programs_about_the_placement(self):
         script = self.directory / "train.py"
