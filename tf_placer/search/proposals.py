@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.errors import SearchError
+from tf_placer.placers.own_placers import describe_cause
 from tf_placer.placers.placer import Placer
+from tf_placer.placers.registry import PLACERS
 from tf_placer.search.batches import SampledBatch
 from tf_placer.search.replay import build_observation, complete_batch, index_by_position
 from tf_placer.search.trial_log import Trial
@@ -28,9 +32,11 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
         int32 [n, num_groups]; n is 0 if the placer has nothing more to propose.
 
     Raises:
+        SearchError: a placer of the user raises an error.
         ValueError: the placer breaks its contract.
     """
-    proposal = np.asarray(placer.propose(count))
+    with _name_own_placer(placer, "propose"):
+        proposal = np.asarray(placer.propose(count))
     if not proposal.size:
         return np.zeros([0, placer.groups.num_groups], np.int32)
     num_groups, num_devices = placer.legal.shape
@@ -38,6 +44,11 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
         raise ValueError(
             f"placer {placer.name!r} was asked for up to {count} placements of {num_groups} groups "
             f"and proposed an array of shape {proposal.shape}"
+        )
+    if not np.issubdtype(proposal.dtype, np.integer):
+        raise ValueError(
+            f"placer {placer.name!r} proposed an array of {proposal.dtype}: devices are whole "
+            "numbers, the indices of the columns of legal"
         )
     rows = proposal.astype(np.int32, copy=False)
     exists = (rows >= 0) & (rows < num_devices)
@@ -50,6 +61,19 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
             f"{placer.groups.names[group]!r}, which may go to {legal} only"
         )
     return rows
+
+
+@contextlib.contextmanager
+def _name_own_placer(placer: Placer, method: str) -> Iterator[None]:
+    """Raises an error of a placer of the user as a SearchError that names the placer and line."""
+    try:
+        yield
+    except Exception as error:
+        if placer.name in PLACERS:
+            raise
+        raise SearchError(
+            f"placer {placer.name!r} failed in {method}: {describe_cause(error)}"
+        ) from error
 
 
 class PlacerBatches:
@@ -126,7 +150,8 @@ class PlacerBatches:
         """Does nothing: a placer learns while it observes; see `BatchSource.settle`."""
 
     def _observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
-        self._placer.observe(placements, measurements)
+        with _name_own_placer(self._placer, "observe"):
+            self._placer.observe(placements, measurements)
         self._num_observed += 1
         self._observed(self._placer)
 

@@ -6,6 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
+from tf_placer.errors import SearchError
 from tf_placer.search.proposals import PlacerBatches, propose_checked
 from tf_placer.search.trial_log import Trial
 
@@ -108,6 +109,37 @@ class PlacerBatchesTest(absltest.TestCase):
                 propose_checked(placer, 2)
         placer.propose = lambda count: legal
         np.testing.assert_array_equal(propose_checked(placer, 2), legal)
+
+
+class _FailingPlacer(doubles.ScriptedPlacer):
+    """A placer whose methods raise errors."""
+
+    def propose(self, count):
+        raise KeyError("no table")
+
+    def observe(self, placements, measurements):
+        raise ZeroDivisionError("no mean")
+
+
+class ErrorsTest(absltest.TestCase):
+    def test_an_error_of_a_placer_of_the_user_names_it_with_the_method_and_the_line(self):
+        placer = _FailingPlacer("mine:Placer", [])
+        with self.assertRaisesRegex(
+            SearchError,
+            r"placer 'mine:Placer' failed in propose: KeyError: 'no table' \(.*_test.py:\d+\)",
+        ) as raised:
+            propose_checked(placer, 1)
+        self.assertIsInstance(raised.exception.__cause__, KeyError)
+        batches = make_batches(placer, propose=lambda placer, count: np.array([row(1)]))
+        [batch] = batches.sample(False)
+        with self.assertRaisesRegex(SearchError, "failed in observe: ZeroDivisionError: no mean"):
+            batches.observe(batch, make_measurements(batch))
+
+    def test_devices_are_whole_numbers(self):
+        placer = doubles.ScriptedPlacer("p", [])
+        placer.propose = lambda count: np.array([row(1)]) + 0.5
+        with self.assertRaisesRegex(ValueError, "'p' proposed an array of float64: devices are"):
+            propose_checked(placer, 1)
 
 
 if __name__ == "__main__":
