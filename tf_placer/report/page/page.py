@@ -13,7 +13,7 @@ from typing import Any
 
 from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
-from tf_placer.report.auto_table import change_rows, describe_bound, limit_rows
+from tf_placer.report.auto_table import change_rows, describe_bound, describe_gain_here, limit_rows
 from tf_placer.report.memory_curve import describe_memory_curve
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.captions import (
@@ -176,6 +176,7 @@ def _run_values(
         "memory": make_memory_rows(view.memory_curve),
         "memory_text": describe_memory_curve(view.memory_curve) if view.memory_curve else "",
         "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
+        "changes_text": describe_gain_here(view.changes, limits.step_secs if limits else 0.0),
     }
 
 
