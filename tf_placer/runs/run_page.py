@@ -176,7 +176,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         explanation = read_explanation(directory, result)
     finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
-    found = _find_subject(trials, finalists, winner)
+    found = _find_subject(trials, finalists, confirmation, winner)
     problem, steps, notes = _simulate_steps(directory, trials, found, result, labels, explanation)
     if problem is None:
         notes = (_explain_missing_costs(header.placer, is_running=state.is_running),)
@@ -222,11 +222,21 @@ def _describe_progress(trials: Sequence[Trial]) -> str:
 
 
 def _find_subject(
-    trials: Sequence[Trial], finalists: Mapping[str, int], winner: str | None
+    trials: Sequence[Trial],
+    finalists: Mapping[str, int],
+    confirmation: Confirmation | None,
+    winner: str | None,
 ) -> Trial | None:
-    """Finds the trial that the page is about: the winner, or the fastest placement."""
-    if winner is not None:
-        return trials[finalists[winner]]
+    """Finds the trial that the page is about, as its verdict is.
+
+    It is the winner, else the finalist that was measured in the rounds of the confirmation, else
+    the fastest placement.
+    """
+    chosen = winner
+    if chosen is None and confirmation is not None and confirmation.best != ORIGINAL:
+        chosen = confirmation.best
+    if chosen is not None and chosen in finalists:
+        return trials[finalists[chosen]]
     ran = [t for t in trials if t.assignment is not None and t.measurement.median_secs is not None]
     return min(ran, key=lambda t: t.measurement.median_secs or math.inf, default=None)
 

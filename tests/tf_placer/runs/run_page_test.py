@@ -161,6 +161,30 @@ class RunViewTest(absltest.TestCase):
         self.assertAlmostEqual(explanation.error, error)
         self.assertIn(f"whole steps are off by {error:.0%}.", " ".join(view.notes))
 
+    def test_the_page_of_an_unchanged_search_is_about_the_placement_of_its_verdict(self):
+        # Other trials were faster than `auto`, which was measured in the rounds.
+        run = live_run(self.directory)
+        value = json.loads((run / "result.json").read_text())
+        value |= {"outcome": "not_faster", "winner": None}
+        value["confirmation"]["comparisons"]["auto"] |= {
+            "faster": False,
+            "interval": [0.96, 1.3],
+            "speedup": 1.01,
+        }
+        (run / "result.json").write_text(json.dumps(value))
+        view = read_run_view(run)
+        self.assertIn("The best is 0.96 to 1.30 times as fast", view.verdict)
+        self.assertEqual([step.label for step in view.steps], ["original", "auto"])
+        write_page(view, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        section = page.partition('<section id="compared">')[2].partition("</section>")[0]
+        rows = re.findall(r'<td data-label="placement">(.*?)</td>', section)
+        fastest = view.compared[1].label
+        self.assertNotEqual(fastest, "auto")
+        self.assertEqual(rows, ["original", fastest, "auto"])
+        self.assertIn("0.960 to 1.300", section)
+        self.assertIn("The pictures and the timeline are of auto.", section)
+
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()

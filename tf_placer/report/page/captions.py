@@ -63,6 +63,9 @@ def describe_comparison(view: RunView) -> str:
                 low, high = each.interval
                 text += f", with 95 % confidence {low:.2f} to {high:.2f} times"
             text += "."
+    subject_label = view.steps[-1].label if view.steps else ORIGINAL
+    if view.is_measured and not view.is_better and subject_label != ORIGINAL:
+        text += f" The pictures and the timeline are of {subject_label}."
     return text
 
 

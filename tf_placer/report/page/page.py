@@ -51,6 +51,8 @@ __all__ = ["require_page_libraries", "write_page"]
 _HERE = pathlib.Path(__file__).parent
 _LIBRARIES = ("bokeh", "jinja2", "matplotlib")
 _MAX_LEGEND_LAYERS = 40
+# The short table of placements has the first two of all.
+_MIN_COMPARED = 2
 
 
 def require_page_libraries() -> None:
@@ -149,6 +151,7 @@ def _run_values(
     if not rest:
         headline, _, rest = view.verdict.partition(" (")
         rest = rest and f"({rest}"
+    shown = {step.label for step in view.steps}
     note, pictures = _pictures(view, kinds)
     has_steps = kinds is not None and bool(view.steps)
     return {
@@ -158,6 +161,12 @@ def _run_values(
         "headline": headline,
         "rest": rest and f"{rest}.",
         "compared": compared,
+        # The placement of the verdict, and that of the timeline, are beside the fastest.
+        "shortly_compared": [
+            row
+            for number, row in enumerate(compared)
+            if number < _MIN_COMPARED or row["is_found"] or row["interval"] or row["label"] in shown
+        ],
         "has_predicted": any(row["predicted"] for row in compared),
         "comparison": comparison_svg(view.compared, compared_in_all),
         "comparison_text": describe_comparison(view),
