@@ -204,6 +204,7 @@ def _view_run(directory: RunDirectory) -> RunView:
             header.machine,
         ),
         has_ended=result is not None,
+        num_left_out=max(0, len(_select_placements(trials)) - _MAX_COMPARED),
     )
 
 
@@ -322,7 +323,7 @@ def _list_compared(
     predicted = {}
     if explanation is not None:
         predicted = {each.label: each.predicted_secs for each in explanation.candidates}
-    others = [t for t in trials if t.assignment is not None and t.repeats is None]
+    others = _select_placements(trials)
     others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
     shown = {ORIGINAL: trials[0]} | {
         labels.get(trial.index, f"{trial.placer} (trial {trial.index})"): trial
@@ -341,6 +342,11 @@ def _list_compared(
         )
         for each in compare_trials(shown, confirmation, winner)
     ]
+
+
+def _select_placements(trials: Sequence[Trial]) -> list[Trial]:
+    """Selects the trials of other placements than the original, each once."""
+    return [t for t in trials if t.assignment is not None and t.repeats is None]
 
 
 def _point(trial: Trial) -> Point:

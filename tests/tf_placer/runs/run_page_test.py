@@ -185,6 +185,17 @@ class RunViewTest(absltest.TestCase):
         self.assertIn("0.960 to 1.300", section)
         self.assertIn("The pictures and the timeline are of auto.", section)
 
+    def test_counts_the_placements_that_are_left_out(self):
+        run = live_run(self.directory)
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        value = json.loads(trials[-1])
+        more = [json.dumps(value | {"index": number}) for number in range(12, 26)]
+        (run / "trials.jsonl").write_text("\n".join([header, *trials, *more]) + "\n")
+        view = read_run_view(run)
+        others = sum(trial.placer != "original" for trial in view.points)
+        self.assertLen(view.compared, 1 + 20)
+        self.assertEqual(view.num_left_out, others - 20)
+
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
