@@ -295,6 +295,14 @@ class RunViewTest(absltest.TestCase):
         self.assertStartsWith(view.verdict, "Planned: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
 
+    def test_the_axes_of_a_search_have_no_powers_of_ten(self):
+        from tf_placer.report.page.charts import draw_search_chart
+
+        view = read_run_view(plan(self.directory / "plan", make_problem([[3.0, 3.0]])))
+        self.assertFalse(draw_search_chart(view, by_time=True).xaxis[0].formatter.use_scientific)
+        by_number = draw_search_chart(view, by_time=False)
+        self.assertEqual(by_number.xaxis[0].formatter.format, "0,0[.]0")
+
     def test_a_plan_counts_its_devices_in_words_that_do_not_read_as_names(self):
         # The name of the processor is a kind with a number of sockets.
         problem = make_problem([[3.0, 3.0, 3.0]] * 2)
