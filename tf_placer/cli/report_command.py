@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
         for number, _ in enumerate(follow_search(args.searched[0], output, args.problem)):
             if number == 0:
                 print_output(f"page: {output}")
+        print_output("the search has ended: the page is final")
         return
     view, *beside = [read_run_view(path, args.problem) for path in args.searched]
     if beside:

@@ -18,7 +18,7 @@ from tf_placer.report.limits import (
     Limit,
     Limits,
 )
-from tf_placer.report.what_if import WhatIf
+from tf_placer.report.what_if import THIS_MACHINE, WhatIf
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -27,6 +27,7 @@ __all__ = [
     "change_rows",
     "changes_table",
     "describe_bound",
+    "describe_gain_here",
     "explanation_table",
     "limit_rows",
     "limits_table",
@@ -35,6 +36,8 @@ __all__ = [
 _KINDS = ("compute", "link", "memory", FOR_WANT_OF_MEMORY)
 _OF = {"memory": "it"}
 _CHANGE_HEADERS = ("what if", "simulated step", "speedup", "lower bound")
+# A step that is shorter by less looks the same in a table.
+_LEAST_GAIN = 1.005
 _LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
 _BOUNDS = {
     "critical path": "the longest chain of operations",
@@ -138,21 +141,42 @@ def limit_rows(limits: Limits) -> list[tuple[str, str, str]]:
 
 
 def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
-    """Makes a row for each other machine: its step, speed-up and lower bound."""
+    """Makes a row for each machine: its step, speed-up and lower bound.
+
+    The speed-up of other machines is over the better of the present step and that of a search of
+    the machine as it is.
+    """
+    here_secs = min(now_secs, _find_searched_secs(changes) or now_secs)
     return [
         (change.change, "not searched", "-", "-")
         if change.step_secs is None or change.lower_bound_secs is None
         else (
             change.change,
             format_step(change.step_secs),
-            _ratio(now_secs, change.step_secs),
+            _ratio(now_secs if change.change == THIS_MACHINE else here_secs, change.step_secs),
             format_step(change.lower_bound_secs),
         )
         for change in changes
     ]
 
 
-def describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
+def describe_gain_here(changes: Sequence[WhatIf], now_secs: float) -> str:
+    """Says that a better placement of the present machine was found; "" if none was."""
+    searched_secs = _find_searched_secs(changes)
+    if searched_secs is None or now_secs < _LEAST_GAIN * searched_secs:
+        return ""
+    return (
+        "a longer search is faster without another machine, too: the speed-ups of the others are "
+        "over that"
+    )
+
+
+def _find_searched_secs(changes: Sequence[WhatIf]) -> float | None:
+    """Finds the step of the search of the machine as it is; None without such a search."""
+    return next((each.step_secs for each in changes if each.change == THIS_MACHINE), None)
+
+
+def _describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
     """Describes the machines that were not searched, in sentences."""
     lines = []
     if any(change.step_secs is None for change in changes):
@@ -167,7 +191,7 @@ def describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
 def changes_table(
     changes: Sequence[WhatIf], now_secs: float, *, advice: str = "; allow more seconds"
 ) -> str:
-    """Formats the steps on other machines, beside the present step.
+    """Formats the steps of searches on this and other machines, beside the present step.
 
     Args:
         changes: the steps.
@@ -175,7 +199,8 @@ def changes_table(
         advice: the end of the sentence about machines that there was no time for.
     """
     rows = table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
-    return "\n".join([rows, *describe_left_out(changes, advice)])
+    gain = describe_gain_here(changes, now_secs)
+    return "\n".join([rows, *([gain] if gain else []), *_describe_left_out(changes, advice)])
 
 
 def limits_table(limits: Limits, label: str, basis: str = "") -> str:

@@ -15,6 +15,7 @@ from tf_placer.simulation.step_report import StepReport, step_report
 __all__ = [
     "FOR_WANT_OF_MEMORY",
     "LEAST_DISPLACED_SHARE",
+    "LEAST_MEMORY_GAIN",
     "Limit",
     "Limits",
     "find_limits",
@@ -25,6 +26,8 @@ __all__ = [
 FOR_WANT_OF_MEMORY = "for want of memory"
 #: From this share of the step on, such work is the cause that sentences name.
 LEAST_DISPLACED_SHARE = 0.05
+#: Memory is short only if more of it speeds up the step by more than this factor.
+LEAST_MEMORY_GAIN = 1.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Limit:
     Attributes:
         kind: "compute", "link", "critical path", "transfers on it", "memory", or
             "for want of memory": the work on a CPU that a GPU without enough memory would do
-            faster.
+            faster, if that would shorten the step by more than 2 %.
         where: the device or the link; empty for the critical path.
         share: the share of the step in which it is in use; for memory, the share in use.
     """
@@ -148,9 +151,14 @@ def move_to_gpus(problem: PlacementProblem, placement: np.ndarray) -> tuple[np.n
 def _find_displaced_work(
     problem: PlacementProblem, placement: np.ndarray, report: StepReport
 ) -> list[Limit]:
-    """Finds the work on CPUs that GPUs would do faster if they had room for it."""
+    """Finds the work on CPUs without which the step would be shorter if GPUs had room for it."""
     moved, moves = move_to_gpus(problem, placement)
-    if not moves.any() or Simulator(problem, threads=1).simulate(moved).feasible.any():
+    if not moves.any():
+        return []
+    simulated = Simulator(problem, threads=1).simulate(moved)
+    # The CPU may compute at the same time as the GPUs, which is faster than waiting for them.
+    is_shorter = report.step_secs > LEAST_MEMORY_GAIN * float(simulated.step_secs.min())
+    if simulated.feasible.any() or not is_shorter:
         return []
     on = placement[problem.groups]
     secs = problem.compute_secs[np.arange(problem.num_operations), on]

@@ -252,21 +252,25 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
 
 
 def _describe_cheaper(fitting: Sequence[ComparedMachine], cheapest: ComparedMachine) -> list[str]:
-    """Says which machine may be cheaper by data parallelism than the cheapest placement."""
-    bounded = [each for each in fitting if each.data_parallel_cost_per_million_steps is not None]
-    if not bounded:
+    """Says which machines may be cheaper by data parallelism than the cheapest placement."""
+    costs = {
+        each.name: cost
+        for each in fitting
+        if (cost := each.data_parallel_cost_per_million_steps) is not None
+    }
+    if not costs:
         return []
-    least = min(bounded, key=lambda each: each.data_parallel_cost_per_million_steps or 0.0)
-    cost = least.data_parallel_cost_per_million_steps or 0.0
-    if cost >= (cheapest.cost_per_million_steps or 0.0):
+    cheaper = [
+        f"{name} at least {_format_price(costs[name])}"
+        for name in sorted(costs, key=costs.__getitem__)
+        if costs[name] < (cheapest.cost_per_million_steps or 0.0)
+    ]
+    if not cheaper:
         return [
             "data parallelism is on none of them cheaper than the "
             f"{_format_price(cheapest.cost_per_million_steps)} of {cheapest.name}"
         ]
-    return [
-        f"perhaps cheaper by data parallelism: {least.name}, at least {_format_price(cost)} per "
-        "million steps"
-    ]
+    return [f"perhaps cheaper by data parallelism, per million steps: {', '.join(cheaper)}"]
 
 
 def _count(machine: ComparedMachine, number: int) -> str:

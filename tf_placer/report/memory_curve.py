@@ -14,7 +14,7 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.least_memory import bisect_memory
-from tf_placer.report.limits import move_to_gpus
+from tf_placer.report.limits import LEAST_MEMORY_GAIN, move_to_gpus
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_step
 
@@ -143,8 +143,8 @@ def search_memory_without_cpu(
         seed: the seed of the searches.
 
     Returns:
-        The least memory found for a step at most 5 % longer than the shortest; None if no work
-        would move to a GPU.
+        The least memory found for a step at most 5 % longer than the shortest, and more than 2 %
+        shorter than the present one; None if no work would move to a GPU, or that gains no more.
     """
     start_secs = time.monotonic()
     moved, moves = move_to_gpus(problem, placement)
@@ -186,7 +186,9 @@ def search_memory_without_cpu(
         points = search_memory_curve(
             enough, groups, fastest.placement, search_secs=left_secs, seed=seed
         )
-    return find_smallest_within(points, _LONGER_SHARE)
+    [now_secs] = Simulator(problem, memory=False).simulate(placement[None]).step_secs.tolist()
+    gaining = [each for each in points if LEAST_MEMORY_GAIN * each.step_secs < now_secs]
+    return find_smallest_within(gaining, _LONGER_SHARE) if gaining else None
 
 
 def _raise_memory(problem: PlacementProblem, raised: np.ndarray, size: int) -> PlacementProblem:

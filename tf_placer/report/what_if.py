@@ -24,8 +24,10 @@ from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes
 
-__all__ = ["WhatIf", "add_device", "search_changed_machines"]
+__all__ = ["THIS_MACHINE", "WhatIf", "add_device", "search_changed_machines"]
 
+#: The row of the machine as it is, which tells the gain of another search from that of a machine.
+THIS_MACHINE = "this machine, searched as long"
 _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
 _MORE_MEMORY = "twice the memory"
 _NEGLIGIBLE_FACTOR = 1e-6
@@ -35,10 +37,10 @@ _PREPARATION_STEPS = 5
 
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
-    """The step on a machine that differs in one way.
+    """The step on a machine that differs in one way, or on the same machine.
 
     Attributes:
-        change: the difference, for people.
+        change: the difference, for people; `THIS_MACHINE` if there is none.
         step_secs: the step time under the best placement found for that machine; None if there was
             no time to search for one.
         lower_bound_secs: the lower bound of the step time there; None without a search.
@@ -59,10 +61,12 @@ def search_changed_machines(
     search_secs: float,
     seed: int = 0,
 ) -> tuple[WhatIf, ...]:
-    """Searches placements for machines that are each better in one way.
+    """Searches placements for this machine, and for machines that are each better in one way.
 
-    Each search starts from the given placements, and takes an equal share of the time. One more
-    device comes first, because machines are chosen by that. Twice the memory is among the changes
+    Each search starts from the given placements, and takes an equal share of the time. The machine
+    as it is comes first, and the other searches also start from its placement: otherwise other
+    machines would be credited with the gain of a better placement. One more device comes next,
+    because machines are chosen by that. Twice the memory is among the changes
     if memory is short, and so are tensors that wait on the CPU if that makes a faster placement
     fit. As memory makes the largest difference, that search is the next, gets two shares, and also
     starts from known placements, which may not fit. The reported step is at most the shortest
@@ -79,13 +83,14 @@ def search_changed_machines(
         seed: the seed of the searches.
 
     Returns:
-        A step for each machine, with None for machines that there is no time for; none for faster
-        transfers if there is only one device, and nothing if there is no time for any machine.
+        A step for each machine, the present one first, with None for machines that there is no time
+        for; none for faster transfers if there is only one device, and nothing if there is no time
+        for any machine.
     """
     end_secs = time.monotonic() + search_secs
     now_secs, is_short = _simulate_now(problem, placement)
     preparing_secs = _PREPARATION_STEPS * (time.monotonic() - (end_secs - search_secs))
-    machines = list(_change_machines(problem, is_short=is_short))
+    machines = [(THIS_MACHINE, problem), *_change_machines(problem, is_short=is_short)]
     others = [each.placement for each in known]
     results: list[WhatIf] = []
     here = [placement, *running]
@@ -113,6 +118,9 @@ def search_changed_machines(
             starts=[("known", each) for each in starts],
             seed=seed,
         )
+        if change == THIS_MACHINE and not found.best.excess_bytes:
+            here = [*here, found.best.placement]
+            best_secs = min(best_secs, found.best.step_secs)
         fast = here
         most_secs = best_secs
         if change == _TWICE:
@@ -125,7 +133,7 @@ def search_changed_machines(
         results.append(WhatIf(change, step_secs, float(bound_secs)))
         if change == _MORE_MEMORY:
             moved = offload_to_host(problem, found.best.placement)
-            if moved is not None and moved.num_tensors and moved.step_secs < now_secs:
+            if moved is not None and moved.num_tensors and moved.step_secs < best_secs:
                 results.append(_describe_offload(problem, moved))
         if found.interrupted:
             break

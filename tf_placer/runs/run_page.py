@@ -176,7 +176,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         explanation = read_explanation(directory, result)
     finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
-    found = _find_subject(trials, finalists, winner)
+    found = _find_subject(trials, finalists, confirmation, winner)
     problem, steps, notes = _simulate_steps(directory, trials, found, result, labels, explanation)
     if problem is None:
         notes = (_explain_missing_costs(header.placer, is_running=state.is_running),)
@@ -204,6 +204,7 @@ def _view_run(directory: RunDirectory) -> RunView:
             header.machine,
         ),
         has_ended=result is not None,
+        num_left_out=max(0, len(_select_placements(trials)) - _MAX_COMPARED),
     )
 
 
@@ -222,11 +223,21 @@ def _describe_progress(trials: Sequence[Trial]) -> str:
 
 
 def _find_subject(
-    trials: Sequence[Trial], finalists: Mapping[str, int], winner: str | None
+    trials: Sequence[Trial],
+    finalists: Mapping[str, int],
+    confirmation: Confirmation | None,
+    winner: str | None,
 ) -> Trial | None:
-    """Finds the trial that the page is about: the winner, or the fastest placement."""
-    if winner is not None:
-        return trials[finalists[winner]]
+    """Finds the trial that the page is about, as its verdict is.
+
+    It is the winner, else the finalist that was measured in the rounds of the confirmation, else
+    the fastest placement.
+    """
+    chosen = winner
+    if chosen is None and confirmation is not None and confirmation.best != ORIGINAL:
+        chosen = confirmation.best
+    if chosen is not None and chosen in finalists:
+        return trials[finalists[chosen]]
     ran = [t for t in trials if t.assignment is not None and t.measurement.median_secs is not None]
     return min(ran, key=lambda t: t.measurement.median_secs or math.inf, default=None)
 
@@ -312,7 +323,7 @@ def _list_compared(
     predicted = {}
     if explanation is not None:
         predicted = {each.label: each.predicted_secs for each in explanation.candidates}
-    others = [t for t in trials if t.assignment is not None and t.repeats is None]
+    others = _select_placements(trials)
     others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
     shown = {ORIGINAL: trials[0]} | {
         labels.get(trial.index, f"{trial.placer} (trial {trial.index})"): trial
@@ -331,6 +342,11 @@ def _list_compared(
         )
         for each in compare_trials(shown, confirmation, winner)
     ]
+
+
+def _select_placements(trials: Sequence[Trial]) -> list[Trial]:
+    """Selects the trials of other placements than the original, each once."""
+    return [t for t in trials if t.assignment is not None and t.repeats is None]
 
 
 def _point(trial: Trial) -> Point:

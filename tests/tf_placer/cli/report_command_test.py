@@ -102,7 +102,7 @@ class ReportCommandTest(absltest.TestCase):
         output = self.path("page.html")
         with mock.patch.object(os, "nice"):
             printed = self.call("report", self.path("run"), "--follow", f"--output={output}")
-        self.assertEqual(printed, f"page: {output}\n")
+        self.assertEqual(printed, f"page: {output}\nthe search has ended: the page is final\n")
         self.assertNotIn("location.reload", pathlib.Path(output).read_text())
         self.assert_refused("ask for pictures", self.path("run"), "--follow", "--picture=p.png")
 

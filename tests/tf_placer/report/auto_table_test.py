@@ -13,7 +13,7 @@ from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.report.auto_table import auto_table, changes_table, explanation_table
 from tf_placer.report.explanation import Explanation, MeasuredCandidate
 from tf_placer.report.limits import Limit, Limits
-from tf_placer.report.what_if import WhatIf
+from tf_placer.report.what_if import THIS_MACHINE, WhatIf
 from tf_placer.simulation.simulator import Simulator
 
 _A, _B = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2))
@@ -91,6 +91,19 @@ class ExplanationTableTest(absltest.TestCase):
     def test_other_machines_have_a_speedup_of_the_step(self):
         shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04),))
         self.assertRegex(shown, r"one more CPU +50\.00 ms +2\.00x +40\.00 ms")
+
+    def test_speedups_of_other_machines_are_over_the_better_step_of_this_one(self):
+        sentence = "a longer search is faster without another machine, too"
+        for here_secs, gain, more_gain in ((0.08, "1.25x", "1.60x"), (0.1, "1.00x", "2.00x")):
+            changes = (
+                WhatIf(THIS_MACHINE, here_secs, 0.04),
+                WhatIf("one more CPU", 0.05, 0.04),
+                WhatIf("twice the memory", None, None),
+            )
+            shown = text(limits(), changes)
+            self.assertRegex(shown, rf"this machine, searched as long +\S+ ms +{gain} +40")
+            self.assertRegex(shown, rf"one more CPU +50\.00 ms +{more_gain} +40")
+            self.assertEqual(sentence in shown, here_secs < 0.1)
 
     def test_says_why_a_candidate_does_not_fit(self):
         # Two devices of 10 and 100 bytes hold 30 and 90.

@@ -113,17 +113,33 @@ class SearchCaptionsTest(absltest.TestCase):
         ]
         self.assertEqual(
             captions.describe_comparison(RunView("", "", True, True, tuple(rows))),
-            "1 of 2 other placements is faster than the original. auto, which was found, is 2.00 "
-            "times as fast, with 95 % confidence 1.90 to 2.10 times.",
+            "1 of 2 other placements is more than 2 % faster than the original. auto, which was "
+            "found, is 2.00 times as fast, with 95 % confidence 1.90 to 2.10 times.",
         )
         unconfirmed = dataclasses.replace(rows[1], is_found=False)
         self.assertEqual(
             captions.describe_comparison(RunView("", "", False, True, (rows[0], unconfirmed))),
-            "1 of 1 other placement is faster than the original in the search, and none is "
-            "confirmed.",
+            "1 of 1 other placement is more than 2 % faster than the original in the search, and "
+            "none is confirmed.",
         )
         alone = RunView("", "", False, True, (rows[0],))
         self.assertEqual(captions.describe_comparison(alone), "")
+
+    def test_counts_neither_noise_as_faster_nor_leaves_out_placements_silently(self):
+        rows = [ComparedPlacement("original", 1.0, speedup=1.0)]
+        rows += [ComparedPlacement("auto", 1 / ratio, speedup=ratio) for ratio in (1.007, 1.003)]
+        measured = RunView("", "", False, True, tuple(rows), num_left_out=3)
+        self.assertEqual(
+            captions.describe_comparison(measured),
+            "0 of 2 other placements are more than 2 % faster than the original. 3 that are slower "
+            "or failed are left out.",
+        )
+        # Simulated steps have no noise.
+        self.assertEqual(
+            captions.describe_comparison(dataclasses.replace(measured, is_measured=False)),
+            "2 of 2 other placements are faster than the original. 3 that are slower or failed are "
+            "left out.",
+        )
 
     def test_tells_the_last_improvement(self):
         points = tuple(Point(n, 10.0 * n, secs, "auto") for n, secs in enumerate((4.0, 2.0, 3.0)))

@@ -91,6 +91,19 @@ class LimitsTest(absltest.TestCase):
                 "memory: 67% of the step is on device_0, because the memory of the GPUs is short",
             )
 
+    def test_memory_is_not_short_where_the_cpu_computes_beside_the_gpu(self):
+        # Apart, both take 1.5 s at once; the GPU alone would take 2 s, 1.48 s (a gain of less than
+        # 2 %), or 1.4 s.
+        for gpu_secs, share in ((1.0, None), (0.74, None), (0.7, 1.0)):
+            problem = build_task_problem(
+                [(1.5, gpu_secs)] * 2, resident_bytes=[10, 10], memory_bytes=[100, 10]
+            )
+            limits = find_limits(problem, np.array([0, 1], np.int32))
+            self.assertEqual(limits.step_secs, 1.5)
+            displaced = shares(limits, "for want of memory")
+            self.assertEqual(displaced, {} if share is None else {"device_0": share})
+            self.assertEqual("memory of the GPUs is short" in describe_bound(limits), bool(share))
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -118,7 +118,7 @@ class MachineComparisonTest(absltest.TestCase):
         for bound_secs, sentence in (
             (
                 0.006,
-                "perhaps cheaper by data parallelism: 4xA100, at least 15.00 per million steps",
+                "perhaps cheaper by data parallelism, per million steps: 4xA100 at least 15.00",
             ),
             # 22.50 is more than the 20.00 of one GPU, although less than the 30.00 of four.
             (0.009, "data parallelism is on none of them cheaper than the 20.00 of 1xA100"),
@@ -128,6 +128,20 @@ class MachineComparisonTest(absltest.TestCase):
             self.assertIn(sentence, compared.list_findings())
             cost = 9.0 / 3600 * bound_secs * 1e6
             self.assertRegex(compared.table(), rf"4xA100 .* 9\.00 +30\.00 +{cost:.2f}\n")
+
+    def test_all_machines_that_data_parallelism_may_make_cheaper_are_named(self):
+        # The placement on one GPU is the cheapest, with 20.00 per million steps.
+        one = dataclasses.replace(_ONE, price_per_hour=1.8)
+        machines = [
+            change(2, 0.030, data_parallel_secs=0.018, price_per_hour=3.6),
+            change(4, 0.020, data_parallel_secs=0.006, price_per_hour=9.0),
+            change(8, 0.020, data_parallel_secs=0.005, price_per_hour=18.0),
+        ]
+        self.assertIn(
+            "perhaps cheaper by data parallelism, per million steps: 4xA100 at least 15.00, 2xA100 "
+            "at least 18.00",
+            MachineComparison((one, *machines)).list_findings(),
+        )
 
     def test_says_what_is_on_the_cpu(self):
         short = change(2, 0.020, cpu_share=0.7, displaced_share=0.61)

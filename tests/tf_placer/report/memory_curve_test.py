@@ -100,6 +100,16 @@ class MemoryCurveTest(absltest.TestCase):
             search_memory_without_cpu(problem, group_graph(problem), on_gpus, search_secs=1.0)
         )
 
+    def test_offers_no_memory_that_gains_nothing(self):
+        # Apart, both take 1.5 s at once; the GPU alone takes twice as long as for one of them.
+        for gpu_secs, expected in ((1.0, None), (0.74, None), (0.7, MemoryPoint(20, 1.4))):
+            problem = build_task_problem(
+                [(1.5, gpu_secs)] * 2, resident_bytes=[10, 10], memory_bytes=[100, 10]
+            )
+            now = np.array([0, 1], np.int32)
+            point = search_memory_without_cpu(problem, group_graph(problem), now, search_secs=1.0)
+            self.assertEqual(point, expected)
+
 
 if __name__ == "__main__":
     absltest.main()

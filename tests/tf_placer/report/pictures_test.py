@@ -20,8 +20,15 @@ from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import ComparedPlacement, view_step
 from tf_placer.report.pictures.drawing import compute_shares, picture_text
 from tf_placer.report.pictures.part_graph import lay_out_part_graph
-from tf_placer.report.pictures.placement_picture import is_small, picture_note, placement_bytes
+from tf_placer.report.pictures.placement_picture import (
+    is_small,
+    picture_note,
+    placement_bytes,
+    placement_drawing,
+    placement_svg,
+)
 from tf_placer.report.pictures.run_pictures import step_pictures
+from tf_placer.report.pictures.time_picture import draw_copies
 from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
 # Brettel, Viénot and Mollon's matrices as Viénot (1999) simplified them, on linear RGB.
@@ -253,6 +260,48 @@ class TextTest(absltest.TestCase):
             self.assertIn(f'id="{reference}"', "".join(charts))
         self.assertEqual(copy_svg([step]), "")
         self.assertEqual(comparison_svg([ComparedPlacement("failed", None)]), "")
+
+    def test_a_cpu_without_a_color_is_drawn_in_the_color_of_the_text(self):
+        gray, ink = "stroke: #8a8a8a", "stroke: currentColor"
+        devices = [
+            dataclasses.replace(device, kind=kind)
+            for device, kind in zip(self.problem.devices, ("CPU", "K80"), strict=True)
+        ]
+        beside = dataclasses.replace(self.problem, devices=tuple(devices))
+        kinds = operation_kinds(beside)
+        drawing = placement_drawing(beside, kinds)
+        found = []
+        for device in (0, 1):
+            devices_of_all = np.full(len(self.names), device)
+            svg = placement_svg(beside, kinds, drawing, devices_of_all)
+            # The legend has a box for each of the two.
+            found.append((svg.count(ink), svg.count(gray)))
+        (on_cpu, on_gpu) = found
+        self.assertEqual(on_cpu[0] - on_gpu[0], len(self.names))
+        self.assertEqual(on_gpu[1] - on_cpu[1], len(self.names))
+
+    def test_labels_below_bars_do_not_overlap(self):
+        from matplotlib.figure import Figure
+
+        # Transfers from the CPU to a GPU, from there to another one, and back to the CPU.
+        for cpu_kind, is_slanted in (("2xE5-2650v4", True), ("CPU", False)):
+            problem = make_problem([[1.0] * 3] * 4, tensors=[(0, 4, [1]), (1, 4, [2]), (2, 4, [3])])
+            devices = [
+                dataclasses.replace(device, kind=kind)
+                for device, kind in zip(problem.devices, (cpu_kind, "P100", "P100"), strict=True)
+            ]
+            problem = dataclasses.replace(problem, devices=tuple(devices))
+            step = view_step("found", problem, np.array([0, 1, 2, 0], np.int32))
+            figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+            axes = figure.add_subplot()
+            draw_copies(axes, {"found": step})
+            figure.draw_without_rendering()
+            labels = axes.get_xticklabels()
+            self.assertLen(labels, 3)
+            self.assertEqual(labels[0].get_rotation() > 0, is_slanted)
+            if not is_slanted:
+                boxes = [label.get_window_extent() for label in labels]
+                self.assertTrue(all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes)))
 
     def test_pictures_of_a_step_show_names_as_they_are(self):
         simulator = SimulatedEnvironment(self.problem, threads=1).simulator

@@ -12,7 +12,7 @@ from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report import what_if as what_if_module
-from tf_placer.report.what_if import add_device, search_changed_machines
+from tf_placer.report.what_if import THIS_MACHINE, add_device, search_changed_machines
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -76,9 +76,41 @@ class WhatIfTest(absltest.TestCase):
             self.assertEqual(by_change["transfers twice as fast"], expected_secs)
             self.assertEqual(asked[0], [[0, 1], *([0, 0] for _ in running)])
 
+    def test_other_machines_get_no_credit_for_a_better_placement(self):
+        # The second of two devices is idle, and no placement is faster than one operation on each.
+        problem = make_problem([[1.0, 1.0]] * 2)
+        here, more, *others = search_changed_machines(
+            problem, group_graph(problem), np.array([0, 0], np.int32), search_secs=1.0
+        )
+        self.assertEqual((here.change, here.step_secs), (THIS_MACHINE, 1.0))
+        self.assertEqual(here.lower_bound_secs, 1.0)
+        self.assertEqual((more.change, more.step_secs), ("one more GPU, like D1", 1.0))
+        self.assertEqual([each.step_secs for each in others], [1.0, 1.0, 0.5])
+
+    def test_searches_of_other_machines_begin_with_the_placement_found_for_this_one(self):
+        problem = make_problem([[1.0, 1.0]] * 2)
+        now, apart = np.array([0, 0], np.int32), np.array([0, 1], np.int32)
+
+        def find_apart_here(machine, _, *, starts, **__):
+            placement = apart if machine is problem else now
+            asked.append([each.tolist() for _, each in starts])
+            [best] = simulate_candidates(machine, Simulator(machine), placement[None])
+            return mock.Mock(best=best, interrupted=False)
+
+        asked: list[list[list[int]]] = []
+        with mock.patch.object(what_if_module, "coarse_to_fine_search", find_apart_here):
+            found = search_changed_machines(problem, group_graph(problem), now, search_secs=5.0)
+        first, *others = asked
+        self.assertEqual(first, [[0, 0]])
+        self.assertLen(others, 4)
+        for starts in others:
+            self.assertEqual(starts[:2], [[0, 0], [0, 1]])
+        # No other machine is reported as slower than this one.
+        self.assertEqual([each.step_secs for each in found], [1.0, 1.0, 1.0, 1.0, 0.5])
+
     def test_another_device_helps_independent_operations(self):
         problem = make_problem([[1.0, 1.0]] * 3)
-        more, *_ = search_changed_machines(
+        _, more, *_ = search_changed_machines(
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)
@@ -142,7 +174,7 @@ class WhatIfTest(absltest.TestCase):
             return mock.Mock(best=best, interrupted=False)
 
         with mock.patch.object(what_if_module, "coarse_to_fine_search", only_start):
-            _, more, *_ = search_changed_machines(
+            _, _, more, *_ = search_changed_machines(
                 problem, group_graph(problem), now, search_secs=5.0
             )
         self.assertEqual(more.change, "twice the memory")
@@ -183,8 +215,9 @@ class WhatIfTest(absltest.TestCase):
                 )
             self.assertEqual(given_secs, shares)
             # Those that there is no time for follow, if there was time for any.
-            self.assertLen(found, 4 if shares else 0)
-            self.assertTrue(not found or found[0].change.startswith("one more"))
+            self.assertLen(found, 5 if shares else 0)
+            self.assertTrue(not found or found[0].change == THIS_MACHINE)
+            self.assertTrue(not found or found[1].change.startswith("one more"))
             searched = [each.step_secs is not None for each in found]
             self.assertEqual(searched, [number < len(shares) for number in range(len(found))])
 
@@ -201,7 +234,7 @@ class WhatIfTest(absltest.TestCase):
 
     def test_one_device_gets_another(self):
         problem = make_problem([[1.0], [1.0]])
-        more, *_ = search_changed_machines(
+        _, more, *_ = search_changed_machines(
             problem, group_graph(problem), np.zeros(2, np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)

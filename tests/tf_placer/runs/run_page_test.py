@@ -161,6 +161,41 @@ class RunViewTest(absltest.TestCase):
         self.assertAlmostEqual(explanation.error, error)
         self.assertIn(f"whole steps are off by {error:.0%}.", " ".join(view.notes))
 
+    def test_the_page_of_an_unchanged_search_is_about_the_placement_of_its_verdict(self):
+        # Other trials were faster than `auto`, which was measured in the rounds.
+        run = live_run(self.directory)
+        value = json.loads((run / "result.json").read_text())
+        value |= {"outcome": "not_faster", "winner": None}
+        value["confirmation"]["comparisons"]["auto"] |= {
+            "faster": False,
+            "interval": [0.96, 1.3],
+            "speedup": 1.01,
+        }
+        (run / "result.json").write_text(json.dumps(value))
+        view = read_run_view(run)
+        self.assertIn("The best is 0.96 to 1.30 times as fast", view.verdict)
+        self.assertEqual([step.label for step in view.steps], ["original", "auto"])
+        write_page(view, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        section = page.partition('<section id="compared">')[2].partition("</section>")[0]
+        rows = re.findall(r'<td data-label="placement">(.*?)</td>', section)
+        fastest = view.compared[1].label
+        self.assertNotEqual(fastest, "auto")
+        self.assertEqual(rows, ["original", fastest, "auto"])
+        self.assertIn("0.960 to 1.300", section)
+        self.assertIn("The pictures and the timeline are of auto.", section)
+
+    def test_counts_the_placements_that_are_left_out(self):
+        run = live_run(self.directory)
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        value = json.loads(trials[-1])
+        more = [json.dumps(value | {"index": number}) for number in range(12, 26)]
+        (run / "trials.jsonl").write_text("\n".join([header, *trials, *more]) + "\n")
+        view = read_run_view(run)
+        others = sum(trial.placer != "original" for trial in view.points)
+        self.assertLen(view.compared, 1 + 20)
+        self.assertEqual(view.num_left_out, others - 20)
+
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()
@@ -259,6 +294,14 @@ class RunViewTest(absltest.TestCase):
         )
         self.assertStartsWith(view.verdict, "Planned: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
+
+    def test_the_axes_of_a_search_have_no_powers_of_ten(self):
+        from tf_placer.report.page.charts import draw_search_chart
+
+        view = read_run_view(plan(self.directory / "plan", make_problem([[3.0, 3.0]])))
+        self.assertFalse(draw_search_chart(view, by_time=True).xaxis[0].formatter.use_scientific)
+        by_number = draw_search_chart(view, by_time=False)
+        self.assertEqual(by_number.xaxis[0].formatter.format, "0,0[.]0")
 
     def test_a_plan_counts_its_devices_in_words_that_do_not_read_as_names(self):
         # The name of the processor is a kind with a number of sockets.

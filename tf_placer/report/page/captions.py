@@ -34,6 +34,8 @@ _BATCHED = re.compile(r"(\w+\[)([1-9]\d*)(.*)")
 # A device that is busy for a smaller share of the step is hardly used.
 _LEAST_USED_SHARE = 0.1
 _MAX_NAMED_DEVICES = 3
+# A smaller speed-up of a trial is within its noise.
+_CLEARLY_FASTER = 1.02
 # Computers whose originals differ by less are about as fast.
 _LEAST_SLOWDOWN = 1.1
 
@@ -44,10 +46,12 @@ def describe_comparison(view: RunView) -> str:
     known = [each for each in others if each.speedup is not None]
     if not known:
         return ""
-    faster = [each for each in known if each.speedup is not None and each.speedup > 1.0]
+    least = _CLEARLY_FASTER if view.is_measured else 1.0
+    faster = [each for each in known if each.is_found or (each.speedup or 0.0) > least]
     text = (
         f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
-        f"{'is' if len(faster) == 1 else 'are'} faster than {subject(first.label)}."
+        f"{'is' if len(faster) == 1 else 'are'} {'more than 2 % ' if view.is_measured else ''}"
+        f"faster than {subject(first.label)}."
     )
     if faster and view.is_measured and not any(each.is_found for each in known):
         text = f"{text[:-1]} in the search, and none is confirmed."
@@ -63,6 +67,13 @@ def describe_comparison(view: RunView) -> str:
                 low, high = each.interval
                 text += f", with 95 % confidence {low:.2f} to {high:.2f} times"
             text += "."
+    if view.num_left_out:
+        is_one = view.num_left_out == 1
+        text += f" {view.num_left_out} that {'is' if is_one else 'are'} slower or failed "
+        text += f"{'is' if is_one else 'are'} left out."
+    subject_label = view.steps[-1].label if view.steps else ORIGINAL
+    if view.is_measured and not view.is_better and subject_label != ORIGINAL:
+        text += f" The pictures and the timeline are of {subject_label}."
     return text
 
 

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, CustomJSHover, HoverTool, Label, Range1d, Span
+from bokeh.models import (
+    BasicTickFormatter,
+    ColumnDataSource,
+    CustomJSHover,
+    HoverTool,
+    Label,
+    NumeralTickFormatter,
+    Range1d,
+    Span,
+)
 from bokeh.plotting import figure
 
 from graph_passes.util.messages import plain_text
@@ -265,6 +274,12 @@ def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None
     ranges = {} if beside is None else {"x_range": beside.x_range, "y_range": beside.y_range}
     chart = _figure(300, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log", **ranges)
     chart.xaxis.axis_label = "search time in s" if by_time else f"{noun}s"
+    # By default, the axis writes 20,000 as 2.000e+4.
+    chart.xaxis.formatter = (
+        BasicTickFormatter(use_scientific=False)
+        if by_time
+        else NumeralTickFormatter(format="0,0[.]0")
+    )
     chart.yaxis.axis_label = "ms a step"
     ran = [point for point in view.points if point.step_secs is not None]
     # Number the placers of all trials, so that each has one marker in both charts.

@@ -13,7 +13,7 @@ from typing import Any
 
 from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
-from tf_placer.report.auto_table import change_rows, describe_bound, limit_rows
+from tf_placer.report.auto_table import change_rows, describe_bound, describe_gain_here, limit_rows
 from tf_placer.report.memory_curve import describe_memory_curve
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.captions import (
@@ -51,6 +51,8 @@ __all__ = ["require_page_libraries", "write_page"]
 _HERE = pathlib.Path(__file__).parent
 _LIBRARIES = ("bokeh", "jinja2", "matplotlib")
 _MAX_LEGEND_LAYERS = 40
+# The short table of placements has the first two of all.
+_MIN_COMPARED = 2
 
 
 def require_page_libraries() -> None:
@@ -149,6 +151,7 @@ def _run_values(
     if not rest:
         headline, _, rest = view.verdict.partition(" (")
         rest = rest and f"({rest}"
+    shown = {step.label for step in view.steps}
     note, pictures = _pictures(view, kinds)
     has_steps = kinds is not None and bool(view.steps)
     return {
@@ -158,6 +161,12 @@ def _run_values(
         "headline": headline,
         "rest": rest and f"{rest}.",
         "compared": compared,
+        # The placement of the verdict, and that of the timeline, are beside the fastest.
+        "shortly_compared": [
+            row
+            for number, row in enumerate(compared)
+            if number < _MIN_COMPARED or row["is_found"] or row["interval"] or row["label"] in shown
+        ],
         "has_predicted": any(row["predicted"] for row in compared),
         "comparison": comparison_svg(view.compared, compared_in_all),
         "comparison_text": describe_comparison(view),
@@ -176,6 +185,7 @@ def _run_values(
         "memory": make_memory_rows(view.memory_curve),
         "memory_text": describe_memory_curve(view.memory_curve) if view.memory_curve else "",
         "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
+        "changes_text": describe_gain_here(view.changes, limits.step_secs if limits else 0.0),
     }
 
 

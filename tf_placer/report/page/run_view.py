@@ -124,6 +124,7 @@ class RunView:
         original_id: identifies the graph, step and machine of a measured original; empty if
             unknown.
         has_ended: whether the search has come to its end.
+        num_left_out: the number of placements that are not compared, because others are faster.
     """
 
     title: str
@@ -144,6 +145,7 @@ class RunView:
     feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     original_id: tuple[Any, ...] = ()
     has_ended: bool = True
+    num_left_out: int = 0
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:

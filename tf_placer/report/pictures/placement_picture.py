@@ -166,6 +166,7 @@ def _draw(
     head: float,
 ) -> None:
     """Draws a placement below `head` cells for the names of columns."""
+    import matplotlib
     from matplotlib.collections import LineCollection, PolyCollection
 
     secs = problem.compute_secs[np.arange(problem.num_operations), devices]
@@ -174,7 +175,8 @@ def _draw(
     ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
     axes.add_collection(LineCollection(lines, colors=GRAY, lw=0.6))
-    corners, faces = [], []
+    corners, faces, edges = [], [], []
+    ink = matplotlib.rcParams["text.color"]
     height = 0.45 if kinds.has_backward else 0.9
     marked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for cell in drawing.cells:
@@ -184,14 +186,18 @@ def _draw(
                 width = cell.width * share
                 corners.append([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
                 color, mark = looks[device]
-                faces.append(color if color.startswith("#") else "none")
+                has_color = color.startswith("#")
+                faces.append(color if has_color else "none")
+                # A cell without a color would be nearly invisible on a dark page.
+                edges.append(GRAY if has_color else ink)
                 if width > 0.5:
-                    marked.setdefault((mark, _choose_text_color(color)), []).append(
+                    text_color = _choose_text_color(color) if has_color else ink
+                    marked.setdefault((mark, text_color), []).append(
                         (x + width / 2, y + height / 2)
                     )
                 x += width
     axes.add_collection(
-        PolyCollection(corners, facecolors=faces, edgecolors=GRAY, linewidths=0.4, zorder=2)
+        PolyCollection(corners, facecolors=faces, edgecolors=edges, linewidths=0.4, zorder=2)
     )
     for (mark, color), places in marked.items():
         # Markers are faster than text, whose layout for every cell takes seconds.
@@ -214,9 +220,7 @@ def _draw(
 
 
 def _choose_text_color(color: str) -> str:
-    """Chooses black or white for text on a color; gray without a color."""
-    if not color.startswith("#"):
-        return GRAY
+    """Chooses black or white for text on a color."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
@@ -235,12 +239,14 @@ def _label_inches(labels: Sequence[str]) -> float:
 
 
 def _legend(figure: Any, problem: PlacementProblem, labels: Sequence[str], columns: int) -> None:
+    import matplotlib
     from matplotlib.patches import Patch
 
+    ink = matplotlib.rcParams["text.color"]
     handles = [
         Patch(
             facecolor=color if color.startswith("#") else "none",
-            edgecolor=GRAY,
+            edgecolor=GRAY if color.startswith("#") else ink,
             label=picture_text(label),
         )
         for label, color in zip(labels, device_colors(problem.devices), strict=True)

@@ -20,6 +20,8 @@ __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 
 # A legend beside a picture has no room for more layers.
 _MAX_LAYERS = 12
+# As many characters fit side by side below the bars of a narrow chart.
+_MAX_LEVEL_CHARACTERS = 40
 _PARTS = {
     "computing": DIRECTION_COLORS[0],
     "forward": DIRECTION_COLORS[0],
@@ -146,7 +148,8 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
 
 def _name_bars(axes: Any, names: list[str]) -> None:
     """Labels groups of bars; many or long labels are slanted."""
-    slanted = sum(map(len, names)) > 50
+    # Each label has the same room, so that the longest decides.
+    slanted = len(names) * max(map(len, names), default=0) > _MAX_LEVEL_CHARACTERS
     axes.set_xticks(
         range(len(names)), [picture_text(name) for name in names], fontsize=8,
         rotation=30 if slanted else 0, ha="right" if slanted else "center",
