@@ -72,6 +72,9 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         confirmed = _confirm_finalists(context, trials, finalists)
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
+        if was_interrupted and outcome in (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES):
+            # The trials that the interrupt has prevented may have found a faster placement.
+            outcome = Outcome.INTERRUPTED
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
             missing = _explain_missing_placer(context, trials)
             if winner is not None and (missing or context.lack_of_time):
