@@ -65,6 +65,8 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     finalists = {} if fits else context.plan.finalists(trials)
     original = find_original_assignment(context.grouped, config.found_machine.devices)
     confirmation, winner, note = None, None, None
+    # A confirmation takes time, which the placer did not lack.
+    missing = None if was_interrupted else _explain_missing_placer(context, trials)
     notes = list(context.notes)
     if fits:
         outcome = Outcome.FITS
@@ -72,9 +74,15 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         confirmed = _confirm_finalists(context, trials, finalists)
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
+        if was_interrupted and outcome in (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES):
+            # The trials that the interrupt has prevented may have found a faster placement.
+            outcome = Outcome.INTERRUPTED
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
-            missing = _explain_missing_placer(context, trials)
-            if winner is not None and (missing or context.lack_of_time):
+            lacked_time = missing is not None or context.lack_of_time is not None
+            if winner is None and lacked_time:
+                # The placements of the placer may be faster than the baselines.
+                outcome = Outcome.NO_TIME
+            elif lacked_time:
                 # A speed-up was found, so that want of time is no failure.
                 notes = [each for each in notes if each != context.lack_of_time]
                 missing = (
@@ -92,9 +100,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
             trials, config.max_trials, config.max_secs, context.advise_time()
         )
         if outcome is Outcome.NOTHING_RUNS:
-            note = join_sentences(
-                note, _explain_missing_placer(context, trials), _find_enough_memory(context)
-            )
+            note = join_sentences(note, missing, _find_enough_memory(context))
         if any(_is_out_of_memory(trial) for trial in trials):
             # Mention other searches: a process takes all free memory of a GPU.
             note = join_sentences(
@@ -204,16 +210,15 @@ def _is_out_of_memory(trial: Trial) -> bool:
 
 
 def _explain_missing_placer(context: SearchContext, trials: Sequence[Trial]) -> str | None:
-    """Explains that the time was over before the placer began; None if it was not."""
+    """Explains that the time was over before a placement of the placer; None if it was not."""
     config = context.config
-    had_its_turn = config.placer in context.begun or any(
-        trial.placer == config.placer for trial in trials
-    )
+    has_ended = config.placer in context.begun and not context.is_over()
+    had_its_turn = has_ended or any(trial.placer == config.placer for trial in trials)
     if had_its_turn or context.notes or len(trials) >= config.max_trials or context.has_found_fit():
         return None
     return (
-        f"{config.max_secs:g} s were over after {len(trials)} trials, before placer "
-        f"{config.placer!r} began: {context.advise_time()}"
+        f"{config.max_secs:g} s were over after {len(trials)} trials, before a placement of placer "
+        f"{config.placer!r} was measured: {context.advise_time()}"
     )
 
 

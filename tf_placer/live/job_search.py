@@ -218,17 +218,18 @@ class _Stages:
         """
         context, trials = self._context, self._context.log.trials
         needs = f"placer {name!r} needs to know what the operations cost"
-        left_secs = context.compute_search_secs_left()
+        left_secs = context.compute_measuring_secs_left()
         # Assume default links if there is no time to measure them.
         needed_secs = context.plan.profile_secs(trials, links_known=True)
         describes_costs = self._config.found_machine.describes_costs
         if left_secs <= needed_secs and not describes_costs:
+            before = " before the confirmation" if context.plan.has_hope(trials) else ""
             raise _OutOfTimeError(
                 join_sentences(
                     needs,
                     f"profiling the graph takes about {format_duration(needed_secs)}, and of "
                     f"{self._config.max_secs:g} s {format_duration(max(0.0, left_secs))} are left "
-                    "for it",
+                    f"for it{before}",
                     context.advise_time(),
                 )
             )
@@ -282,7 +283,7 @@ class _Stages:
         placer.prepare(
             np.array(rows, np.int32).reshape(len(rows), self._grouped.group_graph.num_groups),
             measurements,
-            self._context.compute_search_secs_left,
+            self._context.compute_measuring_secs_left,
         )
         return placer
 

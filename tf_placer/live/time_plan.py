@@ -51,7 +51,8 @@ class TimePlanSettings:
         links_secs: estimate of measuring the links of a machine.
         max_profile_ratio: time limit of profiling, as a multiple of its estimate.
         trials_share: share of the time for trials in the estimate of the time that is enough.
-        shortage_ratio: the time that is enough, at least, as a multiple of a time that was not.
+        shortage_ratio: the time that is enough, as a multiple of a time that was enough by the
+            estimate, and was not.
         tolerance: share of the time by which the estimate of a confirmation may exceed the time
             left, if nothing can be confirmed otherwise. The confirmation ends in time nevertheless.
         baseline_share: share of the search time that each baseline may take. Next to GPUs, steps
@@ -179,9 +180,18 @@ class TimePlan:
     def compute_measuring_secs_left(self, trials: Sequence[Trial]) -> float:
         """Computes the seconds left until measurements of the search are canceled.
 
-        Before the first trial there is nothing to confirm, so no time is reserved.
+        No time is reserved while there is nothing to confirm: before the first trial, and as long
+        as only baselines have run and none may be faster than the original. The placer needs that
+        time to find what could be confirmed.
         """
-        return self.compute_search_secs_left(trials) if trials else self.compute_secs_left()
+        are_baselines = all(trial.placer in (ORIGINAL, *self._baselines) for trial in trials)
+        if are_baselines and not self.has_hope(trials):
+            return self.compute_secs_left()
+        return self.compute_search_secs_left(trials)
+
+    def has_hope(self, trials: Sequence[Trial]) -> bool:
+        """Returns whether a trial may be faster than the original."""
+        return _is_any_hopeful(self.finalists(trials))
 
     def first_timeout_secs(self) -> float:
         """Computes the time limit of requests before the first trial, in seconds."""
@@ -263,8 +273,8 @@ class TimePlan:
         secs = self.compute_first_trial_secs(trials) + profile_secs
         secs += self.estimate_usual_secs(trials) + self._after_secs(trials)
         secs /= 1.0 - _TIMES.trials_share
-        if was_too_short:
-            secs = max(secs, _TIMES.shortage_ratio * self.max_secs)
+        if was_too_short and secs <= self.max_secs:
+            secs = _TIMES.shortage_ratio * self.max_secs
         return _TENS * math.ceil(secs / _TENS)
 
     def estimate_usual_secs(self, trials: Sequence[Trial]) -> float:
@@ -289,7 +299,7 @@ class TimePlan:
     def limit_profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
         """Computes the time limit of profiling, in seconds.
 
-        It leaves the confirmation its time, and ends profiling that exceeds its estimate by far.
+        It leaves a confirmation its time, and ends profiling that exceeds its estimate by far.
 
         Args:
             trials: all trials so far, the original first.
@@ -297,7 +307,7 @@ class TimePlan:
         """
         expected_secs = self.profile_secs(trials, links_known=links_known)
         limit_secs = max(SHORTEST_TIMEOUT_SECS, _TIMES.max_profile_ratio * expected_secs)
-        return min(limit_secs, self.compute_search_secs_left(trials))
+        return min(limit_secs, self.compute_measuring_secs_left(trials))
 
     def profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
         """Estimates the duration of profiling from the trial of the original, in seconds.

@@ -21,8 +21,11 @@ _REASONS = {
     Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
     Outcome.NOT_CONFIRMED: "no placement was confirmed",
     Outcome.FITS: "the original runs, and objective 'fit' asks for no more",
-    Outcome.INTERRUPTED: "interrupted before a placement was confirmed",
 }
+_NO_TIME_FOR_PLACER = (
+    "no baseline is faster than the original, beyond the noise, and there was no time for the "
+    "placer"
+)
 _MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
 
 
@@ -50,10 +53,13 @@ def verdict(
             text = _describe_speedup(result.winner, comparison, confirmation)
         return join_sentences(text, _explain_choice(result.winner, confirmation), note)
     if result.outcome is Outcome.INTERRUPTED:
-        advice: str | None = f"{resumed_by} resumes it"
-    else:
-        advice = _advice(result)
-    return join_sentences(_REASONS[result.outcome], note, advice)
+        trials = f"{result.num_trials} of {result.max_trials} trials"
+        text = f"interrupted after {trials}, before a placement was confirmed"
+        return join_sentences(text, note, _advice(result), f"{resumed_by} resumes it")
+    reason = _REASONS[result.outcome]
+    if result.outcome is Outcome.NO_TIME and result.finalists:
+        reason = _NO_TIME_FOR_PLACER
+    return join_sentences(reason, note, _advice(result))
 
 
 def is_open(result: RunResult) -> bool:
@@ -103,7 +109,8 @@ def _explain_choice(winner: str, confirmation: Confirmation) -> str | None:
 def _advice(result: RunResult) -> str | None:
     """Returns advice that fits the outcome, if there is some."""
     best = best_comparison(result.confirmation)
-    if result.outcome is not Outcome.NOT_FASTER or best is None or best.speedup is None:
+    is_about_speed = result.outcome in (Outcome.NOT_FASTER, Outcome.INTERRUPTED, Outcome.NO_TIME)
+    if not is_about_speed or best is None or best.speedup is None:
         return None
     if best.interval is None:
         return f"the best was {best.reason}"

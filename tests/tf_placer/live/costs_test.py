@@ -191,6 +191,41 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertRegex(result.note, given_up)
         self.assertFalse(result.is_complete)
 
+    def test_profiles_in_the_time_of_a_confirmation_where_nothing_is_faster(self):
+        # Four rounds of the original and the baseline, and the work after them, would take 62 s of
+        # 70 s, and profiling would take 16 s.
+        self.script.secs = lambda assignment: 1.1 if assignment else 0.9
+        self.assertEqual(self.run_search(max_secs=70.0), Outcome.NOT_FASTER)
+        self.assertLen(self.profiler.settings, 1)
+        self.assertEqual(read_log(self.directory.trials)[1][-1].placer, "cheapest")
+
+    def test_without_time_to_profile_there_is_no_verdict(self):
+        for baseline_secs, left, measured in (
+            (1.1, r"are left for it\. ", "No trial was faster"),
+            (0.8, r"are left for it before the confirmation\. ", "The best is at most 1.00 tim"),
+        ):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.script = script = Script()
+            script.secs = lambda assignment, secs=baseline_secs, script=script: (
+                secs if assignment and not script.confirmed else 0.9
+            )
+            with mock.patch.object(TimePlan, "profile_secs", return_value=100.0):
+                self.assertEqual(self.run_search(max_secs=60.0), Outcome.NO_TIME)
+            result = self.directory.read_result()
+            self.assertFalse(result.is_complete)
+            text = verdict(result)
+            self.assertStartsWith(
+                text,
+                "no baseline is faster than the original, beyond the noise, and there was no time "
+                "for the placer. Placer 'cheapest' needs to know",
+            )
+            self.assertRegex(text, left)
+            self.assertIn(measured, text)
+            # The advice is the estimate after the first trial, which exceeds the time anyway.
+            advice = re.findall(r"llow about (\d+) s", "\n".join([*self.lines, text]))
+            self.assertGreater(len(advice), 1)
+            self.assertLen(set(advice), 1)
+
     def test_a_speedup_without_costs_is_told_as_success(self):
         self.profiler.error = TimeLimitReached()
         self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1

@@ -28,6 +28,7 @@ from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.verdict import verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.trial_log import read_log
@@ -97,6 +98,50 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
         self.assertFalse(self.directory.read_result().is_complete)
 
+    def test_an_interrupt_before_anything_is_faster_gives_no_verdict(self):
+        def secs(assignment):
+            if len(self.script.measured) == 4:
+                signal.raise_signal(signal.SIGINT)
+            return 1.5 * ORIGINAL_SECS if assignment else ORIGINAL_SECS
+
+        self.script.secs = secs
+        self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
+        self.assertEmpty(self.script.confirmed)
+        result = self.directory.read_result()
+        self.assertFalse(result.is_complete)
+        self.assertEqual(
+            verdict(result),
+            "interrupted after 3 of 20 trials, before a placement was confirmed. No trial was "
+            "faster, so none was measured again. The same call resumes it",
+        )
+        # Without the interrupt there is a verdict.
+        self.script.secs = lambda a: 1.5 * ORIGINAL_SECS if a else ORIGINAL_SECS
+        self.assertEqual(self.run_search(Interrupts()), Outcome.NOT_FASTER)
+
+    def test_no_verdict_rests_on_the_few_trials_before_a_callback_ended_the_search(self):
+        class Enough(Callback):
+            def on_trial(self, trial, progress):
+                return progress.trial_count >= 4
+
+        for slowness, values, reason in (
+            (2, lambda assignment: {}, "The best is at most 1.00 times as fast"),
+            (1, lambda assignment: {"loss:0@1": np.float32(len(assignment))}, "not compute the"),
+        ):
+            self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+            self.script = script = Script(values=values)
+
+            def secs(assignment, script=script, slowness=slowness):
+                ratio = 2 if uses_two_devices(assignment) else 1
+                return ORIGINAL_SECS / ratio * (slowness if script.confirmed and assignment else 1)
+
+            script.secs = secs
+            self.assertEqual(self.run_search(Interrupts(), Enough()), Outcome.INTERRUPTED)
+            self.assertNotEmpty(self.script.confirmed)
+            text = verdict(self.directory.read_result())
+            self.assertStartsWith(text, "interrupted after 4 of 20 trials, before a placement")
+            self.assertIn(reason, text)
+            self.assertEndsWith(text, ". The same call resumes it")
+
     def test_the_confirmation_after_an_interrupt_takes_only_the_time_that_is_left(self):
         left_secs = [600.0]
 
@@ -152,7 +197,7 @@ class InterruptedSearchTest(tf.test.TestCase):
             return make_placer(name, groups, legal, **settings)
 
         with mock.patch.object(placer_setup, "make_placer", make):
-            self.assertEqual(self.run_search(), Outcome.NOT_FASTER)
+            self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
         self.assertEqual(self.interrupts.count, 1)
         self.assertNotIn("random", {t.placer for t in read_log(self.directory.trials)[1]})
 

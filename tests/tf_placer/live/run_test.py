@@ -277,13 +277,13 @@ class RunTest(tf.test.TestCase):
 
         clock = mock.Mock(monotonic=lambda: time.monotonic() + passed_secs[0])
         with mock.patch.object(time_plan, "time", clock):
-            self.assertEqual(self.run_search(Script(slower), max_secs=300.0), Outcome.NOT_FASTER)
+            self.assertEqual(self.run_search(Script(slower), max_secs=300.0), Outcome.NO_TIME)
         _, trials = read_log(self.directory.trials)
         self.assertNotIn("random", [trial.placer for trial in trials])
         self.assertRegex(
             self.directory.read_result().note,
-            rf"again. 300 s were over after {len(trials)} trials, before placer 'random' began: "
-            "allow about 450 s",
+            rf"again. 300 s were over after {len(trials)} trials, before a placement of placer "
+            "'random' was measured: allow about 450 s",
         )
         # A placer that began, or that lacked trials instead of time, is not mentioned.
         for max_trials in (3, 12):

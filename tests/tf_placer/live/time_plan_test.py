@@ -79,10 +79,12 @@ class TimePlanTest(absltest.TestCase):
         self.assertBetween((6 + 13 + 4 * 16 + 6) / 0.75, enough_secs - 10, enough_secs)
         # Faster placements change nothing.
         self.assertEqual(plan(100.0).estimate_enough_secs(trials[:1], **usual), enough_secs)
-        # A time that was not enough cannot be enough.
-        self.assertEqual(
-            plan(100.0).estimate_enough_secs(trials, profile_secs=13.0, was_too_short=True), 150
-        )
+        # A time that was not enough cannot be enough; a longer one stays the same advice.
+        for max_secs, expected in ((200.0, 300), (100.0, enough_secs)):
+            secs = plan(max_secs).estimate_enough_secs(
+                trials, profile_secs=13.0, was_too_short=True
+            )
+            self.assertEqual(secs, expected)
         late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
         self.assertEqual(late.estimate_enough_secs(trials, **usual), 160)
 
@@ -186,6 +188,20 @@ class TimePlanTest(absltest.TestCase):
                 self.assertLess(left, 0.0)
             else:
                 self.assertAlmostEqual(left, max_secs, delta=1.0)
+
+    def test_reserves_nothing_while_only_baselines_have_run_and_none_may_be_faster(self):
+        original, slow = self.trials[0], trial(1, [1], 1.2, "expert")
+        # Four rounds of 17.2 s and 6 s for the work after them fit into 100 s.
+        for trials, is_reserved in (
+            ([], False),
+            ([original], False),
+            ([original, slow], False),
+            ([original, slow, self.trials[3]], True),  # It may be faster.
+            ([original, slow, trial(2, [1], 1.2, "auto")], True),
+        ):
+            trials = trials and set_restart_secs(trials, 4.0)
+            left = plan(100.0).compute_measuring_secs_left(trials)
+            self.assertEqual(left < 90.0, is_reserved, trials)
 
     def test_confirms_all_finalists_if_there_is_time(self):
         found = self.confirmation(300.0)

@@ -83,7 +83,17 @@ class VerdictTest(absltest.TestCase):
     def test_notes_and_advice_follow_the_reason(self):
         text = describe(Outcome.NOT_CONFIRMED, note="there was no time")
         self.assertEqual(text, "no placement was confirmed. There was no time")
-        self.assertEndsWith(describe(Outcome.INTERRUPTED), ". The same call resumes it")
+
+    def test_an_interrupted_search_is_told_with_its_trials_and_what_they_showed(self):
+        self.assertEqual(
+            describe(Outcome.INTERRUPTED),
+            "interrupted after 2 of 100 trials, before a placement was confirmed. The same call "
+            "resumes it",
+        )
+        text = describe(Outcome.INTERRUPTED, confirmed=confirmation({"auto": 1.0}), note="a note")
+        self.assertEndsWith(
+            text, ". A note. The best is at most 1.00 times as fast. The same call resumes it"
+        )
 
     def test_every_outcome_has_a_sentence(self):
         for outcome in Outcome:
