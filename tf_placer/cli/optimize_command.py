@@ -27,6 +27,8 @@ from tf_placer.cli.arguments import (
 from tf_placer.cli.optimize_output import answer_result, check_output_graph, write_output_graph
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import AUTO
+from tf_placer.text.notes import say
+from tf_placer.text.stages import Stages
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -103,29 +105,32 @@ def run(args: argparse.Namespace) -> None:
         GraphError, ValueError, OSError, SearchError: as `optimize` raises them.
     """
     require_tensorflow()
-    from tf_placer.inputs.feeds_file import read_feeds
-    from tf_placer.inputs.workload import read_graph, remove_devices
-    from tf_placer.live.dry_run import plan_search
-    from tf_placer.live.entry_points import count_time_from, optimize
-    from tf_placer.live.optimization_target import read_target
+    with Stages(say) as stages:
+        stages.enter("importing TensorFlow")
+        from tf_placer.inputs.feeds_file import read_feeds
+        from tf_placer.inputs.workload import read_graph, remove_devices
+        from tf_placer.live.dry_run import plan_search
+        from tf_placer.live.entry_points import count_time_from, optimize
+        from tf_placer.live.optimization_target import read_target
 
-    graph = read_graph(args.input_graph, args.signature)
-    check_output_graph(args, graph)
-    if args.clear_devices:
-        graph = remove_devices(graph)
-    step: dict[str, Any] = {
-        "fetches": args.fetches,
-        "feed_dict": None if args.feeds is None else read_feeds(args.feeds),
-        "initializers": args.initializers,
-    }
-    names = ("machine", "report", "tensorboard", "answers", "require_answer", "protocol")
-    settings = {name: getattr(args, name) for name in names} | read_restrictions(args)
-    config = build_search_config(args, checkpoint=args.restore_from, **settings)
-    if args.dry_run:
-        given = read_target(graph, **step, checkpoint=args.restore_from, seed=args.seed)
-        plan = plan_search(given, config)
-        answer(args, plan.table(), {"plan": plan.to_json()})
-        return
+        stages.begin(f"reading {args.input_graph}")
+        graph = read_graph(args.input_graph, args.signature)
+        check_output_graph(args, graph)
+        if args.clear_devices:
+            graph = remove_devices(graph)
+        step: dict[str, Any] = {
+            "fetches": args.fetches,
+            "feed_dict": None if args.feeds is None else read_feeds(args.feeds),
+            "initializers": args.initializers,
+        }
+        names = ("machine", "report", "tensorboard", "answers", "require_answer", "protocol")
+        settings = {name: getattr(args, name) for name in names} | read_restrictions(args)
+        config = build_search_config(args, checkpoint=args.restore_from, **settings)
+        if args.dry_run:
+            given = read_target(graph, **step, checkpoint=args.restore_from, seed=args.seed)
+            plan = plan_search(given, config)
+            answer(args, plan.table(), {"plan": plan.to_json()})
+            return
     with count_time_from(args.start_secs):
         result = optimize(graph, **step, config=config)
     error = write_output_graph(args, graph, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,6 +195,20 @@ class SavedSignature:
             GraphError: the values cannot be read.
         """
         prefix = os.path.join(self.directory, "variables", "variables")
+        try:
+            # First those of objects: a session looks for variables without a value by bisection,
+            # a run for each, and the restoring operations of Keras 3 leave all without one.
+            values = self._read_object_values(prefix, names)
+            others = [name for name in names if name not in values]
+            return values | self._read_restored_values(prefix, others) if others else values
+        except (tf.errors.OpError, *_REFUSALS) as error:
+            raise GraphError(
+                f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
+                f"{_find_reason(error)}"
+            ) from error
+
+    def _read_restored_values(self, prefix: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Reads the values of variables that the graph itself restores; see `read_values`."""
         # On the CPU, because GPU memory may be too small for them or in use by this process.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
         # Reading a variable gains nothing from optimizing the graph of the model.
@@ -202,30 +216,21 @@ class SavedSignature:
         # A copy, because TensorFlow modifies a MetaGraphDef that it imports.
         meta_graph = tf.compat.v1.MetaGraphDef()
         meta_graph.CopyFrom(self.meta_graph)
-        try:
-            with tf.Graph().as_default() as graph:
-                saver = tf.compat.v1.train.import_meta_graph(meta_graph, clear_devices=True)
-                if not names or saver is None:
-                    return {}
-                for name in names:
-                    variable = graph.get_operation_by_name(name)
-                    if variable.type == "VarHandleOp":
-                        dtype = tf.dtypes.as_dtype(variable.get_attr("dtype"))
-                        tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
-                with tf.compat.v1.Session(graph=graph, config=config) as session:
-                    saver.restore(session, prefix)
-                    values = read_session_values(session, names)
-                return values | self._read_object_values(prefix, names, values)
-        except (tf.errors.OpError, *_REFUSALS) as error:
-            raise GraphError(
-                f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
-                f"{_find_reason(error)}"
-            ) from error
+        with tf.Graph().as_default() as graph:
+            saver = tf.compat.v1.train.import_meta_graph(meta_graph, clear_devices=True)
+            if saver is None:
+                return {}
+            for name in names:
+                variable = graph.get_operation_by_name(name)
+                if variable.type == "VarHandleOp":
+                    dtype = tf.dtypes.as_dtype(variable.get_attr("dtype"))
+                    tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
+            with tf.compat.v1.Session(graph=graph, config=config) as session:
+                saver.restore(session, prefix)
+                return read_session_values(session, names)
 
-    def _read_object_values(
-        self, prefix: str, names: Sequence[str], known: Container[str]
-    ) -> dict[str, np.ndarray]:
-        """Reads the values of captured variables that the graph itself does not restore.
+    def _read_object_values(self, prefix: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Reads the values of captured variables, which a checkpoint has by their objects.
 
         `tf.saved_model.save` of a model of Keras 3 saves its variables twice: TensorFlow restores
         those of signatures by their objects alone.
@@ -233,13 +238,8 @@ class SavedSignature:
         Args:
             prefix: the checkpoint of the SavedModel.
             names: the names of the variables' operations.
-            known: the names of those whose values are known.
         """
-        wanted = {
-            name: number
-            for name, number in self._list_bound_inputs()
-            if name in names and name not in known
-        }
+        wanted = {name: number for name, number in self._list_bound_inputs() if name in names}
         if not wanted:
             return {}
         reader = tf.train.load_checkpoint(prefix)

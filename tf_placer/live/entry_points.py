@@ -30,6 +30,7 @@ from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
 from tf_placer.search.config import SearchConfig
+from tf_placer.text.stages import Stages
 
 __all__ = [
     "count_time_from",
@@ -451,13 +452,18 @@ def _optimize(
     clearing = find_clearing_setting()
     if clearing == CLEARING_ARGUMENT and (isinstance(target, Workload) or is_traceable(target)):
         clearing = None
-    callback.on_stage("reading the graph")
     with clear_by(clearing):
-        read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
+        with Stages(shown.on_note if verbose else _ignore, callback.on_stage) as stages:
+            stages.enter("reading the graph")
+            read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
         result = place(read, asked, callback, start_secs)
     if isinstance(shown, NotebookProgress):
         shown.finish(is_interrupted=result.outcome is Outcome.INTERRUPTED)
     return result
+
+
+def _ignore(line: str) -> None:
+    del line
 
 
 def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None:

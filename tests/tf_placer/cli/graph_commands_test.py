@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import time
 from collections.abc import Iterator
 from unittest import mock
 
@@ -22,9 +23,10 @@ from tf_placer.cli.answer import NO_VERDICT
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.workload import read_graph
-from tf_placer.live import optimization
+from tf_placer.live import entry_points, optimization, optimization_target
 from tf_placer.live import run as live_run
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.text import stages
 
 tf1 = tf.compat.v1
 _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0")
@@ -85,7 +87,7 @@ class CommandsTestCase(tf.test.TestCase):
         }
 
     def assert_refused(self, message: str, *arguments: str):
-        """Asserts that a command fails with one sentence and writes nothing."""
+        """Asserts that a command fails with one sentence after its progress, and writes nothing."""
         before = self.files()
         output, errors = io.StringIO(), io.StringIO()
         with (
@@ -98,7 +100,12 @@ class CommandsTestCase(tf.test.TestCase):
         self.assertIsInstance(raised.exception.code, str, arguments)
         self.assertRegex(raised.exception.code, f"^tf_placer: .*{message}")
         self.assertNotIn("\n", raised.exception.code)
-        self.assertEqual(output.getvalue() + errors.getvalue(), "")
+        notes = [
+            line
+            for line in errors.getvalue().splitlines()
+            if not line.startswith("tf_placer: reading ")
+        ]
+        self.assertEqual((output.getvalue(), notes), ("", []))
         self.assertEqual(sorted(self.files()), sorted(before))
 
 
@@ -125,6 +132,34 @@ class OptimizeCommandTest(CommandsTestCase):
             self.assertIn(f"placement: {self.path('run/placement.json')}", printed)
             placed = read_graph(self.path("out." + ending)).graph_def
             self.assertTrue(uses_two_devices({n.name: n.device for n in placed.node if n.device}))
+
+    def test_says_what_it_reads_and_that_it_continues(self):
+        # Reading is quick here, so reminders have to come after less than ten seconds.
+        self.enter_context(mock.patch.object(stages, "_INTERVAL_SECS", 0.02))
+        path, errors = self.path("in.pb"), io.StringIO()
+        read_target = optimization_target.read_target
+
+        def read_slowly(*args, **kwargs):
+            time.sleep(0.5)
+            return read_target(*args, **kwargs)
+
+        for module, arguments, rest in (
+            (optimization_target, ["--dry_run"], f"tf_placer: still reading {path}: "),
+            (entry_points, [], "tf_placer: still reading the graph: "),
+        ):
+            with (
+                mock.patch.object(module, "read_target", read_slowly),
+                patch_search(Script(secs=split_is_faster)),
+                contextlib.redirect_stderr(errors),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                cli.main(
+                    ["optimize", *self.settings, f"--input_graph={path}", "--fetches=y", *arguments]
+                )
+            printed = errors.getvalue()
+            self.assertEqual(printed.count(f"tf_placer: reading {path}\n"), 1)
+            self.assertIn(rest, printed)
+            errors.truncate(0)
 
     def test_a_protocol_that_no_paper_has_is_refused_by_those_that_there_are(self):
         errors = io.StringIO()

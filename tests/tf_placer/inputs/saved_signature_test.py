@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+from unittest import mock
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
 from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
+from tf_placer.inputs import saved_signature
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.saved_signature import read_signature
 from tf_placer.inputs.workload import Workload, read_graph, read_workload, remove_devices
@@ -78,6 +80,25 @@ class SavedSignatureTest(tf.test.TestCase):
             workload = read_workload(given, feed_dict={argument: REQUEST})
             self.assertLen(workload.step.restored, 4)
             self.assertAllClose(run(workload), [model(REQUEST)])
+
+    def test_no_session_reads_the_values_that_objects_have(self):
+        # A session looks by bisection for variables that are not restored, as those of Keras are.
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2), keras.layers.Dense(1)])
+        path = f"{self.create_tempdir().full_path}/saved"
+        tf.saved_model.save(model, path)
+        read = self.enter_context(mock.patch.object(saved_signature, "read_session_values"))
+        given = read_graph(path)
+        [argument] = given.signature.arguments
+        restored = read_workload(given, feed_dict={argument: REQUEST}).step.restored
+        self.assertCountEqual(
+            [value.tobytes() for value in restored.values()],
+            [weights.numpy().tobytes() for weights in model.weights],
+        )
+        read.assert_not_called()
+        read.return_value = {}
+        # TensorFlow 1 saves no objects.
+        read_workload(self.graphs[True], feed_dict={"x": REQUEST})
+        read.assert_called_once()
 
     def test_graphs_of_tensorflow_1(self):
         for path in self.graphs.values():
