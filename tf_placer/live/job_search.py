@@ -205,6 +205,8 @@ class _Stages:
             with self._context.interruptible():
                 placements = propose_checked(placer, count)
             self._context.stages.enter("measuring placements")
+            if placer.name == self._config.placer and not len(placements):
+                self._context.stages.say(f"{placer.name} ended: {placer.explain_end()}")
             return placements
         except KeyboardInterrupt:
             return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)

@@ -44,6 +44,10 @@ class CoarseToFinePlacer(Placer):
         self._placer.observe(placements[:, self._firsts], measurements)
         self.batch_size = self._placer.batch_size
 
+    def explain_end(self) -> str:
+        """Explains why the placer has ended; see `Placer.explain_end`."""
+        return self._placer.explain_end()
+
     @property
     def updates(self) -> Sequence[UpdateRecord]:
         """The records of the placer's updates; see `Placer.updates`."""

@@ -89,6 +89,10 @@ class Placer(abc.ABC):
             left_secs: returns the seconds left to search.
         """
 
+    def explain_end(self) -> str:
+        """Explains, as a clause, why the placer proposes no more placements."""
+        return "it has proposed all of its placements"
+
     @abc.abstractmethod
     def propose(self, count: int) -> np.ndarray:
         """Proposes placements to measure next, without changing any state.

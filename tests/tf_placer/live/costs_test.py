@@ -191,6 +191,17 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertRegex(result.note, given_up)
         self.assertFalse(result.is_complete)
 
+    def test_says_why_the_placer_ended_before_the_time(self):
+        self.script.secs = lambda assignment: 1.0 if assignment else 0.01
+        self.run_search(placer="auto", max_trials=100)
+        ended = [line for line in self.lines if " ended: " in line]
+        self.assertLen(ended, 1)
+        self.assertStartsWith(ended[0], "auto ended: it")
+        # Baselines and searches that the budget ends are no placers that end.
+        self.directory = RunDirectory(self.create_tempdir().full_path)
+        self.run_search(placer="random")
+        self.assertFalse(self.has_line(" ended: "))
+
     def test_profiles_in_the_time_of_a_confirmation_where_nothing_is_faster(self):
         # Four rounds of the original and the baseline, and the work after them, would take 62 s of
         # 70 s, and profiling would take 16 s.

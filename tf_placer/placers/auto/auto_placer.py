@@ -91,7 +91,7 @@ class AutoPlacer(Placer):
         # Proposals do not change before the next measurement, so `propose` caches them.
         self._candidates: list[np.ndarray] | None = None
         self._batches = 0
-        self._was_in_vain = self._ran_out_of_memory = False
+        self._was_in_vain = self._ran_out_of_memory = self._lacked_time = False
         self._measured: dict[bytes, tuple[np.ndarray, float | None]] = {}
         self.factors: CostFactors | None = None
 
@@ -113,6 +113,16 @@ class AutoPlacer(Placer):
             self._candidates = self._search()
         empty = np.zeros([0, self.groups.num_groups], np.int32)
         return np.concatenate([empty, *(row[None] for row in self._candidates or ())])[:count]
+
+    def explain_end(self) -> str:
+        """Explains why the placer has ended; see `Placer.explain_end`."""
+        if self._batches >= self._config.rounds:
+            return f"it has searched {self._batches} times"
+        if self._was_in_vain:
+            return "its last candidates, by corrected costs, were not faster"
+        if self._lacked_time:
+            return "there was no time for another search"
+        return "it found no other placement that may be faster, given the error of the costs"
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Learns from a batch; see `Placer.observe`."""
@@ -158,7 +168,8 @@ class AutoPlacer(Placer):
         max_simulated = max(_MIN_SIMULATED, _SIMULATED_PER_GROUP * self.groups.num_groups)
         if self._max_simulated is not None:
             max_secs, max_simulated = math.inf, max(1, int(share * self._max_simulated))
-        if max_secs < _MIN_SEARCH_SECS:
+        self._lacked_time = max_secs < _MIN_SEARCH_SECS
+        if self._lacked_time:
             return []
         problem, factors = self._problem, self.factors
         if factors is not None:

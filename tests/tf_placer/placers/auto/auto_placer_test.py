@@ -126,14 +126,17 @@ class AutoPlacerTest(absltest.TestCase):
             batches.append(len(rows))
             return [Measurement((1.0,)) for _ in rows]
 
-        run(make_auto(problem, max_simulated=50_000), measure)
+        placer = make_auto(problem, max_simulated=50_000)
+        run(placer, measure)
         self.assertLen(batches, 2)
+        self.assertIn("were not faster", placer.explain_end())
 
     def test_proposes_nothing_without_time(self):
         problem = SMALL_PROBLEMS["chain"]
         placer = make_placer(AUTO, group_graph(problem), legal_devices(problem), problem=problem)
         placer.prepare(np.zeros([0, problem.num_groups], np.int32), [], lambda: 0.0)
         self.assertEmpty(placer.propose(1))
+        self.assertIn("no time", placer.explain_end())
 
     def test_the_config_limits_searches_and_proposals(self):
         problem = unroll_lstm(3, 3)
