@@ -8,7 +8,11 @@ import shutil
 import sys
 
 from tf_placer.errors import require_tensorflow
-from tf_placer.machines.command_on_cluster import TARGET_VARIABLE, run_on_cluster
+from tf_placer.machines.command_on_cluster import (
+    MACHINE_VARIABLE,
+    TARGET_VARIABLE,
+    run_on_cluster,
+)
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
@@ -22,7 +26,9 @@ DESCRIPTION = (
     "Starts the TensorFlow servers of a machine of worker processes ('local:N', 'numa' or "
     "'cores:0-7/8-15') and runs a command with them, such as "
     "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
-    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a private network, "
+    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Functions, models and `load_placed` "
+    f"run there after tf_placer.connect(tf_placer.find_machine(os.environ['{MACHINE_VARIABLE}'])). "
+    "Servers and command are in a private network, "
     "so that nobody else reaches the servers; the command has no other network either. "
     "With --open the servers listen on all interfaces, and without a command run until they are "
     "interrupted."
@@ -84,9 +90,8 @@ def run(args: argparse.Namespace) -> None:
         )
         if args.served:
             sys.exit(run_on_cluster(args.served, cluster, network))
-        addresses = ",".join(target.removeprefix("grpc://") for target in cluster.targets)
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
-        print(f"as a machine for functions it is grpc://{addresses}", flush=True)
+        print(f"as a machine for functions it is {cluster.spec}", flush=True)
         cluster.wait()
 
 

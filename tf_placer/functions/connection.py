@@ -105,7 +105,8 @@ def _check_tasks(machine: Machine) -> str:
     if not is_whole or not machine.devices[0].name.startswith(f"/job:{job}/replica:0/task:0/"):
         raise MachineError(
             f"functions need the addresses of all {len(tasks)} tasks of {machine.spec!r}, in the "
-            "order of the tasks: 'grpc://HOST:PORT,HOST:PORT,...'"
+            "order of the tasks: 'grpc://HOST:PORT,HOST:PORT,...', which `serve` sets as "
+            "TF_PLACER_MACHINE"
         )
     return job
 

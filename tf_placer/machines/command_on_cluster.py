@@ -14,10 +14,12 @@ from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.private_network import PrivateNetwork
 from tf_placer.text.notes import say
 
-__all__ = ["TARGET_VARIABLE", "run_on_cluster"]
+__all__ = ["MACHINE_VARIABLE", "TARGET_VARIABLE", "run_on_cluster"]
 
-#: The environment variable in which the command finds the address of the servers.
+#: The environment variable in which sessions of the command find the address of the servers.
 TARGET_VARIABLE = "TF_PLACER_TARGET"
+#: The environment variable with the servers as a machine for functions, which need all addresses.
+MACHINE_VARIABLE = "TF_PLACER_MACHINE"
 _CHECK_INTERVAL_SECS = 1.0
 
 
@@ -27,8 +29,9 @@ def run_on_cluster(
     """Runs a command with the servers of a cluster, and waits for its end.
 
     Args:
-        command: the command and its arguments. It finds the address of the servers in the
-            environment variable `TARGET_VARIABLE`.
+        command: the command and its arguments. It finds the address of the first server, for
+            sessions, in the environment variable `TARGET_VARIABLE`, and the machine of all servers,
+            for functions, in `MACHINE_VARIABLE`.
         cluster: the running servers.
         network: the network of the servers; None for the network of this process.
 
@@ -38,7 +41,12 @@ def run_on_cluster(
     Raises:
         OSError: the command cannot be run.
     """
-    environ = {**os.environ, TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
+    environ = {
+        **os.environ,
+        TARGET_VARIABLE: cluster.target,
+        MACHINE_VARIABLE: cluster.spec,
+        "no_grpc_proxy": "localhost",
+    }
     open_standard_files()
     line, line_of_this_process = os.pipe()
     inherited: tuple[int, ...] = (line,)

@@ -126,6 +126,11 @@ class LocalCluster:
         """The address of task 0, where sessions connect."""
         return self.targets[0]
 
+    @property
+    def spec(self) -> str:
+        """The running servers as a machine of `find_machine`, with all addresses."""
+        return "grpc://" + ",".join(target.removeprefix("grpc://") for target in self.targets)
+
     def wait_until_ready(self) -> None:
         """Waits until every server answers.
 

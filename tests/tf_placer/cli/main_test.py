@@ -37,6 +37,19 @@ with tf.Graph().as_default():
 sys.stdin.readline()
 sys.exit(7)
 """
+# Runs a function on the second server.
+_SERVED_FUNCTION = """
+import os
+import tensorflow as tf
+import tf_placer
+tf_placer.connect(tf_placer.find_machine(os.environ["TF_PLACER_MACHINE"]))
+@tf.function
+def double(x):
+    with tf.device("/job:worker/task:1"):
+        return 2.0 * x
+product = double(tf.constant(3.0))
+print(float(product), product.device)
+"""
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -144,7 +157,8 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual((code, output), (1, ""))
         last = errors.splitlines()[-1]
         self.assertRegex(last, "^tf_placer: '.*cut.pb' is not a graph, or is cut short: ")
-        self.assertEqual(errors.count("tf_placer:"), 1)
+        self.assertRegex(errors, "(?m)^tf_placer: reading .*cut.pb$")
+        self.assertEqual(errors.count("tf_placer:"), 2)
         self.assertEqual(os.listdir(self.directory), ["cut.pb"])
 
     def shell(self, line: str) -> tuple[str, str]:
@@ -288,6 +302,12 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual("listen without a password" in errors, is_open, errors)
         self.assertEqual(is_open, find_open_reason() is not None)
         self.assertEqual(wait_until_gone(started), [])
+
+    def test_functions_of_a_served_command_run_on_all_servers(self):
+        process = start("serve", "local:2", "--", sys.executable, "-c", _SERVED_FUNCTION)
+        output, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(output, "6.0 /job:worker/replica:0/task:1/device:CPU:0\n")
 
     def test_a_served_command_ends_with_a_server_that_is_killed(self):
         process = start("serve", "local:1", "--", "sh", "-c", "echo; sleep 1000 & sleep 1000")

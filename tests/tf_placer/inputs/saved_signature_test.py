@@ -97,7 +97,7 @@ class SavedSignatureTest(tf.test.TestCase):
         read.assert_not_called()
         read.return_value = {}
         # TensorFlow 1 saves no objects.
-        read_workload(self.graphs[True], feed_dict={"x": REQUEST})
+        read_workload(read_graph(self.graphs[True], "sum"), feed_dict={"x": REQUEST})
         read.assert_called_once()
 
     def test_graphs_of_tensorflow_1(self):
