@@ -26,6 +26,7 @@ from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import hide_start_up_messages
+from tf_placer.text.notes import write_note
 
 __all__ = ["COMMANDS", "main"]
 
@@ -197,6 +198,8 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
         WorkerStartError,
     ) as error:
+        for note in getattr(error, "__notes__", ()):
+            write_note(note)
         _exit(args, type(error).__name__, describe_error(error))
     except KeyboardInterrupt as error:
         resumes = command == "optimize" and args is not None and args.log_dir is not None
