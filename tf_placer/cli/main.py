@@ -96,9 +96,20 @@ _EXIT_CODES = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints its usage only where an argument is missing or unknown."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with code 2 and the message."""
+        # argparse names the argument first whose value is wrong.
+        if message.startswith("argument "):
+            self.exit(2, plain_text(f"{self.prog}: error: {message}") + "\n")
+        super().error(message)
+
+
 def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
     # absl's parser cannot be used: it defines --log_dir itself.
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tf_placer",
         description="Finds the device on which each operation of a TensorFlow graph should run, by "
         "timing real steps, and writes the devices into the graph. The costs can be saved as a "
