@@ -26,6 +26,7 @@ from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, describe_error
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import hide_start_up_messages
+from tf_placer.text.notes import write_note
 
 __all__ = ["COMMANDS", "main"]
 
@@ -95,9 +96,20 @@ _EXIT_CODES = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints its usage only where an argument is missing or unknown."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with code 2 and the message."""
+        # argparse names the argument first whose value is wrong.
+        if message.startswith("argument "):
+            self.exit(2, plain_text(f"{self.prog}: error: {message}") + "\n")
+        super().error(message)
+
+
 def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
     # absl's parser cannot be used: it defines --log_dir itself.
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tf_placer",
         description="Finds the device on which each operation of a TensorFlow graph should run, by "
         "timing real steps, and writes the devices into the graph. The costs can be saved as a "
@@ -197,6 +209,8 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
         WorkerStartError,
     ) as error:
+        for note in getattr(error, "__notes__", ()):
+            write_note(note)
         _exit(args, type(error).__name__, describe_error(error))
     except KeyboardInterrupt as error:
         resumes = command == "optimize" and args is not None and args.log_dir is not None

@@ -102,7 +102,10 @@ def run_search(
             kind = _ERRORS.get(last["kind"], SearchError)
             # Other errors are about the request, which the same call would repeat.
             is_lost = kind is SearchError and _has_trials(directory)
-            raise kind(last["error"] + (_describe_log(directory) if is_lost else ""))
+            error = kind(last["error"] + (_describe_log(directory) if is_lost else ""))
+            for note in last.get("notes", ()):
+                error.add_note(note)
+            raise error
         # The search may have been relocated, for example from a full disk.
         directory.path = pathlib.Path(last["directory"])
         return Outcome(last["outcome"])

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-import sysconfig
 import threading
 import time
 import traceback
@@ -38,6 +37,7 @@ from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.live.worker_group import BackendMaker, WorkerGroup, connect_ray_backend
 from tf_placer.placers import find_granularity, needs_problem
+from tf_placer.placers.own_placers import find_own_frames
 from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, mark_costs_known, request_digest
 from tf_placer.runs.own_files import check_own_graph
@@ -55,10 +55,6 @@ from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.stages import Stages
 
 __all__ = ["run"]
-
-# The directories of code that is not the user's.
-_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
 
 
 def run(
@@ -277,7 +273,8 @@ def answer_request(parent: Parent, interrupts: Interrupts) -> None:
     ) as error:
         kinds = (GraphError, LogError, OSError, ValueError)
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
-        parent.send({"error": describe_error(error), "kind": kind})
+        notes = getattr(error, "__notes__", [])
+        parent.send({"error": describe_error(error), "kind": kind, "notes": notes})
         return
     except Exception as error:  # A placer of the user may raise anything.
         traceback.print_exc()
@@ -288,9 +285,7 @@ def answer_request(parent: Parent, interrupts: Interrupts) -> None:
 
 def _locate_error(error: Exception) -> str:
     """Describes an unexpected error with its place: in the code of the user if that took part."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith((*_LIBRARIES, _PACKAGE))]
-    place = (own or frames)[-1]
+    place = (find_own_frames(error) or traceback.extract_tb(error.__traceback__))[-1]
     return (
         f"{type(error).__name__}: {describe_error(error)} ({place.filename}, line {place.lineno}, "
         f"in {place.name})"

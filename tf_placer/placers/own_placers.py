@@ -15,6 +15,7 @@ import inspect
 import os
 import pathlib
 import sys
+import sysconfig
 import traceback
 import types
 import typing
@@ -29,6 +30,7 @@ __all__ = [
     "check_no_import_is_running",
     "describe_cause",
     "describe_entry_point",
+    "find_own_frames",
     "find_own_placer",
     "list_entry_points",
     "name_placer",
@@ -38,6 +40,8 @@ __all__ = [
 GROUP = "tf_placer.placers"
 _PROGRAM = "__main__"
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+# The directories of code that is not the user's.
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 _GUARD = "`if __name__ == '__main__':`"
 # The objects that this process was given, by the names that `name_placer` made.
 _given: dict[str, Any] = {}
@@ -160,13 +164,22 @@ def describe_entry_point(point: importlib.metadata.EntryPoint) -> str:
 
 def describe_cause(error: BaseException) -> str:
     """Describes an error in the code of a user, with the file and line that raised it."""
+    frames = find_own_frames(error)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def find_own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Finds the frames of an error in the code of the user, without those of libraries.
+
+    An error that libraries alone have raised has their frames: a placer may be installed as one.
+    """
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<", _PACKAGE))
     ]
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    return [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
 
 
 def _import(name: str, path: str, owner: str) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import math
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.errors import SearchError
-from tf_placer.placers.own_placers import describe_cause
+from tf_placer.placers.own_placers import describe_cause, find_own_frames
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.registry import PLACERS
 from tf_placer.search.batches import SampledBatch
@@ -65,15 +66,21 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
 
 @contextlib.contextmanager
 def _name_own_placer(placer: Placer, method: str) -> Iterator[None]:
-    """Raises an error of a placer of the user as a SearchError that names the placer and line."""
+    """Raises an error of a placer of the user as a SearchError that names the placer and line.
+
+    A note on it has the traceback of the placer, which the command line prints before the error.
+    """
     try:
         yield
     except Exception as error:
         if placer.name in PLACERS:
             raise
-        raise SearchError(
-            f"placer {placer.name!r} failed in {method}: {describe_cause(error)}"
-        ) from error
+        failed = SearchError(f"placer {placer.name!r} failed in {method}: {describe_cause(error)}")
+        lines = traceback.format_list(find_own_frames(error))
+        failed.add_note(
+            "".join(["Traceback of the placer (most recent call last):\n", *lines]).rstrip()
+        )
+        raise failed from error
 
 
 class PlacerBatches:

@@ -128,6 +128,21 @@ class CommandLineTest(tf.test.TestCase):
             *_, line = errors.getvalue().splitlines()
             self.assertEndsWith(line, f"error: unrecognized arguments: {last}")
 
+    def test_a_wrong_value_is_one_sentence_and_a_missing_argument_is_told_with_the_usage(self):
+        for arguments, start in (
+            (["search", "--placer=gone:Mine"], "tf_placer search: error: argument --placer: no pl"),
+            (["search", "--seed=x"], "tf_placer search: error: argument --seed: invalid int value"),
+            (["serch"], "tf_placer: error: argument COMMAND: invalid choice: 'serch'"),
+            (["search"], "usage: tf_placer search [-h] "),
+        ):
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as ended:
+                cli_main.main(arguments)
+            self.assertEqual(ended.exception.code, 2)
+            self.assertStartsWith(errors.getvalue(), start)
+            is_usage = start.startswith("usage")
+            self.assertEqual(len(errors.getvalue().splitlines()) > 1, is_usage, errors.getvalue())
+
     def test_prints_the_numbers_of_characters_that_a_terminal_cannot_show(self):
         log = {"format": 2, "placer": "µ", "versions": {}}
         trial = {

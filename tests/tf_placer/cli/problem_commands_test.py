@@ -149,6 +149,34 @@ class SearchCommandTest(ProblemCommandsTestCase):
         ):
             self.assert_refused(message, "search", problem, "--placer", placer, code=2)
 
+    def test_an_error_in_a_placer_of_a_user_is_one_sentence_after_the_traceback_of_the_placer(self):
+        name = f"{users_placers.__name__}:FailsToPropose"
+        printed, errors = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(errors),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            cli.main(["search", f"--problem={self.problem}", "--placer", name, "--json"])
+        message = raised.exception.code.removeprefix("tf_placer: ")
+        self.assertRegex(
+            message,
+            rf"^placer '{name}' failed in propose: KeyError: 'oops' \(.*users_placers.py:\d+\)$",
+        )
+        self.assertEqual(
+            json.loads(printed.getvalue())["error"], {"kind": "SearchError", "message": message}
+        )
+        traceback = errors.getvalue().partition("Traceback of the placer")[2]
+        self.assertRegex(
+            traceback, r"(?s)in propose\n.*self._look_up\(\{\}\)\n.*in _look_up\n.*table\["
+        )
+        self.assertEqual(traceback.count("  File "), 2)
+
+    def test_a_placer_of_a_user_that_proposes_fractions_is_refused(self):
+        name = f"{users_placers.__name__}:Halves"
+        search = ("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
+        self.assert_refused("Halves' proposed an array of float64", *search, "--placer", name)
+
     def test_writes_the_result_elsewhere_if_the_disk_is_full(self):
         base = self.create_tempdir("other").full_path
         for placer in ("random", "auto"):

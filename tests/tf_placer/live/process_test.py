@@ -26,15 +26,15 @@ class RunSearchTest(absltest.TestCase):
         self.directory = RunDirectory(self.create_tempdir().full_path)
         self.enter_context(mock.patch.object(process, "ChildProcess"))
 
-    def fail_with(self, kind: str) -> str:
-        """Runs a search that sends an error, and returns the message for users."""
-        answer = [{"error": "the workers do not start", "kind": kind}]
+    def fail_with(self, kind: str, **more) -> Exception:
+        """Runs a search that sends an error, and returns the error for users."""
+        answer = [{"error": "the workers do not start", "kind": kind, **more}]
         with (
             mock.patch.object(process, "await_message", return_value=answer),
             self.assertRaises(process._ERRORS.get(kind, SearchError)) as raised,
         ):
             process.run_search(self.directory, "asked", Callback(), 0.0)
-        return str(raised.exception)
+        return raised.exception
 
     def test_a_failed_search_names_the_log_of_its_trials(self):
         with TrialLog(self.directory.trials, {"seed": 0}) as log:
@@ -42,15 +42,19 @@ class RunSearchTest(absltest.TestCase):
             log.append(trial(1, [0]))
         path = str(self.directory.path)
         self.assertEqual(
-            self.fail_with(""),
+            str(self.fail_with("")),
             f"the workers do not start; every finished trial is in {self.directory.trials}: the "
             f"same call with log_dir={path!r} resumes there",
         )
         # Another error is about the request.
-        self.assertEqual(self.fail_with("ValueError"), "the workers do not start")
+        self.assertEqual(str(self.fail_with("ValueError")), "the workers do not start")
+
+    def test_the_notes_of_an_error_are_passed_on(self):
+        self.assertEqual(self.fail_with("", notes=["line 5"]).__notes__, ["line 5"])
+        self.assertFalse(hasattr(self.fail_with(""), "__notes__"))
 
     def test_a_search_without_placements_names_no_log(self):
-        self.assertEqual(self.fail_with(""), "the workers do not start")
+        self.assertEqual(str(self.fail_with("")), "the workers do not start")
 
 
 class _Child:

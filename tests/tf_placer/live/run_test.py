@@ -150,6 +150,13 @@ class RunTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, f"{name}' cannot be made: KeyError"):
             self.run_search(Script(secs=split_is_faster), placer=name)
 
+    def test_a_placer_that_fails_to_propose_fails_the_search(self):
+        name = f"{users_placers.__name__}:FailsToPropose"
+        with self.assertRaisesRegex(SearchError, f"{name}' failed in propose: KeyError: 'oops'"):
+            self.run_search(Script(secs=split_is_faster), placer=name)
+        _, trials = read_log(self.directory.trials)
+        self.assertEqual(trials[-1].placer, "expert")
+
     def test_an_error_in_the_code_of_a_user_is_told_with_its_line(self):
         def fail(*args, **settings):
             return {}["x"]

@@ -56,6 +56,19 @@ class WithoutSuper(LastDevice):
     def __init__(self, groups, legal, *, seed=0): ...
 
 
+class FailsToPropose(LastDevice):
+    def propose(self, count):
+        return self._look_up({})
+
+    def _look_up(self, table):
+        return table["oops"]
+
+
+class Halves(LastDevice):
+    def propose(self, count):
+        return super().propose(count) + 0.5
+
+
 class Unannotated(LastDevice):
     def __init__(self, groups, legal, *, seed=0, config=None): ...
 
