@@ -17,7 +17,7 @@ import math
 import os
 import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -38,6 +38,7 @@ __all__ = [
     "READINGS",
     "REPAIRS",
     "Reading",
+    "keep_whole_seeds",
     "main",
     "readings_markdown",
 ]
@@ -298,6 +299,7 @@ def main() -> None:
         jobs=args.jobs,
         only_kept=args.only_kept,
     )
+    runs = keep_whole_seeds(wanted, runs)
     cells = {
         cell: [run for key in own if (run := runs.get(key)) and run.found]
         for cell, own in keys.items()
@@ -308,6 +310,18 @@ def main() -> None:
         f"{format_duration(sum(took_secs))} of processor time. {format_commits(runs.values())}"
     )
     write_table(readings_markdown(title, cells, problems, runs_text), out / f"{name}.md")
+
+
+def keep_whole_seeds(wanted: Iterable[RunKey], runs: Mapping[RunKey, Run]) -> dict[RunKey, Run]:
+    """Keeps the runs of seeds of which no run is missing, so that all cells have the same seeds.
+
+    Args:
+        wanted: all runs of the page.
+        runs: those that there are. All are kept if no seed is whole.
+    """
+    missing = {key.seed for key in wanted if key not in runs}
+    whole = {key: run for key, run in runs.items() if key.seed not in missing}
+    return whole or dict(runs)
 
 
 def _keys(

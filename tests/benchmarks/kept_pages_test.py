@@ -31,6 +31,7 @@ class KeptPagesTest(parameterized.TestCase):
         *((_COMPARISON, name, name) for name in COMPARISONS),
         (_READINGS, "readings"),
         (_READINGS, "readings", "--full_size"),
+        (_READINGS, "readings", "--repairs"),
         ("benchmarks.distributed.waiting_workers", "distributed"),
         ("benchmarks.paper_tables.model_table", "models"),
         ("benchmarks.paper_tables.tables", "tables"),

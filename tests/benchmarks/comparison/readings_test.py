@@ -6,6 +6,7 @@ from benchmarks.comparison.readings import (
     PAPER,
     READINGS,
     REPAIRS,
+    keep_whole_seeds,
     readings_markdown,
 )
 from benchmarks.harness.placement_runs import RunKey
@@ -70,6 +71,15 @@ class ReadingsTest(parameterized.TestCase):
         # By hand: the root of 4/2 * 8/1.
         last = ["4.000 (2 of 3)", "3", "0%, 0%, 67%"]
         self.assertEqual(cells[1], ["post", "post:published", "4.000", "8.000", "none", *last])
+
+    def test_only_seeds_of_which_no_run_is_missing_are_on_the_page(self):
+        wanted = [RunKey("nmt_2", "2xK80", "post", seed=seed) for seed in (0, 1)]
+        wanted += [RunKey("nmt_2", "2xK80", "eagle", seed=seed) for seed in (0, 1)]
+        runs = {key: run(key, 1.0) for key in wanted[:3]}
+        self.assertEqual([*keep_whole_seeds(wanted, runs)], [wanted[0], wanted[2]])
+        self.assertEqual(
+            keep_whole_seeds(wanted, {wanted[1]: run(wanted[1], 1.0)}).keys(), {wanted[1]}
+        )
 
 
 if __name__ == "__main__":
