@@ -313,15 +313,23 @@ def main() -> None:
 
 
 def keep_whole_seeds(wanted: Iterable[RunKey], runs: Mapping[RunKey, Run]) -> dict[RunKey, Run]:
-    """Keeps the runs of seeds of which no run is missing, so that all cells have the same seeds.
+    """Keeps the runs of seeds of which no run of the same system is missing.
+
+    So all rows of a system have the same seeds.
 
     Args:
         wanted: all runs of the page.
-        runs: those that there are. All are kept if no seed is whole.
+        runs: those that there are. All runs of a system without a whole seed are kept.
     """
-    missing = {key.seed for key in wanted if key not in runs}
-    whole = {key: run for key, run in runs.items() if key.seed not in missing}
-    return whole or dict(runs)
+    wanted = list(wanted)
+    missing = {(key.placer, key.seed) for key in wanted if key not in runs}
+    whole = {(key.placer, key.seed) for key in wanted} - missing
+    systems = {placer for placer, _ in whole}
+    return {
+        key: run
+        for key, run in runs.items()
+        if (key.placer, key.seed) in whole or key.placer not in systems
+    }
 
 
 def _keys(

@@ -72,14 +72,22 @@ class ReadingsTest(parameterized.TestCase):
         last = ["4.000 (2 of 3)", "3", "0%, 0%, 67%"]
         self.assertEqual(cells[1], ["post", "post:published", "4.000", "8.000", "none", *last])
 
-    def test_only_seeds_of_which_no_run_is_missing_are_on_the_page(self):
-        wanted = [RunKey("nmt_2", "2xK80", "post", seed=seed) for seed in (0, 1)]
-        wanted += [RunKey("nmt_2", "2xK80", "eagle", seed=seed) for seed in (0, 1)]
-        runs = {key: run(key, 1.0) for key in wanted[:3]}
-        self.assertEqual([*keep_whole_seeds(wanted, runs)], [wanted[0], wanted[2]])
-        self.assertEqual(
-            keep_whole_seeds(wanted, {wanted[1]: run(wanted[1], 1.0)}).keys(), {wanted[1]}
-        )
+    def test_all_rows_of_a_system_have_the_seeds_of_which_none_of_its_runs_is_missing(self):
+        def key(system, rate, seed):
+            return RunKey("nmt_2", "2xK80", system, (("learning_rate", rate),), seed)
+
+        wanted = [
+            key(system, rate, seed)
+            for system in ("post", "eagle")
+            for rate in ("0.1", "0.2")
+            for seed in (0, 1)
+        ]
+        runs = {each: run(each, 1.0) for each in wanted if each != key("eagle", "0.2", 1)}
+        kept = keep_whole_seeds(wanted, runs)
+        self.assertEqual(kept.keys(), runs.keys() - {key("eagle", "0.1", 1)})
+        # Nothing is left out of a system that has no whole seed.
+        del runs[key("eagle", "0.1", 0)]
+        self.assertEqual(keep_whole_seeds(wanted, runs).keys(), runs.keys())
 
 
 if __name__ == "__main__":
