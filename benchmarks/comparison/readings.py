@@ -313,7 +313,7 @@ def main() -> None:
 
 
 def keep_whole_seeds(wanted: Iterable[RunKey], runs: Mapping[RunKey, Run]) -> dict[RunKey, Run]:
-    """Keeps the runs of seeds of which no run of the same system is missing.
+    """Keeps those runs of each system whose seed has no run missing.
 
     So all rows of a system have the same seeds.
 

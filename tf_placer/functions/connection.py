@@ -10,6 +10,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tf_placer.functions.data_sets import check_before_connection
 from tf_placer.functions.moved_variables import recreate_variables
 from tf_placer.functions.recreated_tables import recreate_tables
+from tf_placer.machines.command_on_cluster import MACHINE_VARIABLE
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
@@ -105,8 +106,8 @@ def _check_tasks(machine: Machine) -> str:
     if not is_whole or not machine.devices[0].name.startswith(f"/job:{job}/replica:0/task:0/"):
         raise MachineError(
             f"functions need the addresses of all {len(tasks)} tasks of {machine.spec!r}, in the "
-            "order of the tasks: 'grpc://HOST:PORT,HOST:PORT,...', which `serve` sets as "
-            "TF_PLACER_MACHINE"
+            "order of the tasks: 'grpc://HOST:PORT,HOST:PORT,...'; under `serve`, "
+            f"{MACHINE_VARIABLE} has them"
         )
     return job
 

@@ -1,4 +1,4 @@
-"""Applies a placement to the training step of a script before it first runs, or checks the step."""
+"""Applies a placement to the training step of a script before it first runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ __all__ = ["StepPlacer"]
 
 
 class StepPlacer:
-    """A watcher that places a cached step before it runs for the first time, or only meets it."""
+    """A watcher that places a cached step before it runs for the first time.
+
+    Without a placement it only checks that the script trains with this step.
+    """
 
     def __init__(
         self,
