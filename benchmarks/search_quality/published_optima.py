@@ -14,7 +14,7 @@ Their rules are those of `schedule_lengths`. For each graph, in this order:
   together take at most 10 s of processor time. The search ends when it reaches the published
   optimum, of which it makes no other use: a proof would be all that was left to look for;
 - the same annealing changes placements alone, in the order of the simulator, for some rounds;
-- CP-SAT tries for at most 10 s to prove that nothing is shorter than what was found.
+- CP-SAT tries, for at most 10 s of processor time, to prove that nothing is shorter than that.
 
 What is done is kept in `--out_dir`, so a later run resumes the benchmark.
 
@@ -80,7 +80,7 @@ class OptimumRun:
         found_fifo: the length of its placement in the order of the simulator.
         best_fifo: the shortest length that was found in the order of the simulator.
         proof: the outcome of the proof that `found` is optimal.
-        proof_secs: wall time of the proof.
+        proof_secs: processor time of the proof.
         commit: of the code that made this.
     """
 
@@ -136,7 +136,7 @@ def run_graph(
     Args:
         graph: the graph.
         search_secs: processor time of `auto` and the search.
-        proof_secs: wall time of the proof.
+        proof_secs: processor time of the proof.
 
     Raises:
         ImportError: OR-Tools is not installed.
@@ -205,8 +205,8 @@ def page_of_runs(runs: Sequence[OptimumRun]) -> str:
         "## Proofs",
         _tabulate(runs, _PROOF_HEADERS, _proof_cells),
         "by bound: the longest chain of tasks or the work takes as long. by solver: CP-SAT with "
-        "one worker excluded every shorter schedule in at most 10 s. Times are of the proofs by "
-        "solver that succeeded.",
+        "one worker excluded every shorter schedule in at most 10 s of processor time. Times are "
+        "of the proofs by solver that succeeded.",
         f"{sum(run.says_solver_time for run in runs)} of {len(runs)} files say how long the search "
         f"for the optimum took; of the others, "
         f"{sum(_is_proved_as_published(run) for run in runs if not run.says_solver_time)} of "

@@ -10,6 +10,7 @@ from benchmarks.search_quality.optimality_proofs import (
     prove_optimal,
     require_solver,
 )
+from benchmarks.search_quality.published_graphs import TaskGraph
 from benchmarks.search_quality.schedule_lengths import compute_bound
 from tests.benchmarks.search_quality.task_graphs import (
     DIAMOND,
@@ -53,9 +54,12 @@ class OptimalityProofsTest(absltest.TestCase):
 
     @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_says_when_the_time_was_too_short(self):
-        graph = random_graph(5, num_tasks=60, num_processors=4)
-        proof = prove_optimal(graph, compute_bound(graph) + 1, max_secs=1e-6)
+        # One of 12 processors gets three of 25 tasks, but the work alone does not say so.
+        lengths = tuple(20 + task % 3 for task in range(25))
+        graph = TaskGraph("pigeonhole", 12, lengths, (), 60)
+        proof = prove_optimal(graph, 60, max_secs=0.3)
         self.assertEqual(proof.outcome, "unknown")
+        self.assertBetween(proof.secs, 0.3, 3.0)
 
     def test_names_what_to_install(self):
         with (
