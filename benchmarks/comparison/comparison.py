@@ -92,6 +92,17 @@ class Comparison:
 
 COMPARISONS: Mapping[str, Comparison] = {
     "comparison": Comparison(PROBLEMS, tuple(sorted(ALL_PLACERS)), SearchBudget(60.0)),
+    "systems": Comparison(
+        (
+            *("bert_base:eagle-4xP100", "gnmt_4:eagle-4xP100", "gnmt_4_wide:eagle-4xP100"),
+            *(*_K80_PROBLEMS, "inception_v3_batch_1:eagle-4xP100"),
+        ),
+        (
+            *(*_BASELINES, "random", "post"),
+            *("hierarchical", "eagle", "colocrl", "spotlight"),
+        ),
+        SearchBudget(7200.0, 2400),
+    ),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
         (
@@ -141,8 +152,10 @@ def main() -> None:
     comparison = COMPARISONS[args.name]
     budget, keys = comparison.budget, comparison.keys()
     out = pathlib.Path(args.out_dir or f"benchmarks/results/{args.name}")
+    # Seed by seed, so that a page of the first seeds is whole early.
+    wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
     runs = read_or_make_runs(
-        list(itertools.chain.from_iterable(keys.values())),
+        wanted,
         budget,
         out / f"{budget.folder}_runs.jsonl.xz",
         args.runs_dir,

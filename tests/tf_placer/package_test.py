@@ -30,6 +30,9 @@ class PackageTest(absltest.TestCase):
         for name in tf_placer.__all__:
             self.assertEqual(getattr(tf_placer, name).__name__, name)
 
+    def test_completion_shows_the_public_names_alone(self):
+        self.assertEqual(dir(tf_placer), sorted([*tf_placer.__all__, "__version__"]))
+
     def test_optimize_is_the_function_whatever_was_imported_before(self):
         import tf_placer.live.entry_points
 

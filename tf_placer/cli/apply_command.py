@@ -42,8 +42,9 @@ def run(args: argparse.Namespace) -> None:
     """Writes the devices of a saved placement into a graph, and prints what did not match.
 
     Raises:
-        GraphError: a file cannot be read or written, or no operation of the placement is in the
-            graph.
+        GraphError: a file is not a graph or a placement, or no operation of the placement is in
+            the graph.
+        OSError: a file cannot be read or written.
     """
     pairs = read_device_pairs(args)
     require_tensorflow()

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--assignment",
         help="with --problem: a JSON file with a list 'assignment', a device index per group, such "
-        "as a result of `search`",
+        "as a result of `search`, or the placement of a plan",
     )
     parser.add_argument("--machine", help="with --input_graph: " + MACHINE_HELP)
     step = parser.add_argument_group("the step of --input_graph")

@@ -45,12 +45,18 @@ def apply_placement(
     Raises:
         GraphError: nothing of the placement fits the target, or the machine lacks a device of it.
         MachineError: there is no such machine, or this process cannot connect to it.
-        ValueError: a function or a model has no example inputs, or a graph has.
+        ValueError: a function or a model has no example inputs, or a graph has; or the placement
+            is none, such as a whole result.
 
     Example:
         >>> result = tf_placer.plan("problem.json")
         >>> tf_placer.apply_placement(graph, result.placement)
     """
+    if not isinstance(placement, Placement):
+        raise ValueError(
+            "a placement is one by read_placement, or the attribute `placement` of a result, which "
+            f"is None if nothing was placed, not one of type {type(placement).__name__}"
+        )
     if isinstance(target, tf.Graph):
         if example_inputs is not None or machine is not None:
             raise ValueError("a graph takes no example_inputs and no machine: its session has one")

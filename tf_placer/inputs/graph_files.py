@@ -122,14 +122,15 @@ def write_graph(
         meta_graph: for `.meta`, the MetaGraphDef whose other fields are written, too.
 
     Raises:
-        GraphError: the path has another extension, or cannot be written.
+        GraphError: the path has another extension.
+        OSError: the file cannot be written; the message names it.
     """
     path = os.fspath(path)
     data = _find_format(path).serialize(graph_def, meta_graph)
     try:
         write_atomically(path, data)
     except OSError as error:
-        raise GraphError(f"cannot write the graph {path!r}: {error.strerror}") from error
+        raise type(error)(f"cannot write the graph {path!r}: {error.strerror}") from error
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -140,13 +141,11 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
         others: input files, which must not be overwritten; None for none.
 
     Raises:
-        GraphError: the path has no extension of a graph file, or no file can be written there.
+        GraphError: the path has no extension of a graph file.
+        OSError: no file can be written there.
     """
     _find_format(os.fspath(path))
-    try:
-        files.check_output(path, *others)
-    except OSError as error:
-        raise GraphError(str(error)) from error
+    files.check_output(path, *others)
 
 
 def _refuse_models(path: str) -> None:

@@ -91,7 +91,8 @@ def check_new_directory(
 
     Raises:
         GraphError: the directory exists, is not empty, and is not in the record; is inside of the
-            original, has the file name extension of a graph file, or cannot be written.
+            original, or has the file name extension of a graph file.
+        OSError: the directory cannot be written.
         OSError, ValueError: the record cannot be read.
     """
     directory = os.path.abspath(directory)
@@ -113,7 +114,7 @@ def check_new_directory(
         with temporary_directory(os.path.dirname(os.path.realpath(directory))):
             pass
     except OSError as error:
-        raise GraphError(
+        raise type(error)(
             f"cannot write to {os.path.dirname(directory)!r}: {error.strerror}"
         ) from error
 
@@ -135,7 +136,8 @@ def write_saved_model(
             replace it later; None for none.
 
     Raises:
-        GraphError: see `check_new_directory`; or a file cannot be read or written.
+        GraphError: see `check_new_directory`; or the graphs have no fingerprint.
+        OSError: a file cannot be read or written.
         OSError, ValueError: the record cannot be read.
     """
     check_new_directory(directory, original, record)
@@ -153,7 +155,8 @@ def write_saved_model(
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
             reason = str(error.args[0][0][-1])  # The first of the files that cannot be copied.
-        raise GraphError(f"cannot write the SavedModel {directory!r}: {reason}") from error
+        kind = OSError if isinstance(error, OSError) else GraphError
+        raise kind(f"cannot write the SavedModel {directory!r}: {reason}") from error
     if record is not None:
         # The SavedModel is written: without a record, the next call asks for another directory.
         with contextlib.suppress(OSError):

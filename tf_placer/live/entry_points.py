@@ -452,13 +452,17 @@ def _optimize(
     clearing = find_clearing_setting()
     if clearing == CLEARING_ARGUMENT and (isinstance(target, Workload) or is_traceable(target)):
         clearing = None
-    with clear_by(clearing):
-        with Stages(shown.on_note if verbose else _ignore, callback.on_stage) as stages:
-            stages.enter("reading the graph")
-            read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
-        result = place(read, asked, callback, start_secs)
-    if isinstance(shown, NotebookProgress):
-        shown.finish(is_interrupted=result.outcome is Outcome.INTERRUPTED)
+    is_complete = False
+    try:
+        with clear_by(clearing):
+            with Stages(shown.on_note if verbose else _ignore, callback.on_stage) as stages:
+                stages.enter("reading the graph")
+                read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
+            result = place(read, asked, callback, start_secs)
+        is_complete = result.outcome is not Outcome.INTERRUPTED
+    finally:
+        if isinstance(shown, NotebookProgress):
+            shown.finish(is_complete=is_complete)
     return result
 
 

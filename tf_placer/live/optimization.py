@@ -43,7 +43,7 @@ from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.verdict import best_comparison, is_open, verdict
+from tf_placer.runs.verdict import is_open, verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
@@ -274,12 +274,7 @@ def _build_result(
     )
     winner, confirmation = result.winner, result.confirmation
     if winner is None or confirmation is None or placement is None:
-        best = best_comparison(confirmation)
-        return dataclasses.replace(
-            unchanged,
-            speedup=best.speedup if best else None,
-            speedup_interval=best.interval if best else None,
-        )
+        return unchanged
     comparison = confirmation.comparisons[winner]
     with_step: dict[str, Any] = {}
     if step is not None:

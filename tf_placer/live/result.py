@@ -46,8 +46,8 @@ class OptimizeResult:
         reason: the reason, in short sentences.
         placement: the confirmed placement, or None.
         winner: the label of this placement in `confirmation`, or None.
-        speedup: step time of the original / of the placed graph, as confirmed; of the best that was
-            compared if the graph is unchanged; None if nothing was compared.
+        speedup: step time of the original / of the placed graph, as confirmed; None if the graph
+            is unchanged, or the original does not run.
         speedup_interval: 95 % confidence interval of the speed-up.
         confirmation: original and finalists measured side by side, or None.
         finalists: by label, the best trials of the search, the original first.

@@ -96,8 +96,8 @@ def check_assignment(
     placement = np.asarray(assignment)
     if placement.shape != (problem.num_groups,) or placement.dtype.kind not in "iu":
         raise ValueError(
-            f"an assignment is a device index for each of {problem.num_groups} groups, not an "
-            f"array of shape {placement.shape} and type {placement.dtype}"
+            f"an assignment is a device index for each of {problem.num_groups} groups, such as "
+            f"`PlanResult.assignment`, not {_describe(assignment, placement)}"
         )
     if placement.size and not 0 <= placement.min() <= placement.max() < problem.num_devices:
         raise ValueError(
@@ -105,3 +105,9 @@ def check_assignment(
             f"{placement.max()}"
         )
     return placement.astype(np.int32)
+
+
+def _describe(given: object, array: np.ndarray) -> str:
+    if array.dtype == object:
+        return f"one of type {type(given).__name__}"
+    return f"an array of shape {array.shape} and type {array.dtype}"

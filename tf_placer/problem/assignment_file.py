@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
 from graph_passes.util.json_records import read_record
+from graph_passes.util.json_text import format_value
 from tf_placer.files import name_file_in_errors, read_json
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -18,11 +20,17 @@ class _File:
     assignment: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class _PlacementFile:
+    assignment: Mapping[str, str]
+
+
 def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> np.ndarray:
     """Reads the device index of every group.
 
     Args:
-        path: JSON file with a list `assignment`; its other entries are ignored.
+        path: JSON file with a list `assignment`; its other entries are ignored. Or a placement of
+            all operations of the problem, such as `PlanResult.save` writes it.
         problem: the problem that the assignment belongs to.
         problem_path: the file of the problem, for messages.
 
@@ -31,10 +39,15 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file has no such list, or the list does not fit the problem.
+        ValueError: the file has no such entry, or it does not fit the problem.
     """
     with name_file_in_errors(path, "a placement of a problem"):
-        assignment = read_record(_File, read_json(path)).assignment
+        value = read_json(path)
+        if isinstance(value, dict) and isinstance(value.get("assignment"), dict):
+            devices = read_record(_PlacementFile, value).assignment
+            assignment = _assign_groups(problem, devices)
+        else:
+            assignment = read_record(_File, value).assignment
     if len(assignment) != problem.num_groups:
         raise ValueError(
             f"{path}: 'assignment' has {len(assignment)} entries, but {problem_path} has "
@@ -47,3 +60,29 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
                 f"{problem_path} are 0 to {problem.num_devices - 1}"
             )
     return np.array(assignment, np.int32)
+
+
+def _assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tuple[int, ...]:
+    """Finds the device index of every group from the devices of its operations.
+
+    Raises:
+        ValueError: an operation has no device, one that the problem lacks, or not that of its
+            group.
+    """
+    indices = {device.name: index for index, device in enumerate(problem.devices)}
+    of_groups: dict[int, int] = {}
+    for name, group in zip(problem.operation_names, problem.groups.tolist(), strict=True):
+        device = devices.get(name)
+        if device is None:
+            raise ValueError(f"it has no device for {format_value(name)}")
+        if device not in indices:
+            raise ValueError(
+                f"it puts {format_value(name)} on {format_value(device)}, which the problem lacks"
+            )
+        if of_groups.setdefault(group, indices[device]) != indices[device]:
+            raise ValueError(
+                f"it puts {format_value(name)} on {format_value(device)}, but other operations of "
+                f"its group {group} elsewhere"
+            )
+    # A group without operations may go anywhere.
+    return tuple(of_groups.get(group, 0) for group in range(problem.num_groups))

@@ -26,7 +26,7 @@ _WHOLE_NUMBERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PlacementProblem(ProblemColumns):
     """A valid placement problem; `ProblemColumns` describes the fields.
 

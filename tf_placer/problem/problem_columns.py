@@ -14,7 +14,7 @@ from tf_placer.problem.problem_device import ProblemDevice
 __all__ = ["ProblemColumns"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ProblemColumns:
     """Operations, tensors, devices and links in columns, free of TensorFlow.
 
@@ -68,6 +68,12 @@ class ProblemColumns:
     operation_types: tuple[str, ...] | None = None
     batch_size: int | None = None
     tensor_shapes: tuple[tuple[int, ...], ...] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.num_operations} operations in {self.num_groups} "
+            f"groups, {self.num_tensors} tensors, {self.num_devices} devices>"
+        )
 
     @property
     def num_operations(self) -> int:

@@ -60,14 +60,14 @@ class NotebookProgress(Callback):
         self._stage = name
         self._show()
 
-    def finish(self, *, is_interrupted: bool = False) -> None:
+    def finish(self, *, is_complete: bool = True) -> None:
         """Fills the bar, because searches mostly end before their time limit.
 
         Args:
-            is_interrupted: whether the search came to no end, so that the bar stays as it is.
+            is_complete: whether the search came to its end; if not, the bar stays as it is.
         """
         if self._display is not None:
-            self._trials_share = self._trials_share if is_interrupted else 1.0
+            self._trials_share = 1.0 if is_complete else self._trials_share
             self._stage = ""
             ended = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
             self._note = f"{_INTERRUPTED}, {ended}" if self._interrupt else ended

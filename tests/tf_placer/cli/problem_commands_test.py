@@ -614,6 +614,12 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.simulate(f"--output={self.path('report.json')}")
         self.assertEqual(self.read("report.json")["step_secs"], 5.0)
 
+    def test_takes_a_placement_of_the_operations(self):
+        devices = {"source": "cpu", "left": "gpu", "right": "cpu"}
+        self.write("assignment.json", json.dumps({"format": 1, "assignment": devices}))
+        self.simulate(f"--output={self.path('report.json')}")
+        self.assertEqual(self.read("report.json")["step_secs"], 5.0)
+
     def test_without_an_output_it_only_prints(self):
         self.assignment(*BEST)
         printed = self.simulate()
@@ -667,7 +673,15 @@ class SimulateCommandTest(ProblemCommandsTestCase):
             ("[0, 1, 1]", "assignment.json is not a placement of a problem: it is a list"),
             ("{}", 'assignment.json is not a placement of a problem: it has no entry "assignment"'),
             ('{"assignment": null}', "assignment is null: it must be a list"),
-            ('{"assignment": {"0": 1}}', "assignment is an object: it must be a list"),
+            (
+                '{"assignment": {"source": 1}}',
+                'assignment\\["source"\\] is 1: it must be a text',
+            ),
+            ('{"assignment": {"source": "cpu"}}', "it has no device for .left."),
+            (
+                '{"assignment": {"source": "tpu"}}',
+                "it puts .source. on .tpu., which the problem lacks",
+            ),
             ('{"assignment": [0, 1]}', "'assignment' has 2 entries, but .*problem.json has 3"),
             ('{"assignment": [0, 1, 1, 0]}', "'assignment' has 4 entries"),
             ('{"assignment": [0, 1, 2]}', r"assignment\[2\] is 2, but the devices .* 0 to 1"),

@@ -67,6 +67,7 @@ class ApplyPlacementTest(tf.test.TestCase):
             ((same, unlike), {"example_inputs": x}, GraphError, "nothing of the placement fits"),
             ((7, unlike), {}, GraphError, "takes a tf.Graph, .* not int: the command `apply`"),
             ((tf.Graph(), unlike), {"example_inputs": x}, ValueError, "no example_inputs"),
+            ((tf.Graph(), None), {}, ValueError, "is None if nothing was placed, not .* NoneType"),
         ):
             if arguments[0] is same and keywords:
                 keywords = {**keywords, "machine": MACHINE}

@@ -90,19 +90,19 @@ class SavedModelFilesTest(tf.test.TestCase):
         pathlib.Path(self.directory, "file").touch()
         os.symlink(self.original, os.path.join(self.directory, "link"))
         before = files(self.directory), files(self.original)
-        for name, message in (
-            ("full", "full' is there already: name a new directory"),
-            ("file", "file' is there already"),
-            ("link", "link' is there already"),
-            ("link/inside", "is inside of the SavedModel itself"),
-            ("graph.pb", "graph.pb' is called like a graph file: name a new directory"),
-            ("no/such", "cannot write to '.*no': No such file"),
-            ("file/new", "cannot write to '.*file': Not a directory"),
+        for name, error, message in (
+            ("full", GraphError, "full' is there already: name a new directory"),
+            ("file", GraphError, "file' is there already"),
+            ("link", GraphError, "link' is there already"),
+            ("link/inside", GraphError, "is inside of the SavedModel itself"),
+            ("graph.pb", GraphError, "graph.pb' is called like a graph file: name a new directory"),
+            ("no/such", OSError, "cannot write to '.*no': No such file"),
+            ("file/new", OSError, "cannot write to '.*file': Not a directory"),
         ):
             path = os.path.join(self.directory, name)
-            with self.assertRaisesRegex(GraphError, message):
+            with self.assertRaisesRegex(error, message):
                 check_new_directory(path, self.original)
-            with self.assertRaisesRegex(GraphError, message):
+            with self.assertRaisesRegex(error, message):
                 write_saved_model(path, self.change_device(), self.original)
         self.assertEqual((files(self.directory), files(self.original)), before)
         os.mkdir(self.new)
@@ -148,7 +148,7 @@ class SavedModelFilesTest(tf.test.TestCase):
         full = OSError(28, "No space left on device")
         with (
             mock.patch.object(os, "rename", side_effect=full),
-            self.assertRaisesRegex(GraphError, "cannot write the SavedModel .*new': .*No space"),
+            self.assertRaisesRegex(OSError, "cannot write the SavedModel .*new': .*No space"),
         ):
             write_saved_model(self.new, self.change_device(), self.original)
         self.assertEmpty(os.listdir(self.directory))

@@ -42,6 +42,7 @@ class SimulateTest(absltest.TestCase):
             ([0, 0, 0, 2], "from 0 to 1"),
             ([0, 0, 0, -1], "from 0 to 1"),
             ([0.0, 0.0, 0.0, 0.0], "float64"),
+            (object(), "such as `PlanResult.assignment`, not one of type object"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 tf_placer.simulate(problem, assignment)

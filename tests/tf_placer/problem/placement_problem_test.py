@@ -111,6 +111,12 @@ class SoundProblemTest(absltest.TestCase):
         self.assertIsInstance(problem.links, tuple)
         self.assertIsInstance(problem.operation_names, tuple)
 
+    def test_it_is_shown_by_its_counts(self):
+        shown = repr(PlacementProblem(**entries()))
+        self.assertRegex(
+            shown, r"^<PlacementProblem: 3 operations in \d groups, \d tensors, \d dev"
+        )
+
     def test_edges_are_reads_and_control_edges(self):
         problem = PlacementProblem(**entries())
         self.assertEqual(problem.edges.tolist(), [[0, 1], [0, 1], [0, 2], [1, 2]])

@@ -71,7 +71,7 @@ class NotebookProgressTest(absltest.TestCase):
     def test_the_bar_of_an_interrupted_search_stays_where_it_was(self):
         progress = NotebookProgress()
         progress.on_stage("reading the graph")
-        progress.finish(is_interrupted=True)
+        progress.finish(is_complete=False)
         [ended] = self.display.return_value.update.call_args_list
         self.assertIn('value="0.000"', ended.args[0])
         self.assertIn("<small>ended after", ended.args[0])
