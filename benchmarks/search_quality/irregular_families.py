@@ -74,7 +74,7 @@ def irregular_problem(family: str, num_groups: int, seed: int) -> PlacementProbl
 
     Args:
         family: a name of `FAMILIES`.
-        num_groups: the least number of groups; the last part of the graph may exceed it.
+        num_groups: about the number of groups; the last part of the graph may exceed it.
         seed: seeds everything random.
     """
     random = np.random.default_rng([seed, num_groups, list(FAMILIES).index(family)])
@@ -163,7 +163,7 @@ def _draw_between(random: np.random.Generator, least: int, most: int) -> int:
     return int(random.integers(least, most + 1))
 
 
-def _branched_cells(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_cells(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes cells with branches of unequal length, which read one of the two cells before."""
     graph = LayerGraph()
     before = graph.add()
@@ -177,7 +177,7 @@ def _branched_cells(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _multi_scale(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_multi_scale_net(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes streams of several resolutions; every stream reads all others now and then."""
     graph = LayerGraph()
     num_scales = _draw_between(random, 3, 5)
@@ -200,7 +200,7 @@ def _multi_scale(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _mixture_of_experts(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_experts(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes blocks of attention and of experts with unequal loads, one or two layers deep."""
     graph = LayerGraph()
     num_experts = _draw_between(random, 4, 12)
@@ -218,7 +218,7 @@ def _mixture_of_experts(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _graph_nets(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_graph_net(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes rounds of messages between the parts of a graph, which are unequal."""
     graph = LayerGraph()
     num_parts = _draw_between(random, 6, 16)
@@ -235,7 +235,7 @@ def _graph_nets(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _u_nets(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_u_nets(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes U-nets one after the other, with several encoders and layers on skip connections."""
     graph = LayerGraph()
     state = graph.add()
@@ -259,7 +259,7 @@ def _u_nets(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _attention(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_encoder_decoder(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes a recurrent encoder, first in both directions, and a decoder that attends to it."""
     graph = LayerGraph()
     num_layers, share = _draw_between(random, 2, 4), random.uniform(0.3, 0.7)
@@ -286,7 +286,7 @@ def _attention(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _unbalanced_trees(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_tree(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes trees whose nodes read two others, from the leaves to one root."""
     graph = LayerGraph()
 
@@ -301,7 +301,7 @@ def _unbalanced_trees(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-def _series_parallel(random: np.random.Generator, count: int) -> LayerGraph:
+def _make_series_parallel(random: np.random.Generator, count: int) -> LayerGraph:
     """Makes one part after another, or parts side by side, each of such parts."""
     graph = LayerGraph()
 
@@ -320,14 +320,14 @@ def _series_parallel(random: np.random.Generator, count: int) -> LayerGraph:
     return graph
 
 
-#: What draws the layers of each family, without the loss: at least a number of them, or one fewer.
+#: Functions that draw about as many layers as asked, without the loss, by the name of the family.
 FAMILIES: Mapping[str, Callable[[np.random.Generator, int], LayerGraph]] = {
-    "branched cells": _branched_cells,
-    "multi-scale nets": _multi_scale,
-    "mixtures of experts": _mixture_of_experts,
-    "graph nets": _graph_nets,
-    "U-nets": _u_nets,
-    "attention": _attention,
-    "unbalanced trees": _unbalanced_trees,
-    "series-parallel": _series_parallel,
+    "branched cells": _make_cells,
+    "multi-scale nets": _make_multi_scale_net,
+    "mixtures of experts": _make_experts,
+    "graph nets": _make_graph_net,
+    "U-nets": _make_u_nets,
+    "attention": _make_encoder_decoder,
+    "unbalanced trees": _make_tree,
+    "series-parallel": _make_series_parallel,
 }

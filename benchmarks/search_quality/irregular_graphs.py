@@ -28,7 +28,7 @@ from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.table_file import write_table
 from benchmarks.search_quality import search_file
 from benchmarks.search_quality.irregular_families import FAMILIES, irregular_problem
-from benchmarks.search_quality.plain_annealer import anneal, annealer_source
+from benchmarks.search_quality.plain_annealer import ANNEALER_SOURCE, anneal
 from tf_placer.files import write_bytes
 from tf_placer.native import digest
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -232,7 +232,7 @@ def find_version(checkout: pathlib.Path) -> str:
 
 
 def _annealer_version() -> str:
-    text = annealer_source.read_bytes() + annealer_source.with_suffix(".py").read_bytes()
+    text = ANNEALER_SOURCE.read_bytes() + ANNEALER_SOURCE.with_suffix(".py").read_bytes()
     core = digest.compute_sources_digest(pathlib.Path(digest.__file__).parent)
     return hashlib.sha256(text + core.encode()).hexdigest()[:16]
 

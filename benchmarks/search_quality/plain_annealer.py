@@ -16,10 +16,11 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.step_tables import make_tables
 
-__all__ = ["AnnealedPlacement", "anneal", "annealer_source"]
+__all__ = ["ANNEALER_SOURCE", "AnnealedPlacement", "anneal"]
 
-annealer_source = pathlib.Path(__file__).with_suffix(".cc")
-_ROOT = annealer_source.parents[2]
+# Under Bazel this file is a link into the source tree, where the headers are.
+ANNEALER_SOURCE = pathlib.Path(__file__).resolve().with_suffix(".cc")
+_ROOT = ANNEALER_SOURCE.parents[2]
 # As setup.py builds the core, but without assertions.
 _COMMAND = ("g++", "-std=c++17", "-O3", "-ffp-contract=off", "-DNDEBUG", "-shared", "-fPIC")
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.005, 1e-5
@@ -109,7 +110,7 @@ def _library() -> ctypes.CDLL:
     """Compiles the annealer, once in a process, and loads it."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory, "plain_annealer.so")
-        subprocess.run([*_COMMAND, f"-I{_ROOT}", str(annealer_source), "-o", str(path)], check=True)
+        subprocess.run([*_COMMAND, f"-I{_ROOT}", str(ANNEALER_SOURCE), "-o", str(path)], check=True)
         library = ctypes.CDLL(str(path))
     library.anneal.restype = ctypes.c_int64
     library.anneal.argtypes = [ctypes.c_void_p] * 5
