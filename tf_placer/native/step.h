@@ -165,7 +165,11 @@ class Step {
   //
   // Returns whether the step was simulated to its end.
   template <Memory kMemory, bool kTimes, bool kLimit>
-  bool run(double limit_secs, int64_t* peaks, Times* times);
+  bool run(double limit_secs, int64_t* peaks, Times* times) {
+    // Checks for streams would slow down the steps of problems that have none.
+    return has_streams_ ? run_jobs<kMemory, kTimes, kLimit, true>(limit_secs, peaks, times)
+                        : run_jobs<kMemory, kTimes, kLimit, false>(limit_secs, peaks, times);
+  }
 
   // Simulates the step with memory. Blocks are simulated only if memory is nearly full.
   template <bool kTimes, bool kLimit>
@@ -317,6 +321,10 @@ class Step {
     }
   }
 
+  // Simulates the step. kStreams: whether a device is asynchronous.
+  template <Memory kMemory, bool kTimes, bool kLimit, bool kStreams>
+  bool run_jobs(double limit_secs, int64_t* peaks, Times* times);
+
   // Prepares the state before the step; returns the number of jobs ready at the start.
   template <Memory kMemory>
   int64_t start(int64_t* peaks);
@@ -457,7 +465,8 @@ class Step {
     while (at < end) {
       const uint32_t output = readers[at].output;
       const uint32_t stop = at + tables_.outputs[output].num_readers;
-      bool leaves = false;
+      // The devices that need a transfer are in this range.
+      int32_t first = static_cast<int32_t>(tables_.num_devices), last = -1;
       for (; at < stop; ++at) {
         const uint32_t reader = readers[at].operation;
         if (reader >= tables_.num_operations) {
@@ -468,17 +477,20 @@ class Step {
               count = receive_signal(barrier, where, cause, count);
             } else {
               num_wanting_[where] = 1;
-              leaves = true;
+              first = std::min(first, where);
+              last = std::max(last, where);
             }
           }
         } else if (jobs_[reader].device == device) {
           count = receive(reader, cause, count);
         } else {
-          ++num_wanting_[jobs_[reader].device];
-          leaves = true;
+          const int32_t where = jobs_[reader].device;
+          ++num_wanting_[where];
+          first = std::min(first, where);
+          last = std::max(last, where);
         }
       }
-      for (int32_t where = 0; leaves && where < tables_.num_devices; ++where) {
+      for (int32_t where = first; where <= last; ++where) {
         if (num_wanting_[where] == 0) continue;
         count = request<kMemory>(static_cast<int32_t>(output), where, operation, count);
         jobs_[num_jobs_ - 1].cause = cause;
@@ -807,8 +819,8 @@ int64_t Step::start(int64_t* peaks) {
   return tables_.num_sources;
 }
 
-template <Memory kMemory, bool kTimes, bool kLimit>
-bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
+template <Memory kMemory, bool kTimes, bool kLimit, bool kStreams>
+bool Step::run_jobs(double limit_secs, int64_t* peaks, Times* times) {
   const int64_t num_operations = tables_.num_operations, num_devices = tables_.num_devices;
   const Operation* const operations = tables_.operations;
   const Output* const outputs = tables_.outputs;
@@ -830,14 +842,24 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   while (true) {
     // Process all ends at this instant; jobs that become ready arrive.
     int64_t num_ended = 0;
-    while (num_events > 0 && events_[0].secs == now) {
-      ended_[num_ended++] = static_cast<int32_t>(events_[0].job);
-      remove_first(--num_events);
+    if (kStreams) {
+      while (num_events > 0 && events_[0].secs == now) {
+        ended_[num_ended++] = static_cast<int32_t>(events_[0].job);
+        remove_first(--num_events);
+      }
+      if (num_ended > 1) sort_ended(num_ended);
     }
-    if (has_streams_ && num_ended > 1) sort_ended(num_ended);
-    for (int64_t number = 0; number < num_ended; ++number) {
-      const int32_t ended = ended_[number];
-      if (ended >= max_jobs_) {
+    int64_t number = 0;
+    while (kStreams ? number < num_ended : num_events > 0 && events_[0].secs == now) {
+      int32_t ended;
+      if (kStreams) {
+        ended = ended_[number++];
+      } else {
+        // The order of the ends of one instant matters only to streams.
+        ended = static_cast<int32_t>(events_[0].job);
+        remove_first(--num_events);
+      }
+      if (kStreams && ended >= max_jobs_) {
         arrived_[num_arrived++] = ended;
         continue;
       }
@@ -861,7 +883,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       } else {
         const int64_t transfer = ended - num_operations;
         const int32_t output = transfers_[transfer].output;
-        const bool has_lane = has_streams_ && this->has_lane(transfer);
+        const bool has_lane = kStreams && this->has_lane(transfer);
         const bool has_channel = !has_lane || !is_in_stream(transfer);
         if (has_channel) {
           const int32_t channel = transfers_[transfer].channel;
@@ -873,7 +895,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
             changed_channels_[num_changed_channels++] = channel;
           }
         }
-        if (has_streams_) end_moments_[transfer] = num_moments_++;
+        if (kStreams) end_moments_[transfer] = num_moments_++;
         if (kMemory != kNone) {
           // The readers of the copy no longer need the original.
           originals_[output].num_users -= copies_[transfer].num_users;
@@ -903,12 +925,12 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
     // on an asynchronous device lets further jobs arrive.
     for (int64_t at = 0; at < num_arrived; ++at) {
       int32_t job = arrived_[at];
-      if (job >= max_jobs_) {
+      if (kStreams && job >= max_jobs_) {
         job -= static_cast<int32_t>(max_jobs_);
-      } else if (has_streams_ && job >= num_operations && has_lane(job - num_operations)) {
+      } else if (kStreams && job >= num_operations && has_lane(job - num_operations)) {
         num_arrived = join_lane<kMemory, kTimes>(job, now, num_arrived, &num_events, peaks, times);
         continue;
-      } else if (has_streams_ && job < num_operations && has_stream(jobs_[job].device)) {
+      } else if (kStreams && job < num_operations && has_stream(jobs_[job].device)) {
         const int32_t device = jobs_[job].device;
         if (kLimit) {
           // The operations of the device that are not enqueued yet, and the operations that depend
@@ -986,7 +1008,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       }
       if (now + secs == now) jobs_[started].num_missing = kInstant;
       add_event(num_events++, now + secs, started);
-      if (kMemory != kNone && !(has_streams_ && has_lane(transfer))) {
+      if (kMemory != kNone && !(kStreams && has_lane(transfer))) {
         note_peak(peaks, device, now);
         held_[device].bytes += outputs[transfers_[transfer].output].bytes;
       }
