@@ -16,7 +16,10 @@ from tf_placer.machines.processor import find_processor_name
 
 __all__ = ["commit", "package_versions", "provenance"]
 
-_PACKAGES = ("numpy", "scipy", "networkx", "pymetis", "tensorflow", "tensorflow-cpu")
+_PACKAGES = (
+    *("numpy", "scipy", "networkx", "pymetis", "ortools"),
+    *("tensorflow", "tensorflow-cpu"),
+)
 
 
 def package_versions() -> dict[str, str]:
