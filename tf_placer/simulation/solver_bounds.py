@@ -1,0 +1,212 @@
+"""A lower bound on the step time of small problems, by the constraint solver CP-SAT of OR-Tools.
+
+The bound is the length of the shortest relaxed schedule: the solver chooses the placement and the
+order, a link carries any number of transfers at once, and only resident memory has to fit.
+Durations are rounded down to whole units. Every simulated step of a placement that fits is such a
+schedule, so none is shorter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import legal_devices
+
+__all__ = ["relaxed_schedule_secs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _SolverLimits:
+    """Limits of problems and of the solver.
+
+    Attributes:
+        max_groups: larger problems take the solver too long.
+        max_operations: the same.
+        max_deterministic_time: effort of the solver, about seconds. It counts the work that is
+            done, so that bounds do not depend on the load of the computer.
+        units: the known bound in units of time. More of them round less and take longer.
+        max_horizon: products of longer times with numbers of operations may overflow.
+    """
+
+    max_groups: int = 40
+    max_operations: int = 200
+    max_deterministic_time: float = 1.0
+    units: int = 10_000
+    max_horizon: int = 2**40
+
+
+_LIMITS = _SolverLimits()
+
+
+def relaxed_schedule_secs(problem: PlacementProblem, known_secs: float) -> float:
+    """Bounds the step time of every placement that fits, if OR-Tools is installed.
+
+    Args:
+        problem: the problem.
+        known_secs: another lower bound, from which the unit of time follows.
+
+    Returns:
+        Seconds; 0 if the problem is too large, or the solver is missing or learned nothing;
+        infinite if no placement fits, because of its resident memory.
+    """
+    if (
+        known_secs <= 0.0
+        or problem.num_groups > _LIMITS.max_groups
+        or problem.num_operations > _LIMITS.max_operations
+    ):
+        return 0.0
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError:
+        return 0.0
+    unit_secs = known_secs / _LIMITS.units
+    model = _RelaxedSchedule(problem, unit_secs)
+    if model.horizon > _LIMITS.max_horizon:
+        return 0.0
+    model.build()
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = _LIMITS.max_deterministic_time
+    # Linear relaxations of these models bound next to nothing.
+    solver.parameters.linearization_level = 0
+    # Otherwise the solver would take Ctrl-C for itself.
+    solver.parameters.catch_sigint_signal = False
+    status = solver.solve(model.model)
+    if status == cp_model.INFEASIBLE:
+        return math.inf
+    if status == cp_model.MODEL_INVALID:
+        return 0.0
+    return max(0.0, math.floor(solver.best_objective_bound + 0.5) * unit_secs)
+
+
+class _RelaxedSchedule:
+    """The relaxed schedules of a problem.
+
+    Attributes:
+        model: the `CpModel`, whose objective is the length of the schedule.
+        horizon: a shortest schedule is not longer than this, in units.
+    """
+
+    def __init__(self, problem: PlacementProblem, unit_secs: float) -> None:
+        from ortools.sat.python import cp_model
+
+        self.model = cp_model.CpModel()
+        self._problem = problem
+        self._legal = legal_devices(problem)
+        self._group_bytes = [0] * problem.num_groups
+        for group, size in zip(problem.groups, problem.resident_bytes.tolist(), strict=True):
+            self._group_bytes[group] += size
+        is_legal = self._legal[problem.groups]
+        # Rounding down keeps the bound valid.
+        self._units = np.floor(np.where(is_legal, problem.compute_secs, 0.0) / unit_secs)
+        self._edges = list(self._find_edges(unit_secs))
+        self.horizon = self._find_horizon()
+
+    def build(self) -> None:
+        """Adds all variables and constraints, and the objective."""
+        self._on = [self._add_devices(group) for group in range(self._problem.num_groups)]
+        self._starts, self._ends = (
+            [self.model.new_int_var(0, self.horizon, "") for _ in self._units] for _ in range(2)
+        )
+        for device in range(self._problem.num_devices):
+            self._add_device(device)
+        self._add_lengths()
+        for before, after, delays in self._edges:
+            self._add_edge(before, after, delays)
+        length = self.model.new_int_var(0, self.horizon, "")
+        self.model.add_max_equality(length, self._ends)
+        self.model.minimize(length)
+
+    def _find_edges(self, unit_secs: float) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yields dependencies, and the units of their transfers from device to device."""
+        problem = self._problem
+        names = [device.name for device in problem.devices]
+        latency_secs, bandwidths = np.zeros([2, len(names), len(names)])
+        bandwidths[:] = math.inf
+        for link in problem.links:
+            ends = names.index(link.source), names.index(link.destination)
+            latency_secs[ends] = link.latency_secs
+            bandwidths[ends] = link.bandwidth_bytes_per_sec
+        sizes = np.repeat(problem.tensor_bytes, np.diff(problem.consumer_start)).tolist()
+        sizes += [0] * len(problem.control_edges)
+        most_bytes: dict[tuple[int, int], int] = {}
+        for (before, after), size in zip(problem.edges.tolist(), sizes, strict=True):
+            most_bytes[before, after] = max(size, most_bytes.get((before, after), 0))
+        for (before, after), size in most_bytes.items():
+            yield before, after, np.floor((latency_secs + size / bandwidths) / unit_secs)
+
+    def _find_horizon(self) -> int:
+        """Finds the length of a schedule in which nothing overlaps, whatever the placement.
+
+        If everything fits on one device, that is as long.
+        """
+        delays = sum(float(delays.max()) for _, _, delays in self._edges)
+        lengths = [float(self._units.max(axis=1).sum()) + delays]
+        for index, device in enumerate(self._problem.devices):
+            if self._legal[:, index].all() and sum(self._group_bytes) <= device.memory_bytes:
+                lengths.append(float(self._units[:, index].sum()))
+        return int(min(*lengths, 2.0**62))
+
+    def _add_devices(self, group: int) -> list[Any]:
+        """Adds the choice of the device of a group."""
+        on = [
+            self.model.new_bool_var("") if is_legal else self.model.new_constant(0)
+            for is_legal in self._legal[group]
+        ]
+        self.model.add_exactly_one(on)
+        return on
+
+    def _add_device(self, index: int) -> None:
+        """Lets a device run as many operations at a time as it has slots, and hold what fits."""
+        device = self._problem.devices[index]
+        intervals, work = [], []
+        for operation, group in enumerate(self._problem.groups):
+            units = self._get_units(operation, index)
+            if units and self._legal[group, index]:
+                is_here = self._on[group][index]
+                work.append(units * is_here)
+                intervals.append(
+                    self.model.new_optional_fixed_size_interval_var(
+                        self._starts[operation], units, is_here, ""
+                    )
+                )
+        if device.slots == 1:
+            self.model.add_no_overlap(intervals)
+        else:
+            self.model.add_cumulative(intervals, [1] * len(intervals), device.slots)
+        self.model.add(sum(work) <= device.slots * self.horizon)
+        if sum(self._group_bytes) > device.memory_bytes:
+            held = [size * on[index] for size, on in zip(self._group_bytes, self._on, strict=True)]
+            self.model.add(sum(held) <= device.memory_bytes)
+
+    def _add_lengths(self) -> None:
+        for operation, group in enumerate(self._problem.groups):
+            units = sum(
+                self._get_units(operation, index) * is_here
+                for index, is_here in enumerate(self._on[group])
+            )
+            self.model.add(self._ends[operation] >= self._starts[operation] + units)
+
+    def _add_edge(self, before: int, after: int, delays: np.ndarray) -> None:
+        self.model.add(self._starts[after] >= self._ends[before])
+        source, target = self._problem.groups[[before, after]]
+        if source == target:
+            return
+        for pair in itertools.permutations(range(self._problem.num_devices), 2):
+            delay = int(min(delays[pair], self.horizon))
+            if delay and self._legal[source, pair[0]] and self._legal[target, pair[1]]:
+                self.model.add(
+                    self._starts[after] >= self._ends[before] + delay
+                ).only_enforce_if(self._on[source][pair[0]], self._on[target][pair[1]])
+
+    def _get_units(self, operation: int, device: int) -> int:
+        # A longer operation excludes itself as surely.
+        return int(min(self._units[operation, device], self.horizon + 1))
