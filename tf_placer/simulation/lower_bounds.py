@@ -161,7 +161,7 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     schedule_secs = relaxed_schedule_secs(problem, bounds.step_secs)
     if math.isinf(schedule_secs):
         return dataclasses.replace(bounds, fits=False)
-    return dataclasses.replace(bounds, schedule_secs=rounding * schedule_secs)
+    return dataclasses.replace(bounds, schedule_secs=float(rounding * schedule_secs))
 
 
 def _windows_secs(starts: np.ndarray, rests: np.ndarray, costs: np.ndarray) -> float:

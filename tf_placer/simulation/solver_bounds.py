@@ -87,6 +87,8 @@ def relaxed_schedule_secs(problem: PlacementProblem, known_secs: float) -> float
     solver.parameters.max_deterministic_time = _LIMITS.max_deterministic_time
     # Linear relaxations of these models bound next to nothing.
     solver.parameters.linearization_level = 0
+    # Raise the bound first: a good schedule is known.
+    solver.parameters.use_objective_lb_search = True
     # Otherwise the solver would take Ctrl-C for itself.
     solver.parameters.catch_sigint_signal = False
     status = solver.solve(schedule.model)
@@ -95,7 +97,7 @@ def relaxed_schedule_secs(problem: PlacementProblem, known_secs: float) -> float
     bound = solver.best_objective_bound
     if status == cp_model.MODEL_INVALID or not math.isfinite(bound):
         return 0.0
-    return max(0.0, round(bound) * unit_secs)
+    return float(max(0.0, round(bound) * unit_secs))
 
 
 def _descend(problem: PlacementProblem) -> float:
