@@ -25,7 +25,7 @@ from tf_placer.files import write_text
 from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.lower_bounds import lower_bounds
-from tf_placer.simulation.solver_bounds import relaxed_schedule_secs
+from tf_placer.simulation.solver_bounds import solve_relaxed_schedule
 from tf_placer.text.markdown import markdown_table
 
 __all__ = ["BoundRun", "main", "run_one", "table_of_runs"]
@@ -73,7 +73,7 @@ def run_one(groups: int, devices: int, number: int, max_secs: float = 2.0) -> Bo
     bounds = lower_bounds(problem)
     known_secs = max(secs for part, secs in bounds.by_part.items() if part != "schedule")
     start_secs = time.process_time()
-    relaxed_schedule_secs(problem, known_secs)
+    solve_relaxed_schedule(problem, known_secs)
     solver_secs = time.process_time() - start_secs
     found = auto_search(problem, group_graph(problem), max_secs=max_secs, seed=number).best
     return BoundRun(

@@ -12,7 +12,7 @@ from tf_placer.problem.path_secs import least_secs, longest_before
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.join_bounds import earliest_starts, latest_rests
-from tf_placer.simulation.solver_bounds import relaxed_schedule_secs
+from tf_placer.simulation.solver_bounds import solve_relaxed_schedule
 
 __all__ = ["LowerBounds", "lower_bounds"]
 
@@ -158,7 +158,7 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     )
     if not bounds.fits:
         return bounds
-    schedule_secs = relaxed_schedule_secs(problem, bounds.step_secs)
+    schedule_secs = solve_relaxed_schedule(problem, bounds.step_secs)
     if math.isinf(schedule_secs):
         return dataclasses.replace(bounds, fits=False)
     return dataclasses.replace(bounds, schedule_secs=float(rounding * schedule_secs))

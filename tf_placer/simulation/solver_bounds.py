@@ -21,7 +21,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["relaxed_schedule_secs"]
+__all__ = ["solve_relaxed_schedule"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 _SLACK_UNITS = 2
 
 
-def relaxed_schedule_secs(problem: PlacementProblem, known_secs: float) -> float:
+def solve_relaxed_schedule(problem: PlacementProblem, known_secs: float) -> float:
     """Bounds the step time of every placement that fits, if OR-Tools is installed.
 
     Args:

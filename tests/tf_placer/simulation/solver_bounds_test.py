@@ -16,7 +16,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation import solver_bounds
 from tf_placer.simulation.lower_bounds import lower_bounds
-from tf_placer.simulation.solver_bounds import relaxed_schedule_secs
+from tf_placer.simulation.solver_bounds import solve_relaxed_schedule
 
 INF = math.inf
 has_solver = importlib.util.find_spec("ortools") is not None
@@ -118,18 +118,18 @@ class SolverBoundsTest(absltest.TestCase):
         for limits in ({"max_groups": 2}, {"max_operations": 2}):
             limits = dataclasses.replace(solver_bounds._LIMITS, **limits)
             with mock.patch.object(solver_bounds, "_LIMITS", limits):
-                self.assertEqual(relaxed_schedule_secs(PIGEONHOLE, 3.0), 0.0)
-        self.assertGreater(relaxed_schedule_secs(PIGEONHOLE, 3.0), 3.9)
+                self.assertEqual(solve_relaxed_schedule(PIGEONHOLE, 3.0), 0.0)
+        self.assertGreater(solve_relaxed_schedule(PIGEONHOLE, 3.0), 3.9)
 
     def test_a_step_that_reaches_the_known_bound_needs_no_solver(self):
         with mock.patch.object(solver_bounds, "_RelaxedSchedule") as schedule:
-            self.assertEqual(relaxed_schedule_secs(PIGEONHOLE, 4.0), 0.0)
+            self.assertEqual(solve_relaxed_schedule(PIGEONHOLE, 4.0), 0.0)
         schedule.assert_not_called()
 
     def test_a_bound_without_a_proof_holds(self):
         limits = dataclasses.replace(solver_bounds._LIMITS, max_deterministic_time=1e-9)
         with mock.patch.object(solver_bounds, "_LIMITS", limits):
-            self.assertLessEqual(relaxed_schedule_secs(PIGEONHOLE, 3.0), 4.0)
+            self.assertLessEqual(solve_relaxed_schedule(PIGEONHOLE, 3.0), 4.0)
 
     def test_the_bound_is_the_same_again(self):
         rng = np.random.default_rng(3)
@@ -143,7 +143,7 @@ class SolverBoundsTest(absltest.TestCase):
             try:
                 for descriptor in (1, 2):
                     os.dup2(file.fileno(), descriptor)
-                relaxed_schedule_secs(PIGEONHOLE, 3.0)
+                solve_relaxed_schedule(PIGEONHOLE, 3.0)
             finally:
                 for descriptor, copy in zip((1, 2), kept, strict=True):
                     os.dup2(copy, descriptor)
@@ -159,7 +159,7 @@ class WithoutSolverTest(absltest.TestCase):
         self.assertEqual(bounds.schedule_secs, 0.0)
         self.assertAlmostEqual(bounds.step_secs, 3.0)
         with mock.patch.object(importlib.util, "find_spec", return_value=None):
-            self.assertEqual(relaxed_schedule_secs(PIGEONHOLE, 3.0), 0.0)
+            self.assertEqual(solve_relaxed_schedule(PIGEONHOLE, 3.0), 0.0)
 
 
 if __name__ == "__main__":
