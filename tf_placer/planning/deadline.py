@@ -57,7 +57,7 @@ class Deadline:
             f"{format_duration(self.max_secs)} are allowed"
         )
         if self._prepared_secs < self.compute_used_secs() - self.max_secs:
-            return f"{used}: the last searches for the report took longer than planned"
+            return f"{used}: what had begun by then took longer than planned"
         return (
             f"{used}: reading and preparing the problem takes "
             f"{format_duration(self._prepared_secs)} here, whatever is allowed"

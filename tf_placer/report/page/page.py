@@ -54,7 +54,7 @@ _LIBRARIES = ("bokeh", "jinja2", "matplotlib")
 _MAX_LEGEND_LAYERS = 40
 # The short table of placements has the first two of all.
 _MIN_COMPARED = 2
-# Of characters; longer ones begin with what happened, and go on with a message of TensorFlow.
+# A headline of more characters goes on with a message of TensorFlow.
 _MAX_HEADLINE = 110
 
 
@@ -144,7 +144,7 @@ def _shorten_headline(headline: str, rest: str) -> tuple[str, str]:
     """Moves what TensorFlow says of a failure from a headline to the text below it."""
     if len(headline) <= _MAX_HEADLINE:
         return headline, rest
-    # What follows the first colon is the verdict, what follows the second its details.
+    # The details of the verdict come behind the second colon.
     verdict, colon, details = headline.partition(": ")
     claim, _, details = details.partition(": ")
     if not details:
