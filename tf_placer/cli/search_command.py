@@ -121,7 +121,7 @@ def _answer(args: argparse.Namespace, result: PlanResult) -> None:
     places = {"result": args.output, "log": args.log_dir}
     lines = [f"{what}: {path}" for what, path in places.items() if path is not None]
     written = result.to_json()
-    if args.output is not None and written["placement"] is not None:
+    if args.output is not None and written["placement"] is not None and result.feasible:
         lines[0] += ", which `apply` takes as --placement to put it on the graph"
     gap = [""] if lines else []
     values = {"output": args.output, "log_dir": args.log_dir}

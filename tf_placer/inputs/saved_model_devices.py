@@ -35,11 +35,10 @@ def check_saved_devices(
         if device not in known:
             known[device] = has_device(device, names)
         if not known[device]:
-            example = f"{device.rpartition('/device:')[2]}={_suggest(names)}"
             raise GraphError(
                 f"the SavedModel has {holder} on {device}, and {owner} has only "
-                f"{', '.join(names)}: rename the device, such as by {example} (device_map, "
-                "--map), or place the original for these devices"
+                f"{', '.join(names)}: {_advise(device, names)}, or place the original for these "
+                "devices"
             )
 
 
@@ -85,6 +84,14 @@ def _list_requests(meta_graph: tf.compat.v1.MetaGraphDef) -> Iterator[tuple[str,
             yield saved.variable.device, f"the variable {quote(saved.variable.name)}"
 
 
-def _suggest(names: Sequence[str]) -> str:
-    """Suggests a device, the last one, since the first is a CPU."""
-    return names[-1].rpartition("/device:")[2]
+def _advise(device: str, names: Sequence[str]) -> str:
+    """Advises what to do about a missing device."""
+    job = device[: device.find("/", 1) + 1]
+    if job.startswith("/job:") and not any(name.startswith(job) for name in names):
+        return (
+            "connect the process to the machine that it was placed for, such as by "
+            "tf_placer.connect(tf_placer.find_machine('local:2'))"
+        )
+    # The last device, since the first is a CPU.
+    example = f"{device.rpartition('/device:')[2]}={names[-1].rpartition('/device:')[2]}"
+    return f"rename the device, such as by {example} (device_map, --map)"

@@ -264,6 +264,7 @@ def _build_result(
         step,
         outcome=result.outcome,
         answer_kept=result.answer_kept,
+        one_process_secs=result.one_process_secs,
         graph_def=workload.graph_def,
         changed=False,
         reason=verdict(result, resumed_by=resumed_by),

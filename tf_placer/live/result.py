@@ -18,6 +18,7 @@ from tf_placer.runs.result_html import format_result_html
 from tf_placer.runs.result_values import make_result_values
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
+from tf_placer.text.notes import say
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
@@ -62,6 +63,8 @@ class OptimizeResult:
             searched.
         outcome: the outcome of the search.
         answer_kept: whether the store of answers has this result; None without a store.
+        one_process_secs: step time of the original in one process on all cores, if the machine is
+            worker processes that divide them; None if that was not measured.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -80,6 +83,7 @@ class OptimizeResult:
     kept: str | None = None
     outcome: Outcome = Outcome.NOTHING_TO_PLACE
     answer_kept: bool | None = None
+    one_process_secs: float | None = None
 
     @property
     def original_secs(self) -> float | None:
@@ -147,6 +151,7 @@ class OptimizeResult:
             reason=self.reason,
             kept=self.kept,
             answer_kept=self.answer_kept,
+            one_process_secs=self.one_process_secs,
             winner=self.winner,
             confirmation=self.confirmation,
             finalists=self.finalists,
@@ -188,7 +193,14 @@ class OptimizeResult:
             what = "placed, and runs as the original does not"
         elif self.changed:
             what = f"placed, {self.speedup:.2f} times as fast"
+        if self._is_slower_than_one_process:
+            what += ", but slower than one process on all cores"
         return f"<{type(self).__name__}: {what}, {len(self.trials)} trials>"
+
+    @property
+    def _is_slower_than_one_process(self) -> bool:
+        placed_secs, secs = self.placed_secs, self.one_process_secs
+        return placed_secs is not None and secs is not None and secs < placed_secs
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [self.table(), self.verdict]))
@@ -247,8 +259,9 @@ class ModelResult(OptimizeResult):
         """Puts the placement into a Keras model: its training step, its variables, its optimizer.
 
         Call it before `fit`; `evaluate` and `predict` run on the devices of the variables. Nothing
-        happens if nothing faster was found. The variables stay the same objects; checkpoints and
-        weights are saved and loaded as before.
+        happens if nothing faster was found. If one process on all cores was faster than the
+        placement on worker processes, a line says so. The variables stay the same objects;
+        checkpoints and weights are saved and loaded as before.
 
         Args:
             model: the model that was placed, or another one that is built and compiled alike.
@@ -257,6 +270,11 @@ class ModelResult(OptimizeResult):
             GraphError: the model is not built or compiled, or is a different one.
             MachineError: this process is not connected to the cluster of the placement.
         """
+        if self._is_slower_than_one_process:
+            say(
+                "the model trains on worker processes from now on; without them, in one process on "
+                "all cores, its step was faster: leave out result.apply for that"
+            )
         self.step.apply(model)
 
 

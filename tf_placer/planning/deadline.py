@@ -52,8 +52,13 @@ class Deadline:
         """Explains why the limit was exceeded; None if it was not."""
         if self.compute_used_secs() <= self.max_secs + _MAX_UNREPORTED_EXCESS_SECS:
             return None
-        return (
+        used = (
             f"{format_duration(self.compute_used_secs())} were used where "
-            f"{format_duration(self.max_secs)} are allowed: reading and preparing the problem "
-            f"takes {format_duration(self._prepared_secs)} here, whatever is allowed"
+            f"{format_duration(self.max_secs)} are allowed"
+        )
+        if self._prepared_secs < self.compute_used_secs() - self.max_secs:
+            return f"{used}: what had begun by then took longer than planned"
+        return (
+            f"{used}: reading and preparing the problem takes "
+            f"{format_duration(self._prepared_secs)} here, whatever is allowed"
         )

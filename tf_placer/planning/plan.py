@@ -199,6 +199,9 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
             already.
     """
     if config is not None:
+        # The default time of a configuration is that of searches that measure.
+        if "max_trials" in given and config.max_secs == SearchConfig().max_secs:
+            given.setdefault("max_secs", math.inf)
         config = dataclasses.replace(config, **given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)

@@ -184,7 +184,12 @@ def search_memory_without_cpu(
     left_secs = start_secs + search_secs - time.monotonic()
     if left_secs > _LEAST_SEARCH_STEPS * (time.monotonic() - start_secs):
         points = search_memory_curve(
-            enough, groups, fastest.placement, search_secs=left_secs, seed=seed
+            enough,
+            groups,
+            fastest.placement,
+            known=simulate_candidates(enough, Simulator(enough), starts),
+            search_secs=left_secs,
+            seed=seed,
         )
     [now_secs] = Simulator(problem, memory=False).simulate(placement[None]).step_secs.tolist()
     gaining = [each for each in points if LEAST_MEMORY_GAIN * each.step_secs < now_secs]
@@ -240,8 +245,8 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
     # Only GPUs can have nothing to hold: the CPU does their work.
     on_cpu = "" if least.peak_bytes else " with everything on the CPU"
     return (
-        f"{format_bytes(near.peak_bytes)} on the fullest device is enough for a step at most "
-        f"{_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
+        f"{format_bytes(near.peak_bytes)} on the fullest device, perhaps less, is enough for a "
+        f"step at most {_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
         f"{longer:.0%} longer{on_cpu}; the shortest takes {format_bytes(points[0].peak_bytes)}"
     )
 
@@ -255,6 +260,6 @@ def describe_memory_without_cpu(point: MemoryPoint, now_secs: float) -> str:
     """
     ratio = now_secs / max(point.step_secs, 1e-300)
     return (
-        f"{format_bytes(point.peak_bytes)} on each GPU would do for what is on the CPU only for "
-        f"want of memory: {format_step(point.step_secs)} a step, {ratio:.2f}x as fast"
+        f"{format_bytes(point.peak_bytes)} on each GPU, perhaps less, would do for what is on the "
+        f"CPU only for want of memory: {format_step(point.step_secs)} a step, {ratio:.2f}x as fast"
     )

@@ -24,6 +24,7 @@ def make_result_values(
     reason: str | None = None,
     kept: str | None = None,
     answer_kept: bool | None = None,
+    one_process_secs: float | None = None,
     winner: str | None = None,
     confirmation: Confirmation | None = None,
     finalists: Mapping[str, Trial] | None = None,
@@ -38,6 +39,7 @@ def make_result_values(
         reason: the reason for it in one sentence.
         kept: the day of the search whose kept answer this is, or None.
         answer_kept: whether the store of answers has this result; None without a store.
+        one_process_secs: see `RunResult`.
         winner: the label of the placement that was found, or None.
         confirmation: original and finalists measured side by side, or None.
         finalists: the finalists by label, the original first; none if nothing ran.
@@ -64,6 +66,7 @@ def make_result_values(
         "speedup_interval": comparison and comparison.interval and list(comparison.interval),
         "original_secs": original_secs,
         "placed_secs": placed_secs,
+        "one_process_secs": one_process_secs,
         "placements": [each.to_json() for each in compared],
         "trials": num_trials,
         "explanation": None if explanation is None else explanation.to_json(),
@@ -91,6 +94,7 @@ def read_result_values(directory: RunDirectory) -> dict[str, Any]:
         reason=verdict(result),
         kept=result.kept,
         answer_kept=result.answer_kept,
+        one_process_secs=result.one_process_secs,
         winner=result.winner,
         confirmation=result.confirmation,
         finalists={label: trials[index] for label, index in result.finalists.items()}

@@ -37,6 +37,8 @@ class RunResult:
         request_digest: digest of the request; empty in results of earlier versions.
         kept: the day of the search whose kept answer this is; None for a search of its own.
         answer_kept: whether the store of answers has this result; None without a store.
+        one_process_secs: the step of the original in one process on all cores that worker
+            processes divide; None if that was not measured.
     """
 
     outcome: Outcome
@@ -54,6 +56,7 @@ class RunResult:
     request_digest: str = ""
     kept: str | None = None
     answer_kept: bool | None = None
+    one_process_secs: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: all fields."""

@@ -62,7 +62,8 @@ def advise_on_former_tensorflow(error: BaseException, script: str) -> str | None
     if path[0] == "contrib":
         return (
             f"TensorFlow 2 has no {dotted_name}: 'tf_upgrade_v2 --infile {script} --outfile "
-            "NEW.py' lists all uses, and those that have a successor"
+            "NEW.py' converts what has a successor; of the rest, cells of recurrent networks are "
+            "in tf.compat.v1.nn.rnn_cell, with tf_keras, and layers in tf.compat.v1.layers"
         )
     return None
 

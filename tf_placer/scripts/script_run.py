@@ -51,6 +51,7 @@ from tf_placer.scripts.script_watcher import ScriptWatcher
 from tf_placer.start_up_messages import hide_start_up_messages
 from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.notes import say
+from tf_placer.text.units import format_step
 
 __all__ = ["prepare_script", "search_directory"]
 
@@ -167,7 +168,14 @@ def prepare_script(
                 )
             start.restart(Stage.SEARCHED)
         else:
-            watcher = _place(os.fspath(directory.path), machine, script, require_answer, start)
+            watcher = _place(
+                os.fspath(directory.path),
+                machine,
+                script,
+                require_answer,
+                start,
+                if_fastest=True,
+            )
     if watcher is not None:
         instrument(watcher)
     source = directory if placement is None else _find_search(placement)
@@ -317,8 +325,19 @@ def _place(
     start: ProcessRestart,
     *,
     clear_devices: bool = False,
+    if_fastest: bool = False,
 ) -> ScriptWatcher | None:
-    """Returns a watcher that places the step; None if there is no placement."""
+    """Returns a watcher that places the step; None if there is no placement.
+
+    Args:
+        path: a placement file, or the directory of a search.
+        machine: the machine that was asked for, if any.
+        script: the Python file.
+        require_answer: whether the script ends when its step is another one.
+        start: the start of this process.
+        clear_devices: whether the script's devices give way to the placement.
+        if_fastest: whether the script runs unplaced if one process on all cores is faster.
+    """
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
     is_directory = os.path.isdir(path)
@@ -332,9 +351,15 @@ def _place(
     else:
         found = _find_machine(machine)
     is_placed = os.path.exists(file)
+    slower = _explain_slower(directory) if is_placed and if_fastest else None
     if is_placed:
         read_json(file)  # Refuses a damaged placement before the script runs.
-    else:
+    if slower is not None:
+        is_placed = False
+        start.tell(f"{script} runs unchanged: {slower}")
+        if not require_answer:
+            return None
+    elif not is_placed:
         if require_answer and directory.read_result() is None:
             raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
         start.tell(f"{script} runs unchanged: {_explain_unplaced(directory)}")
@@ -355,6 +380,21 @@ def _place(
     return ScriptWatcher(make, start.tell)
 
 
+def _explain_slower(directory: RunDirectory) -> str | None:
+    """Explains that one process on all cores is faster than the placement; None if it is not."""
+    result = directory.read_result()
+    if result is None or result.confirmation is None or result.winner is None:
+        return None
+    placed_secs, secs = result.confirmation.step_secs(result.winner), result.one_process_secs
+    if placed_secs is None or secs is None or secs >= placed_secs:
+        return None
+    return (
+        f"in one process on all cores a step took {format_step(secs)}, on workers "
+        f"{format_step(placed_secs)} with the placement found; "
+        f"--placement {os.fspath(directory.path)!r} has it placed nevertheless"
+    )
+
+
 def _explain_unplaced(directory: RunDirectory) -> str:
     path = os.fspath(directory.path)
     refusal, result = read_refusal(directory), directory.read_result()
@@ -369,8 +409,8 @@ def _explain_unplaced(directory: RunDirectory) -> str:
         return f"the search in {path!r} was interrupted; the next run resumes it"
     if not (result.is_complete or directory.trials.exists()):
         return (
-            "an earlier search on such a machine found nothing faster; run without --answers to "
-            "search again"
+            "an earlier search on such a machine found nothing faster; run without --answers and "
+            f"with another --log_dir than {path!r} to search again"
         )
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     found = "found nothing faster" if result.outcome.is_verdict else "came to no verdict"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from graph_passes.annotate import DropDanglingColocation
@@ -43,6 +44,7 @@ class CachedStep:
             unknown.
         graph_def: the graph of the step; None if it is unknown.
         is_cleared: whether the script's devices give way to the placement.
+        feed_shapes: the shape of each fed tensor, by tensor name ("x:0").
     """
 
     title: str
@@ -52,6 +54,7 @@ class CachedStep:
     fingerprint: str | None = None
     graph_def: tf.compat.v1.GraphDef | None = None
     is_cleared: bool = False
+    feed_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
         """Says whether a graph contains this step.
@@ -149,6 +152,7 @@ def read_cached_step(path: str | os.PathLike[str]) -> CachedStep:
         fingerprint,
         graph_def,
         is_cleared,
+        {name: np.shape(value) for name, value in step.feeds.items()},
     )
 
 

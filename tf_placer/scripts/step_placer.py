@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
@@ -204,6 +205,8 @@ class StepPlacer:
         if self.has_met_step:
             trained_by = self._step.trained_by
             if any(name in names for name in trained_by) or not trained_by:
+                if self._must_fit and self._has_other_shapes(fed):
+                    self._report_change()
                 self._training.add(threading.get_ident())
             return
         key = (id(graph), names)
@@ -217,6 +220,11 @@ class StepPlacer:
                 self._training.add(threading.get_ident())
             else:
                 self._report_change()
+
+    def _has_other_shapes(self, fed: Mapping[str, Any]) -> bool:
+        """Returns whether values have other shapes than in the search, as of other batches."""
+        known = self._step.feed_shapes
+        return any(name in known and np.shape(fed[name]) != known[name] for name in fed)
 
     def after_session_run(self) -> None:
         """Records that the step has run."""
@@ -333,7 +341,7 @@ class StepPlacer:
             end = "ends, because an answer is required" if self._must_fit else "runs unchanged"
             text = (
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
-                f"and {end}; use another --log_dir to search for a placement"
+                f"and the script {end}; use another --log_dir to search for a placement"
             )
             self._say(text)
             if self._must_fit:

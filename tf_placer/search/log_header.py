@@ -44,6 +44,12 @@ _SUBJECTS = {
 }
 
 
+_PLACED_HINT = (
+    "; a model that is placed already is another graph, too: build it anew, or search without this "
+    "log_dir"
+)
+_HINTS = {"graph_fingerprint": _PLACED_HINT, "grouping_fingerprint": _PLACED_HINT}
+
 # Former names of granularities and groupers, from logs of earlier versions.
 _FORMER_NAMES = {"heuristic": "coarse", "per_operation": "fine"}
 
@@ -64,7 +70,7 @@ class LogMismatchError(LogError):
     def __init__(self, path: str, field: str, logged: Any, given: Any) -> None:
         super().__init__(
             f"a log of another {find_subject(field)}: {path} has {field} {_brief(logged)}, "
-            f"this search has {_brief(given)}"
+            f"this search has {_brief(given)}{_HINTS.get(field, '')}"
         )
         self.field = field
         self.logged = logged

@@ -150,6 +150,19 @@ class LoadedModelTest(parameterized.TestCase, tf.test.TestCase):
                 load_placed(directory)
         load_placed(directory, device_map={"GPU:3": "CPU:1"})
 
+    def test_a_machine_that_the_process_is_not_connected_to_is_named(self):
+        directory, _ = self.place("functions")
+        path = pathlib.Path(directory, "saved_model.pb")
+        saved_model = read_saved_model(directory)
+        for node in saved_model.meta_graphs[0].object_graph_def.nodes:
+            if node.variable.device == DEVICES[1]:
+                node.variable.device = "/job:worker/replica:0/task:1/device:CPU:0"
+        path.write_bytes(saved_model.SerializeToString())
+        with self.assertRaisesRegex(
+            GraphError, r"has only .*: connect .*find_machine\('local:2'\)"
+        ):
+            load_placed(directory)
+
     def test_bad_input(self):
         directory, _ = self.place("functions")
         for device_map, message in (

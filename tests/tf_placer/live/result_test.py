@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import pathlib
 import unittest
 from unittest import mock
@@ -34,6 +36,25 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertIsNone(result.original_secs)
         self.assertIsNone(result.placed_secs)
         self.assertEqual(result.trials, ())
+
+    def test_a_model_that_is_slower_than_in_one_process_is_applied_with_a_warning(self):
+        step, model = mock.Mock(), object()
+        placed = confirmation({"random": 2.0})
+        for one_process_secs, is_slower in ((0.04, True), (0.06, False), (None, False)):
+            result = ModelResult(
+                *("graph", True, "faster"),
+                winner="random",
+                confirmation=placed,
+                speedup=2.0,
+                one_process_secs=one_process_secs,
+                step=step,
+            )
+            shown = io.StringIO()
+            with contextlib.redirect_stderr(shown):
+                result.apply(model)
+            step.apply.assert_called_with(model)
+            self.assertEqual("in one process on all cores" in shown.getvalue(), is_slower)
+            self.assertEqual("slower than one process" in repr(result), is_slower)
 
     def test_the_table_marks_the_winner(self):
         confirmed = confirmation({"random": 2.0, "expert": 1.25})

@@ -225,11 +225,17 @@ class RunTest(tf.test.TestCase):
                 "but one process on all cores takes about 20.00 ms for the original, 2.50 times "
                 "as fast as placed on workers",
             ),
+            (
+                0.054,
+                "one process on all cores takes about 54.00 ms for the original: the placement "
+                "is about as fast as that",
+            ),
             (None, None),
         ):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
-            self.assertEqual(self.directory.read_result().note, note)
+            result = self.directory.read_result()
+            self.assertEqual((result.note, result.one_process_secs), (note, secs))
 
     def test_one_process_on_all_cores_has_no_part_of_a_limited_memory(self):
         script = Script(secs=split_is_faster, one_process_secs=0.2)

@@ -82,11 +82,13 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(result.memory_without_cpu, MemoryPoint(40, 4.0))
         table = result.table()
         self.assertIn("found is bound by memory: 100% of the step is on device_0", table)
-        self.assertIn("more memory:  40 B on each GPU would do for what is on the CPU only", table)
+        self.assertIn(
+            "more memory:  40 B on each GPU, perhaps less, would do for what is on", table
+        )
         self.assertRegex(table, r"device_0 +3 +100% +30 B +100 B\n")
         self.assertEqual(result.to_json()["memory_without_cpu"]["peak_bytes"], 40)
         [remark] = PlanDirectory(self.directory / "log").read_record().remarks
-        self.assertStartsWith(remark, "With more memory: 40 B on each GPU would do")
+        self.assertStartsWith(remark, "With more memory: 40 B on each GPU, perhaps less, would do")
 
     def test_says_whether_activations_on_the_cpu_would_make_it_fit(self):
         # A forward and a backward pass on a GPU of 10 bytes, which they exceed by 3.

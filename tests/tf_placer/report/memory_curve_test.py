@@ -71,8 +71,8 @@ class MemoryCurveTest(absltest.TestCase):
     def test_the_sentence_has_the_memory_of_nearly_the_same_step_and_the_least(self):
         self.assertEqual(
             describe_memory_curve(_POINTS),
-            "2.930 KiB on the fullest device is enough for a step at most 5% longer, and 1000 B "
-            "for one 100% longer; the shortest takes 3.906 KiB",
+            "2.930 KiB on the fullest device, perhaps less, is enough for a step at most 5% "
+            "longer, and 1000 B for one 100% longer; the shortest takes 3.906 KiB",
         )
 
     def test_says_that_no_memory_means_everything_on_the_cpu(self):
@@ -92,8 +92,8 @@ class MemoryCurveTest(absltest.TestCase):
         self.assertEqual(point, MemoryPoint(20, 2.0))
         self.assertEqual(
             describe_memory_without_cpu(point, 20.0),
-            "20 B on each GPU would do for what is on the CPU only for want of memory: 2.000 s a "
-            "step, 10.00x as fast",
+            "20 B on each GPU, perhaps less, would do for what is on the CPU only for want of "
+            "memory: 2.000 s a step, 10.00x as fast",
         )
         on_gpus = np.array([1, 1, 2, 2], np.int32)
         self.assertIsNone(

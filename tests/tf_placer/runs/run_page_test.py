@@ -196,6 +196,17 @@ class RunViewTest(absltest.TestCase):
         self.assertLen(view.compared, 1 + 20)
         self.assertEqual(view.num_left_out, others - 20)
 
+    def test_the_headline_leaves_out_what_tensorflow_says_of_a_failure(self):
+        view = dataclasses.replace(
+            read_run_view(live_run(self.directory)),
+            verdict="Placed: expert runs, and the original does not: original does not run "
+            "(out_of_memory): in the warm-up steps: OOM when allocating tensor with shape[32,256]",
+        )
+        write_page(view, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        self.assertIn(">Placed: expert runs, and the original does not</h1>", page)
+        self.assertIn(">Original does not run (out_of_memory): in the warm-up steps: OOM", page)
+
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()

@@ -172,6 +172,20 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertLen(self.said, 2)
         self.assertRegex(self.said[1], r"^placed \d+ operations of the graph")
 
+        # Batches of another size are another step for a script that has to have an answer.
+        step = read_cached_step(self.path)
+        strict = StepPlacer(step, None, MACHINE, say=[].append, must_fit=True)
+        with tf.Graph().as_default(), tf1.Session() as session:
+            model = build()
+            strict.before_graph_extension(session)
+            with self.assertRaisesRegex(SystemExit, "1"):
+                strict.before_session_run(session, model["train"], {model["x"]: values[:2]})
+        strict = StepPlacer(step, None, MACHINE, say=[].append, must_fit=True)
+        with tf.Graph().as_default(), tf1.Session() as session:
+            model = build()
+            strict.before_graph_extension(session)
+            strict.before_session_run(session, model["train"], {model["x"]: values})
+
         placer = self.placer()
         with tf.Graph().as_default() as graph, tf1.Session() as session:
             model = build(width=5)
@@ -327,14 +341,16 @@ class KeptStepsTest(tf.test.TestCase):
         # Other shapes are another step.
         placer = self.placer()
         self.assertIsNone(placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
-        self.assertIn("it has changed since, and runs unchanged", self.said[-1])
+        self.assertIn("it has changed since, and the script runs unchanged", self.said[-1])
         # A script whose step has to have an answer ends.
         step = read_cached_step(self.path)
         placer = StepPlacer(step, step.placement, MACHINE, say=self.said.append, must_fit=True)
         with self.assertRaisesRegex(SystemExit, "1") as raised:
             placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
-        self.assertIn("it has changed since, and ends", self.said[-1])
-        self.assertRegex(str(raised.exception.__cause__), "it has changed since, and ends")
+        self.assertIn("it has changed since, and the script ends", self.said[-1])
+        self.assertRegex(
+            str(raised.exception.__cause__), "it has changed since, and the script ends"
+        )
         # The same holds for an answer that leaves the step as it is.
         placer = StepPlacer(step, None, MACHINE, say=self.said.append, must_fit=True)
         with self.assertRaisesRegex(SystemExit, "1"):

@@ -16,6 +16,7 @@ from unittest import mock
 import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
+from tests.tf_placer.scripted import confirmation
 from tf_placer.cli import main as cli
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.machines.lookup import find_machine
@@ -316,6 +317,27 @@ class ScriptRunTest(tf.test.TestCase):
             cli.main(["run", "--require_answer", "train.py"])
         self.assertRegex(raised.exception.code, "no answer for train.py: .* it is wrong")
 
+    def test_a_placement_slower_than_one_process_on_all_cores_is_not_used(self):
+        script = self.directory / "train.py"
+        script.write_text("print(1)")
+        directory = RunDirectory(self.directory / "train.tf_placer")
+        directory.path.mkdir()
+        request = {"machine": find_machine("local:2").to_json(), **_REQUEST}
+        (directory.path / "request.json").write_text(json.dumps(request))
+        directory.placement.write_text("{}")
+        confirmed = confirmation({"auto": 1.25})
+        for one_process_secs, is_used in ((0.079, False), (0.081, True), (None, True)):
+            directory.write_result(
+                RunResult(
+                    *(Outcome.FASTER, 3, 150, 600.0, "auto", None, confirmed, {"auto": 1}),
+                    is_complete=True,
+                    one_process_secs=one_process_secs,
+                )
+            )
+            _, _, errors = self.run_script(script.read_text())
+            text = "runs unchanged: in one process on all cores a step took 79.00 ms, on workers "
+            self.assertEqual(text in errors, not is_used, errors)
+
     def test_a_search_with_other_pins_is_refused(self):
         (self.directory / "train.py").write_text("print(1)")
         directory = RunDirectory(self.directory / "train.tf_placer")
@@ -354,7 +376,7 @@ class ScriptRunTest(tf.test.TestCase):
             contextlib.redirect_stderr(io.StringIO()) as errors,
         ):
             cli.main(["run", "--placement=kept", "train.py"])
-        self.assertIn("run without --answers to search again", errors.getvalue())
+        self.assertIn("run without --answers and with another --log_dir than", errors.getvalue())
 
     def test_a_required_answer_is_of_this_step_even_if_nothing_was_faster(self):
         script = """

@@ -44,6 +44,7 @@ from tf_placer.report.pictures.placement_picture import (
     placement_svg,
 )
 from tf_placer.report.step_boxes import color_legends
+from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_step
 
 __all__ = ["require_page_libraries", "write_page"]
@@ -53,6 +54,8 @@ _LIBRARIES = ("bokeh", "jinja2", "matplotlib")
 _MAX_LEGEND_LAYERS = 40
 # The short table of placements has the first two of all.
 _MIN_COMPARED = 2
+# A headline of more characters goes on with a message of TensorFlow.
+_MAX_HEADLINE = 110
 
 
 def require_page_libraries() -> None:
@@ -137,6 +140,19 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     )
 
 
+def _shorten_headline(headline: str, rest: str) -> tuple[str, str]:
+    """Moves what TensorFlow says of a failure from a headline to the text below it."""
+    if len(headline) <= _MAX_HEADLINE:
+        return headline, rest
+    # The details of the verdict come behind the second colon.
+    verdict, colon, details = headline.partition(": ")
+    claim, _, details = details.partition(": ")
+    if not details:
+        return headline, rest
+    details = details[:1].upper() + details[1:]
+    return f"{verdict}{colon}{claim}", join_sentences(details, rest)
+
+
 def _run_values(
     view: RunView, kinds: OperationKinds | None, number: int, views: Sequence[RunView]
 ) -> dict[str, Any]:
@@ -148,6 +164,7 @@ def _run_values(
         view.compared, None if limits is None else limits.lower_bound_secs
     )
     headline, _, rest = view.verdict.partition(". ")
+    headline, rest = _shorten_headline(headline, rest)
     if not rest:
         headline, _, rest = view.verdict.partition(" (")
         rest = rest and f"({rest}"
