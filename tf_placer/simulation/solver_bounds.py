@@ -33,15 +33,15 @@ class _SolverLimits:
         max_operations: the same.
         max_deterministic_time: effort of the solver, about seconds. It counts the work that is
             done, so that bounds do not depend on the load of the computer.
-        units: the known bound in units of time. The longest chain loses less than one per
-            operation and transfer to rounding.
+        units: the known bound in units of time. So many that rounding, of less than one per
+            operation and transfer, does not hide that a step is optimal.
         max_horizon: sums of longer times over operations may overflow.
     """
 
     max_groups: int = 40
     max_operations: int = 200
     max_deterministic_time: float = 0.25
-    units: int = 10**9
+    units: int = 10**12
     max_horizon: int = 2**50
 
 
