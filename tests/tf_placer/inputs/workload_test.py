@@ -266,17 +266,17 @@ class FilesTest(tf.test.TestCase):
         file.touch()
         (self.directory / "folder.pb").mkdir()
         before = sorted(os.listdir(self.directory))
-        for path, message in (
-            (file / "g.pb", "file"),
-            (self.directory / "no" / "such" / "g.pb", "no/such/g.pb': No such file or directory"),
-            (self.directory / "folder.pb", "folder.pb': it is a directory"),
-            (self.directory / "g.txt", "must end in"),
+        for path, error, message in (
+            (file / "g.pb", OSError, "file"),
+            (self.directory / "no" / "such" / "g.pb", OSError, "no/such/g.pb': No such file or"),
+            (self.directory / "folder.pb", OSError, "folder.pb': it is a directory"),
+            (self.directory / "g.txt", GraphError, "must end in"),
         ):
-            with self.assertRaisesRegex(GraphError, message):
+            with self.assertRaisesRegex(error, message):
                 check_output(path)
-        with self.assertRaisesRegex(GraphError, "cannot write the graph .*file/g.pb"):
+        with self.assertRaisesRegex(OSError, "cannot write the graph .*file/g.pb"):
             write_graph(file / "g.pb", self.meta.graph_def)
-        with self.assertRaisesRegex(GraphError, "cannot write the graph .*folder.pb"):
+        with self.assertRaisesRegex(OSError, "cannot write the graph .*folder.pb"):
             write_graph(self.directory / "folder.pb", self.meta.graph_def)
         check_output(self.directory / "fine.pb")
         self.assertEqual(sorted(os.listdir(self.directory)), before)
