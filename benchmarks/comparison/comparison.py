@@ -163,9 +163,10 @@ def main() -> None:
         only_kept=args.only_kept,
     )
     labels = {key.label for key in runs}
+    problems = {problem for (problem, _), of_cell in keys.items() if runs.keys() & set(of_cell)}
     cells: dict[str, dict[str, list[Run]]] = {}
     for (problem, label), of_cell in keys.items():
-        if label in labels:
+        if label in labels and problem in problems:
             of_problem = cells.setdefault(problem, {})
             of_problem[label] = [runs[key] for key in of_cell if key in runs]
     is_shipped = any(key.placer == "graph_neural" and not key.options for key in runs)
