@@ -3,7 +3,7 @@
 # Arguments go to `bazel test`, as options or as targets instead of `//...`.
 set -eu
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-setup_python cpu report proofs
+setup_python cpu report
 setup_bazel
 setup_scotch
 setup_chromium

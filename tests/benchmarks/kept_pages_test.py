@@ -37,7 +37,6 @@ class KeptPagesTest(parameterized.TestCase):
         ("benchmarks.paper_tables.tables", "tables"),
         ("benchmarks.search_quality.auto_small_problems", "auto_small_problems"),
         ("benchmarks.search_quality.published_optima", "published_optima"),
-        ("benchmarks.search_quality.solver_bounds", "solver_bounds"),
     )
     def test_pages_are_those_of_their_runs(self, module, folder, *flags):
         out = pathlib.Path(self.create_tempdir().full_path)

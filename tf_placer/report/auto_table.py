@@ -45,7 +45,6 @@ _BOUNDS = {
     "joins": "inputs of an operation wait for their turn or for a transfer",
     "groups": "one group on one device",
     "windows": "the work between two times, divided among the devices",
-    "schedule": "the best schedule if transfers never waited for each other, by a solver",
 }
 
 
@@ -239,12 +238,11 @@ def _describe_tightest(
     compute = max(by_kind["compute"], key=_get_share)
     link = max(by_kind["link"], key=_get_share, default=None)
     if bound_share >= _LEAST_BOUND_SHARE:
-        if is_work:
-            text = "compute: the devices share the work, and hardly ever wait"
-        elif limits.bound == "schedule":
-            text = "the schedule: operations wait for each other, for devices and for transfers"
-        else:
-            text = "the critical path: operations that wait for each other"
+        text = (
+            "compute: the devices share the work, and hardly ever wait"
+            if is_work
+            else "the critical path: operations that wait for each other"
+        )
     elif link is not None and link.share >= max(_LEAST_BUSY_SHARE, compute.share):
         text = f"the link {where(link)}"
     elif compute.share >= _LEAST_BUSY_SHARE:

@@ -87,8 +87,6 @@ def search_changed_machines(
         for; none for faster transfers if there is only one device, and nothing if there is no time
         for any machine.
     """
-    # The first small problem imports a solver, which the others need not prepare for.
-    lower_bounds(problem)
     end_secs = time.monotonic() + search_secs
     now_secs, is_short = _simulate_now(problem, placement)
     preparing_secs = _PREPARATION_STEPS * (time.monotonic() - (end_secs - search_secs))

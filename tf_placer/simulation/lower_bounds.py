@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import weakref
 
 import numpy as np
@@ -12,7 +11,6 @@ from tf_placer.problem.path_secs import least_secs, longest_before
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.join_bounds import earliest_starts, latest_rests
-from tf_placer.simulation.solver_bounds import solve_relaxed_schedule
 
 __all__ = ["LowerBounds", "lower_bounds"]
 
@@ -51,9 +49,7 @@ _MAX_WINDOW_STARTS = _MAX_WINDOW_ENDS = 256
 
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
-    """Bounds that hold for every placement of a problem that fits.
-
-    All but the schedule also hold for those that do not fit.
+    """Bounds that hold for every placement of a problem.
 
     Attributes:
         critical_path_secs: the longest chain of dependent operations, each on the fastest device
@@ -66,14 +62,10 @@ class LowerBounds:
             time before and after the window.
         groups_secs: the time of one group's operations on one device, after the earliest start of
             the group.
-        schedule_secs: the shortest schedule, in any order and without contention of transfers, of
-            the placements whose resident memory fits; 0 if the problem is large, or the solver is
-            not installed.
         resident_bytes: the resident memory of all operations together.
         memory_bytes: the memory of all devices together.
         fits: False if certainly no placement fits: the resident memory of all operations exceeds
-            all devices, or that of one group exceeds every device that the group may go to, or the
-            solver excludes every placement.
+            all devices, or that of one group exceeds every device that the group may go to.
     """
 
     critical_path_secs: float
@@ -81,7 +73,6 @@ class LowerBounds:
     work_secs: float
     windows_secs: float
     groups_secs: float
-    schedule_secs: float
     resident_bytes: int
     memory_bytes: int
     fits: bool
@@ -106,7 +97,6 @@ class LowerBounds:
             "joins": self.joins_secs,
             "groups": self.groups_secs,
             "windows": self.windows_secs,
-            "schedule": self.schedule_secs,
         }
 
 
@@ -117,8 +107,7 @@ _cache: weakref.WeakKeyDictionary[PlacementProblem, LowerBounds] = weakref.WeakK
 def lower_bounds(problem: PlacementProblem) -> LowerBounds:
     """Computes the lower bounds of a problem, or looks them up if they were computed before.
 
-    The time is about linear in the size of the problem, but that a solver may take a few seconds
-    for a small one; see `solver_bounds`.
+    The time is about linear in the size of the problem.
     """
     bounds = _cache.get(problem)
     if bounds is None:
@@ -144,24 +133,17 @@ def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     resident_bytes = int(group_bytes.sum())
     capacities = np.array([device.memory_bytes for device in problem.devices])
     room = np.where(legal, capacities, -1).max(axis=1)
-    bounds = LowerBounds(
+    return LowerBounds(
         critical_path_secs=float((longest_before(problem, secs) + secs).max()),
         joins_secs=rounding * float((starts + secs + rests).max()),
         work_secs=rounding * work_secs,
         windows_secs=rounding
         * _windows_secs(starts, rests, np.where(is_legal, costs, np.inf).min(axis=1)),
         groups_secs=rounding * _groups_secs(problem, starts, rests, slots),
-        schedule_secs=0.0,
         resident_bytes=resident_bytes,
         memory_bytes=int(capacities.sum()),
         fits=resident_bytes <= capacities.sum() and bool((group_bytes <= room).all()),
     )
-    if not bounds.fits:
-        return bounds
-    schedule_secs = solve_relaxed_schedule(problem, bounds.step_secs)
-    if math.isinf(schedule_secs):
-        return dataclasses.replace(bounds, fits=False)
-    return dataclasses.replace(bounds, schedule_secs=float(rounding * schedule_secs))
 
 
 def _windows_secs(starts: np.ndarray, rests: np.ndarray, costs: np.ndarray) -> float:

@@ -124,8 +124,6 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertFalse(result.is_near_bound)
         self.assertEqual(result.num_simulated, 500)
 
-    # A solver would prove more, and take time.
-    @mock.patch("tf_placer.simulation.lower_bounds.solve_relaxed_schedule", lambda *_: 0.0)
     def test_searches_small_problems_exhaustively(self):
         problem = SMALL_PROBLEMS["memory"]
         result = search(problem)

@@ -53,8 +53,6 @@ class CoarseToFineSearchTest(parameterized.TestCase):
         self.assertTrue(result.is_optimal)
         self.assertEqual(dict(result.starts)[COARSE_START].step_secs, 25.0)
 
-    # A solver would prove more, and take time.
-    @mock.patch("tf_placer.simulation.lower_bounds.solve_relaxed_schedule", lambda *_: 0.0)
     def test_few_coarse_groups_leave_most_of_a_long_search_for_refinement(self):
         for max_simulated, expected in ((math.inf, 63), (1000, 63), (100, 40)):
             with mock.patch.object(module, "auto_search", wraps=module.auto_search) as auto_search:
