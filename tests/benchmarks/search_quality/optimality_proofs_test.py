@@ -1,4 +1,3 @@
-import importlib.util
 import itertools
 import sys
 from unittest import mock
@@ -16,17 +15,17 @@ from tests.benchmarks.search_quality.task_graphs import (
     DIAMOND,
     list_placements,
     random_graph,
+    require_usable_solver,
     shortest_length,
     shortest_order_length,
 )
 
 _MAX_SECS = 60.0
-has_solver = importlib.util.find_spec("ortools") is not None
 
 
 class OptimalityProofsTest(absltest.TestCase):
-    @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_proves_what_brute_force_finds(self):
+        require_usable_solver(self)
         outcomes = set()
         for seed in range(25):
             graph = random_graph(seed, num_tasks=5, num_processors=2 + seed % 2)
@@ -42,8 +41,8 @@ class OptimalityProofsTest(absltest.TestCase):
             )
         self.assertLen(outcomes, 2)
 
-    @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_finds_the_best_order(self):
+        require_usable_solver(self)
         for seed in range(5):
             graph = random_graph(seed, num_tasks=6)
             for placement in itertools.islice(list_placements(graph), 0, None, 9):
@@ -52,8 +51,8 @@ class OptimalityProofsTest(absltest.TestCase):
                     shortest_order_length(graph, placement),
                 )
 
-    @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_says_when_the_time_was_too_short(self):
+        require_usable_solver(self)
         # One of 12 processors gets three of 25 tasks, but the work alone does not say so.
         lengths = tuple(20 + task % 3 for task in range(25))
         graph = TaskGraph("pigeonhole", 12, lengths, (), 60)

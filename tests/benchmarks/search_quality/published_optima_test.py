@@ -1,5 +1,4 @@
 import contextlib
-import importlib.util
 import io
 import pathlib
 import sys
@@ -14,9 +13,12 @@ from benchmarks.search_quality.published_optima import (
     page_of_runs,
     run_graph,
 )
-from tests.benchmarks.search_quality.task_graphs import DIAMOND, random_graph, write_gxl
-
-has_solver = importlib.util.find_spec("ortools") is not None
+from tests.benchmarks.search_quality.task_graphs import (
+    DIAMOND,
+    random_graph,
+    require_usable_solver,
+    write_gxl,
+)
 
 
 def make_run(name="a", **values):
@@ -59,8 +61,8 @@ class PublishedOptimaTest(absltest.TestCase):
         self.assertLen(problem.links, 6)
         self.assertTrue(all(link.channel is None for link in problem.links))
 
-    @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_solves_a_graph(self):
+        require_usable_solver(self)
         # The light branch runs elsewhere.
         run = run_graph(DIAMOND)
         self.assertEqual((run.found, run.auto_fifo, run.auto_ordered), (10, 10, 10))
@@ -86,8 +88,8 @@ class PublishedOptimaTest(absltest.TestCase):
         self.assertIn("3 of 4 files say", page)
         self.assertIn("0 of 1 optima are proved here", page)
 
-    @absltest.skipUnless(has_solver, "OR-Tools is not installed")
     def test_resumes_and_prints_what_is_kept(self):
+        require_usable_solver(self)
         graphs, out = (pathlib.Path(self.create_tempdir().full_path) for _ in range(2))
         nodes = [("1", 3, 0, 0), ("2", 4, 3, 0), ("3", 2, 4, 1)]
         content = write_gxl(nodes, [("1", "2", 5), ("1", "3", 1)], length=7)

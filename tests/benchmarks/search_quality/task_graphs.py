@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import random
+import sys
 
 from benchmarks.search_quality.published_graphs import TaskGraph
 from benchmarks.search_quality.schedule_lengths import compute_length
 
 # A source, two branches and a sink.
 DIAMOND = TaskGraph("diamond", 2, (3, 4, 2, 2), ((0, 1, 5), (0, 2, 1), (1, 3, 7), (2, 3, 2)), 10)
+
+
+def require_usable_solver(case):
+    """Skips a test without OR-Tools, and next to TensorFlow, where its solver crashes."""
+    if importlib.util.find_spec("ortools") is None:
+        case.skipTest("OR-Tools is not installed")
+    if "tensorflow" in sys.modules:
+        case.skipTest("the solver of OR-Tools crashes in a process with TensorFlow")
 
 
 def random_graph(seed, num_tasks=6, num_processors=2):
