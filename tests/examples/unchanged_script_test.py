@@ -73,7 +73,7 @@ class UnchangedScriptTest(tf.test.TestCase):
         self.assertAllClose(unplaced, self.run_placed("--checkpoint=plain/at")[0], rtol=1e-4)
 
         _, errors = self.run_placed("--layers=3")
-        self.assertIn("it has changed since, and runs unchanged", errors)
+        self.assertIn("it has changed since, and the script runs unchanged", errors)
 
     def spread(self, directory: RunDirectory) -> None:
         """Replaces the placement: groups alternate between both devices."""
