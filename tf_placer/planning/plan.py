@@ -199,9 +199,6 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
             already.
     """
     if config is not None:
-        # The default time of a configuration is that of searches that measure.
-        if "max_trials" in given and config.max_secs == SearchConfig().max_secs:
-            given.setdefault("max_secs", math.inf)
         config = dataclasses.replace(config, **given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
@@ -283,6 +280,9 @@ def _plan_by_auto(
     outcome = summarize(result, result.interrupted)
     report(outcome, None)
     limits = _find_limits(problem, outcome)
+    if outcome.trials >= config.max_trials:
+        # The time limit did not end the search, so it says little about the time that is wanted.
+        explain_secs = min(explain_secs, _UNLIMITED_EXPLANATION_SECS)
     # Reserve time for writing, which takes about as long as preparing.
     left_secs = min(
         max(explain_secs, min(result.elapsed_secs, _MAX_EARLY_EXPLANATION_SECS)),

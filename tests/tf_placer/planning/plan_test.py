@@ -18,11 +18,13 @@ from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.training_steps import build_repeatable
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.planning import plan as planning
 from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed import workers
 from tf_placer.simulation.simulator import Simulator
 
@@ -51,6 +53,12 @@ class PlanTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_what_follows_a_search_that_its_trials_ended_takes_no_share_of_a_long_limit(self):
+        with mock.patch.object(planning, "search_changed_machines", return_value=()) as search:
+            config = SearchConfig(max_secs=600.0)
+            tf_placer.plan(build_layered_problem(40, 3), max_trials=40, config=config)
+        self.assertLessEqual(search.call_args.kwargs["search_secs"], 30.0)
 
     def test_auto_finds_the_optimum_of_small_problems(self):
         for problem in (small_problem(), two_chain_problem(2), two_chain_problem(3, 3)):
