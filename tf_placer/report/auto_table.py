@@ -183,7 +183,8 @@ def _describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
         lines.append(f"not searched: there was no time{advice}")
     if not any("memory" in change.change for change in changes):
         lines.append(
-            "more memory is left out: all devices together hold less than one of them has room for"
+            "more memory would not help: all that the step needs, on all devices together, fits on "
+            "one of them"
         )
     return lines
 

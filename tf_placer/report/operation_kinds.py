@@ -53,15 +53,19 @@ _BACKWARD = re.compile(r"(^|/)(gradients(_\d+)?|gradient_tape)(/|$)|_grad(_\d+)?
 # Scopes of updates in TensorFlow 1, and of the optimizers of Keras, which they are named after.
 _UPDATE = re.compile(
     r"(^|/)(train|update_[^/]*|(?i:adam(ax|w)?|adadelta|adafactor|adagrad|ftrl|gradientdescent"
-    r"|lamb|lion|loss_scale_optimizer|momentum|muon|nadam|rmsprop|sgd))(_\d+)?(/|$)"
+    r"|lamb|lion|loss_scale_optimizer|momentum|muon|nadam|rm_?sprop|sgd))(_\d+)?(/|$)"
 )
+# Lists that a loop of the forward pass fills for its gradient.
+_ACCUMULATOR = re.compile(r"/accumulator(_\d+)?(/|$)")
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
 _CALL_NUMBER = re.compile(r"_\d+(?=/)")
 # The scopes of calls that were inlined, as `inline_calls` names them.
 _CALLS = re.compile(r"(?:(?<=/)|^)(Stateful)?PartitionedCall(_\d+)?(_call)*/")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
-# A layer is named after a scope of this share of its operations.
-_LEAST_SCOPE_SHARE = 0.7
+# A model has a scope of this share of its operations.
+_LEAST_MODEL_SHARE = 0.7
+# A layer is named after a scope of this share of its time.
+_LEAST_SCOPE_SHARE = 0.5
 # Without such a scope, it is named after the first and the last of the scopes of this share.
 _LEAST_PART_SHARE = 0.05
 # The scope of the loss of a compiled model of Keras 3.
@@ -80,6 +84,7 @@ class OperationKinds:
         clusters: int [num_operations], the coarse group, or the group if there are no coarse ones.
         layers: int [num_operations], the layer, counted from the inputs.
         layer_names: the name of each layer.
+        is_keras: whether the layers are those of a Keras model.
     """
 
     kinds: tuple[str, ...]
@@ -87,6 +92,7 @@ class OperationKinds:
     clusters: np.ndarray
     layers: np.ndarray
     layer_names: tuple[str, ...]
+    is_keras: bool = False
 
     @property
     def has_backward(self) -> bool:
@@ -109,12 +115,17 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     if layers is None:
         layers = np.zeros(problem.num_operations, np.int32)
     backward = np.array(
-        [bool(_BACKWARD.search(name) or _UPDATE.search(name)) for name in names], bool
+        [
+            bool(_BACKWARD.search(name) or _UPDATE.search(name)) and not _ACCUMULATOR.search(name)
+            for name in names
+        ],
+        bool,
     )
     if types is not None:
         backward |= [bool(_BACKWARD_TYPE.search(each)) for each in types]
     _spread_backward(problem, backward)
-    if _is_keras_3(names):
+    is_keras = _is_keras_3(names)
+    if is_keras:
         layers, layer_names = _keras_layers(problem, backward)
     else:
         layer_names = _layer_names(problem, layers, backward)
@@ -124,6 +135,7 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
         clusters=clusters,
         layers=layers,
         layer_names=layer_names,
+        is_keras=is_keras,
     )
 
 
@@ -133,7 +145,8 @@ def _spread_backward(problem: PlacementProblem, backward: np.ndarray) -> None:
     for a, b in problem.edges.tolist():
         after[a].append(b)
     for i in problem.order.tolist():
-        if backward[i]:
+        # The shape of an accumulator may come from the gradient; its loop is still forward.
+        if backward[i] and not _ACCUMULATOR.search(problem.operation_names[i]):
             backward[after[i]] = True
 
 
@@ -209,19 +222,28 @@ def model_scopes(problem: PlacementProblem, backward: np.ndarray) -> list[str]:
     forward = [
         path.split("/")
         for path, back, inside in zip(paths, backward, is_inside, strict=True)
-        if inside and not back
+        if inside and not back and not path.startswith(_KERAS_3_LOSS)
     ]
     scoped = [parts for parts in forward if len(parts) > 1]
+    has_loss = any(path.startswith(_KERAS_3_LOSS) for path in paths)
+    # Metrics of Keras are outside of the model, and may be more than it.
+    least_share = 0.0 if has_loss else _LEAST_MODEL_SHARE
     counts = collections.Counter(parts[0] for parts in scoped)
-    for model, count in counts.most_common(1):
+    for model, count in counts.most_common():
         inner = {parts[1] for parts in scoped if parts[0] == model and len(parts) > 2}
-        if count >= _LEAST_SCOPE_SHARE * len(scoped) and len(inner) > 1:
+        if count >= least_share * len(scoped) and len(inner) > 1:
+            if has_loss:
+                # What is outside of the model and its loss, such as metrics, is no layer.
+                paths = [
+                    path if path.startswith((f"{model}/", _KERAS_3_LOSS)) else "" for path in paths
+                ]
             paths = [path.removeprefix(f"{model}/") for path in paths]
+            break
     operations = set(paths)
     scopes = []
     for number, path in enumerate(paths):
         scope = path.rpartition("/")[0]
-        while scope in operations:
+        while scope and scope in operations:
             scope = scope.rpartition("/")[0]
         if not scope and types is not None and types[number] in VARIABLES:
             scope = path
@@ -273,17 +295,29 @@ def _keras_layers(
 def _layer_names(
     problem: PlacementProblem, layers: np.ndarray, backward: np.ndarray
 ) -> tuple[str, ...]:
-    """Names each layer after the scopes of its operations."""
-    scopes: dict[int, list[str]] = collections.defaultdict(list)
+    """Names each layer after the scopes of most of its time.
+
+    An operation without a scope, such as the logits of tied embeddings, counts by its own name if
+    it is in no call.
+    """
+    scopes: dict[int, list[tuple[str, float]]] = collections.defaultdict(list)
     of_operations = model_scopes(problem, backward)
+    op_secs = problem.compute_secs.min(axis=1).tolist()
     # Prefer names of the forward pass, which people have chosen.
     for wanted in (False, True):
         found = set(scopes)
-        for scope, layer, is_backward in zip(
-            of_operations, layers.tolist(), backward.tolist(), strict=True
+        for scope, layer, is_backward, secs, name in zip(
+            of_operations,
+            layers.tolist(),
+            backward.tolist(),
+            op_secs,
+            problem.operation_names,
+            strict=True,
         ):
             if is_backward == wanted and layer not in found:
-                scopes[layer].append(_STEP.split(scope)[0])
+                if not scope and "/" not in name:
+                    scope = name
+                scopes[layer].append((_STEP.split(scope)[0], secs))
     most = {layer: describe_scopes(of_layer) for layer, of_layer in scopes.items()}
     of_name = collections.Counter(most.values())
     named = []
@@ -294,19 +328,35 @@ def _layer_names(
     return tuple(named)
 
 
-def describe_scopes(scopes: Sequence[str]) -> str:
-    """Finds the longest scope that contains most of these; else the first and the last of many."""
-    counts = collections.Counter(each for each in scopes if each)
-    if not counts:
+def describe_scopes(scopes: Sequence[tuple[str, float]]) -> str:
+    """Finds the longest scope that contains most of the time; else the first and the last of many.
+
+    Args:
+        scopes: the scope and the time of each operation. If none takes time, their numbers count.
+    """
+    weights: dict[str, float] = collections.defaultdict(float)
+    has_time = any(secs > 0 for scope, secs in scopes if scope)
+    for scope, secs in scopes:
+        if scope:
+            weights[scope] += secs if has_time else 1.0
+    if not weights:
         return ""
-    common = scope = counts.most_common(1)[0][0]
+    total = sum(weights.values())
+    common = scope = max(weights, key=weights.__getitem__)
     while scope:
-        inside = sum(each == scope or each.startswith(f"{scope}/") for each in scopes)
-        if inside >= _LEAST_SCOPE_SHARE * len(scopes):
+        inside = sum(
+            weight
+            for each, weight in weights.items()
+            if each == scope or each.startswith(f"{scope}/")
+        )
+        # Exactly one half is not most.
+        if inside > _LEAST_SCOPE_SHARE * total:
             return scope
         scope = scope.rpartition("/")[0]
-    outer = collections.Counter(each.split("/")[0] for each in scopes if each)
-    large = [each for each, count in outer.items() if count >= _LEAST_PART_SHARE * len(scopes)]
+    outer: dict[str, float] = collections.defaultdict(float)
+    for each, weight in weights.items():
+        outer[each.split("/")[0]] += weight
+    large = [each for each, weight in outer.items() if weight >= _LEAST_PART_SHARE * total]
     if len(large) == 2:
         return ", ".join(large)
     return f"{large[0]} … {large[-1]}" if len(large) > 2 else common

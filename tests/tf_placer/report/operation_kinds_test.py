@@ -170,6 +170,37 @@ class LayerNamesTest(absltest.TestCase):
         ]
         self.assertEqual(self.find_layer_names(*layers), ("user_0 … user_2", "item_0 … item_2"))
 
+    def test_a_layer_is_named_after_what_takes_most_of_its_time(self):
+        # Tied logits are in the layer of the embedding, with a normalization of many operations.
+        small = ["wte/Gather", *(f"h0/ln1/{each}" for each in ("mean", "sub", "mul", "add"))]
+        for logits, expected in (("logits/MatMul", "logits"), ("logits", "logits")):
+            names = [*small, logits, "h1/mlp/MatMul"]
+            problem = make_problem([[0.1]] * len(small) + [[9.0], [1.0]], names=names)
+            problem = dataclasses.replace(problem, layers=np.array([0] * len(small) + [0, 1]))
+            self.assertEqual(operation_kinds(problem).layer_names, (expected, "h1/mlp"))
+
+    def test_the_metrics_and_the_loss_of_keras_3_hide_no_layers(self):
+        # Keras 3 has metrics outside of the model, which may be more than the model.
+        names = [f"functional_1/{layer}_1/MatMul" for layer in ("left", "right", "head")]
+        names += [f"compile_loss/mse/op_{i}" for i in range(5)]
+        names += [f"metric_{i}/Sum" for i in range(5)]
+        tensors = [(0, 1, [2]), (1, 1, [2]), (2, 1, [3])]
+        tensors += [(i, 1, [i + 1]) for i in range(3, len(names) - 1)]
+        kinds = operation_kinds(make_problem([[1.0]] * len(names), names=names, tensors=tensors))
+        self.assertEqual(set(kinds.layer_names), {"left", "right", "head", "compile_loss"})
+        self.assertTrue(kinds.is_keras)
+
+    def test_the_loop_of_a_forward_pass_is_forward_with_what_reads_it(self):
+        # A loop fills lists for its gradient, which TensorFlow names after the gradient.
+        names = [
+            "gradient_tape/lstm/while_grad/Length",
+            "gradient_tape/lstm/while/Tanh_0/accumulator",
+            *("lstm/while", "head/MatMul", "gradient_tape/lstm/while_grad"),
+        ]
+        tensors = [(0, 1, [1]), (1, 1, [2]), (2, 1, [3]), (3, 1, [4])]
+        kinds = operation_kinds(make_problem([[1.0]] * 5, names=names, tensors=tensors))
+        self.assertEqual(kinds.backward.tolist()[2:], [False, False, True])
+
     def test_layers_of_keras_2_have_their_names_in_keras(self):
         layers = [
             [f"model/{name}/MatMul", "Adam/Adam/update/mul", "Adam/Adam/update/Sub"]

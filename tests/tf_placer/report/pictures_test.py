@@ -22,6 +22,7 @@ from tf_placer.report.pictures.drawing import compute_shares, picture_text
 from tf_placer.report.pictures.part_graph import lay_out_part_graph
 from tf_placer.report.pictures.placement_picture import (
     is_small,
+    make_figure,
     picture_note,
     placement_bytes,
     placement_drawing,
@@ -153,6 +154,36 @@ class GraphTest(absltest.TestCase):
         )
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
         self.assertEqual([text for *_, text in drawing.columns], ["stem", "loss", "loss"])
+
+    def test_the_parts_of_a_keras_model_are_its_layers_in_the_order_of_their_cells(self):
+        names = ["left", "right", "left_out", "right_out", "head"]
+        names = [f"functional_1/{name}_1/MatMul" for name in names] + ["compile_loss/mse/sub"]
+        tensors = [(0, 1, [2]), (1, 1, [3]), (2, 1, [4]), (3, 1, [4]), (4, 1, [5])]
+        problem = make_problem([[1.0, 1.0]] * 6, tensors=tensors, names=names)
+        # The branches are coarse groups.
+        problem = with_layers(problem, [0, 1, 0, 1, 2, 2], [0, 1, 0, 1, 2, 2])
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
+        columns = [text for *_, text in drawing.columns]
+        self.assertEqual(columns, ["left, right", "left_out, right_out", "head", "compile_loss"])
+
+    def test_names_of_columns_neither_overlap_cells_nor_leave_the_picture(self):
+        layer = "a_layer_with_a_rather_long_name_{}"
+        names = [f"{layer.format(i)}/MatMul" for i in range(48)]
+        tensors = [(i, 1, [i + 1]) for i in range(47)]
+        problem = make_problem([[1.0, 1.0]] * 48, tensors=tensors, names=names)
+        kinds = operation_kinds(problem)
+        drawing = lay_out_part_graph(problem, kinds)
+        figure = make_figure(problem, kinds, drawing, [("", np.zeros(48, np.int32))])
+        figure.canvas.draw()
+        [axes] = figure.axes
+        bounds = [text.get_window_extent() for text in axes.texts]
+        to_pixels = axes.transData.transform
+        above = min(to_pixels((0, cell.y + 0.9))[1] for cell in drawing.cells if cell.y < 1)
+        for bound, text in zip(bounds, axes.texts, strict=True):
+            self.assertLessEqual(bound.x1, figure.bbox.x1, text)
+            self.assertLessEqual(bound.y1, figure.bbox.y1, text)
+            if text.get_position()[1] > 0:
+                self.assertLessEqual(bound.y1, above, text)
 
     def test_arithmetic_of_an_update_closes_no_cycle_of_parts(self):
         # A gradient feeds an update without a scope in the group of the first layer.

@@ -336,6 +336,15 @@ class RunViewTest(absltest.TestCase):
         self.assertIsNone(one.step_secs)
         self.assertIn("does not fit: 20 B too much", one.basis)
 
+    def test_a_plan_that_does_not_fit_is_not_offered(self):
+        for fits, size in ((True, 100), (False, 50)):
+            problem = make_problem(
+                [[3.0, 3.0], [3.0, 3.0]], resident_bytes=[60, 60], memory_bytes=[size] * 2
+            )
+            view = read_run_view(plan(self.directory / f"plan_{size}", problem))
+            self.assertEqual("puts the plan on the graph" in view.notes[0], fits)
+            self.assertEqual("No placement that fits was found" in view.verdict, not fits)
+
     def test_refuses_invalid_input(self):
         empty = self.directory / "empty"
         empty.mkdir()

@@ -109,7 +109,7 @@ def view_plan(
         changes=() if record is None else record.changes,
         memory_curve=() if record is None else record.memory_curve,
         problem=problem,
-        notes=_notes(problem, record, problem_path),
+        notes=_notes(record, fits=fits),
         facts=_facts(result, record, problem_path),
     )
 
@@ -219,12 +219,14 @@ def _title(problem: PlacementProblem) -> str:
     return f"{problem.num_operations:,} operations planned on {devices}"
 
 
-def _notes(
-    problem: PlacementProblem, record: PlanRecord | None, problem_path: str | os.PathLike[str]
-) -> tuple[str, ...]:
+def _notes(record: PlanRecord | None, *, fits: bool) -> tuple[str, ...]:
+    # Like the command `search`, the page offers no placement that does not fit.
     notes = [
         "The command apply puts the plan on the graph. On the machine itself, optimize confirms a "
         "placement by real steps."
+        if fits
+        else "The placement shown does not fit, so it is of no use on the graph: it only shows how "
+        "much memory is missing, and where."
     ]
     if record is None:
         notes.append(

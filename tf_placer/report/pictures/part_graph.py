@@ -26,20 +26,19 @@ _SHORT_CHAIN = 8
 _MAX_NAME_DEPTH = 3
 # Inner scopes name the columns if one outer scope would name a larger share of them.
 _MAX_NAME_SHARE = 0.5
-# Cells between rows of a continued chain, for the names of the columns.
-_ROW_GAP = 1.3
+# Cells between rows of a continued chain, and those that a character of a slanted name adds.
+_ROW_GAP = 0.5
+_CHARACTER_CELLS = 0.07
 
 
 def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
     """Lays out blocks and branches as in ColocRL, figure 5, and any other graph.
 
     A part is a coarse group, such as a branch of convolutions, or a layer if there would be too
-    many parts. Its column is its longest distance from the inputs in the forward pass, so that
-    parts that may run at the same time are in one column.
+    many parts, and in a Keras model. Its column is its longest distance from the inputs in the
+    forward pass, so that parts that may run at the same time are in one column.
     """
-    of_operations = kinds.clusters
-    if len(np.unique(of_operations)) > _MAX_PARTS:
-        of_operations = kinds.layers
+    of_operations = _choose_parts(kinds)
     graph = _forward_graph(problem, kinds, of_operations)
     generations = enumerate(nx.topological_generations(graph))
     depths = {part: depth for depth, parts in generations for part in parts}
@@ -51,10 +50,15 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
     for depth, parts in columns.items():
         row = depth // _MAX_COLUMNS
         heights[row] = max(heights[row], len(parts))
-    # The upper side of each row, and at last that of the row that is no more.
+    # A cycle of parts is one node of the condensed graph.
+    parts_of = {member: part for part, data in graph.nodes(data=True) for member in data["members"]}
+    names = _name_columns(problem, kinds, of_operations, parts_of, depths, places)
+    # The upper side of each row.
     tops = [0.0]
-    for _, height in sorted(heights.items()):
-        tops.append(tops[-1] + height + _ROW_GAP)
+    for row, height in sorted(heights.items()):
+        below = [len(name) for depth, name in names.items() if depth // _MAX_COLUMNS == row + 1]
+        tops.append(tops[-1] + height + _ROW_GAP + _CHARACTER_CELLS * max(below, default=0))
+    last_row = max(heights, default=0)
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
@@ -63,8 +67,6 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         for part in parts:
             index[part] = len(cells)
             cells.append(Cell(part, 1.35 * (depth % _MAX_COLUMNS), top + places[part]))
-    # A cycle of parts is one node of the condensed graph.
-    parts_of = {member: part for part, data in graph.nodes(data=True) for member in data["members"]}
     depth_count = len(columns)
     return Drawing(
         form="graph",
@@ -76,10 +78,22 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
             if depths[a] // _MAX_COLUMNS == depths[b] // _MAX_COLUMNS
         ),
         rows=(),
-        columns=_labels(problem, kinds, of_operations, parts_of, depths, tops),
+        columns=tuple(
+            (1.35 * (depth % _MAX_COLUMNS) + 0.45, tops[depth // _MAX_COLUMNS], name)
+            for depth, name in names.items()
+        ),
         width=1.35 * min(depth_count, _MAX_COLUMNS),
-        height=max(tops[-1], 1.0 + _ROW_GAP) - _ROW_GAP,
+        height=max(tops[last_row] + heights.get(last_row, 0), 1.0),
     )
+
+
+def _choose_parts(kinds: OperationKinds) -> np.ndarray:
+    """Chooses the part of each operation, int [num_operations]; see `lay_out_part_graph`."""
+    # People know a Keras model by its layers, whose names they see in its summary.
+    choices = [kinds.clusters, kinds.layers]
+    if kinds.is_keras:
+        choices.reverse()
+    return next((each for each in choices if len(np.unique(each)) <= _MAX_PARTS), kinds.layers)
 
 
 def _forward_graph(
@@ -125,16 +139,20 @@ def _order_columns(graph: nx.DiGraph, columns: dict[int, list[int]]) -> dict[int
     return places
 
 
-def _labels(
+def _name_columns(
     problem: PlacementProblem,
     kinds: OperationKinds,
     of_operations: np.ndarray,
     parts_of: dict[int, int],
     depths: dict[int, int],
-    tops: Sequence[float],
-) -> tuple[tuple[float, float, str], ...]:
-    """Names the columns after the scopes of their operations, else after the longest kind."""
-    scopes: dict[int, dict[int, list[str]]] = collections.defaultdict(
+    places: dict[int, int],
+) -> dict[int, str]:
+    """Names the columns after the scopes of their operations, else after the longest kind.
+
+    Returns:
+        The names by depth, without those that are the same as the one before.
+    """
+    scopes: dict[int, dict[int, list[tuple[str, float]]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
     of_names = model_scopes(problem, kinds.backward)
@@ -146,48 +164,52 @@ def _labels(
             continue
         longest[node] = max(longest.get(node, (0.0, "")), (secs[i], kinds.kinds[i]))
         if of_names[i]:
-            scopes[depths[node]][node].append(of_names[i])
+            scopes[depths[node]][node].append((of_names[i], secs[i]))
     named = set(scopes)
     for node, (_, kind) in longest.items():
         if depths[node] not in named:
-            scopes[depths[node]][node].append(kind)
+            scopes[depths[node]][node].append((kind, 1.0))
     is_short = max(depths.values(), default=0) < _SHORT_CHAIN
     names: dict[int, str] = {}
     for least_depth in range(1, _MAX_NAME_DEPTH + 1):
         name_depths = range(least_depth, (_MAX_NAME_DEPTH if is_short else least_depth) + 1)
         names = {
-            depth: _name_column(list(of_parts.values()), name_depths)
+            depth: _name_column(
+                [of_parts[node] for node in sorted(of_parts, key=places.__getitem__)], name_depths
+            )
             for depth, of_parts in sorted(scopes.items())
         }
         most = collections.Counter(names.values()).most_common(1)
         if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
             break
-    labels, last = [], None
-    for depth, name in names.items():
-        if name != last or depth % _MAX_COLUMNS == 0 or is_short:
-            x = 1.35 * (depth % _MAX_COLUMNS) + 0.45
-            labels.append((x, tops[depth // _MAX_COLUMNS], name))
-        last = name
-    return tuple(labels)
+    return {
+        depth: name
+        for depth, name in names.items()
+        if name != names.get(depth - 1) or depth % _MAX_COLUMNS == 0 or is_short
+    }
 
 
-def _name_column(scopes: Sequence[Sequence[str]], name_depths: Iterable[int]) -> str:
+def _name_column(scopes: Sequence[Sequence[tuple[str, float]]], name_depths: Iterable[int]) -> str:
     """Names a column after its parts; see `_name_parts`."""
     names = list(dict.fromkeys(_name_parts(scopes, name_depths)))
     others = len(names) - _MAX_COLUMN_NAMES
     return ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
 
 
-def _name_parts(scopes: Sequence[Sequence[str]], name_depths: Iterable[int]) -> list[str]:
+def _name_parts(
+    scopes: Sequence[Sequence[tuple[str, float]]], name_depths: Iterable[int]
+) -> list[str]:
     """Names the parts of a column, after inner scopes if they share the outer ones.
 
     Args:
-        scopes: for each part the scopes of its operations.
+        scopes: for each part the scopes and times of its operations.
         name_depths: the numbers of outer scopes to try, of which the innermost names a part.
     """
     names: list[str] = []
     for depth in name_depths:
-        outer = [["/".join(scope.split("/")[:depth]) for scope in each] for each in scopes]
+        outer = [
+            [("/".join(scope.split("/")[:depth]), secs) for scope, secs in each] for each in scopes
+        ]
         names = [describe_scopes(each).rpartition("/")[2] for each in outer]
         if len(set(names)) == len(names):
             break

@@ -24,6 +24,7 @@ from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 __all__ = [
     "check_picture",
     "is_small",
+    "make_figure",
     "picture_note",
     "placement_bytes",
     "placement_drawing",
@@ -78,7 +79,7 @@ def placement_svg(
         drawing: the layout of its parts.
         devices: int [num_operations], the device of each operation.
     """
-    return page_svg(lambda: _figure(problem, kinds, drawing, [("", devices)]))
+    return page_svg(lambda: make_figure(problem, kinds, drawing, [("", devices)]))
 
 
 def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -109,17 +110,18 @@ def placement_bytes(
     """
     drawing = placement_drawing(problem, kinds)
     content = io.BytesIO()
-    figure = _figure(problem, kinds, drawing, placements)
+    figure = make_figure(problem, kinds, drawing, placements)
     figure.savefig(content, format=ending, dpi=130, facecolor="white")
     return content.getvalue()
 
 
-def _figure(
+def make_figure(
     problem: PlacementProblem,
     kinds: OperationKinds,
     drawing: Drawing,
     placements: Sequence[tuple[str, np.ndarray]],
 ) -> Any:
+    """Makes the matplotlib figure of placements below each other; see `placement_bytes`."""
     from matplotlib.figure import Figure
 
     width, per_cell = _measure_width(drawing)
@@ -136,6 +138,9 @@ def _figure(
         bottom = legend_height + height * (len(placements) - 1 - number)
         axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
         _draw(axes, problem, kinds, drawing, devices, head / per_row)
+        if drawing.form == "graph":
+            # Cells are as wide as the others also where names make the picture wider.
+            axes.set_xlim(-0.3, 0.98 * width / per_cell - 0.3)
         if title:
             axes.set_title(picture_text(title), fontsize=10, loc="left", pad=2)
     _legend(figure, problem, labels, columns)
@@ -146,7 +151,13 @@ def _measure_width(drawing: Drawing) -> tuple[float, float]:
     """Computes the inches of a picture and of its cells."""
     label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
     per_cell = min(0.5, max(0.24, (12.0 - label_width) / max(drawing.width, 1.0)))
-    return max(_SMALLEST_INCHES, label_width + per_cell * drawing.width + 0.4), per_cell
+    right = per_cell * drawing.width
+    if drawing.form == "graph":
+        # The slanted names of the last columns end to the right of their cells.
+        per_character = _CHARACTER_INCHES * math.cos(math.radians(_SLANT_DEGREES))
+        ends = [per_cell * x + per_character * len(text) for x, _, text in drawing.columns]
+        right = max([right, *ends])
+    return max(_SMALLEST_INCHES, label_width + right + 0.4), per_cell
 
 
 def _head_inches(drawing: Drawing) -> float:
