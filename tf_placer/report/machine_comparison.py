@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ _CPU_WORK = {
     "other": "small operations of many kinds",
     "update": "updates of variables",
 }
+_ENOUGH, _DATA_PARALLEL = "enough", "data par."
+# Characters of a line of the table, to which long names are wrapped.
+_MAX_WIDTH = 120
 # At least this factor above the bound of data parallelism, that is worth a try.
 _CLEARLY_ABOVE = 1.1
 
@@ -124,45 +128,49 @@ class MachineComparison:
 
     def table(self) -> str:
         """Formats the machines, and sentences that say what follows, without a final newline."""
+        short = _shorten_names(self)
+        if short is not self:
+            return short.table()
         nouns = {machine.device_type for machine in self.machines}
         noun = nouns.pop() if len(nouns) == 1 else "device"
         columns = {
             "machine": ("l", [each.name for each in self.machines]),
             f"{noun}s": ("r", [each.accelerators for each in self.machines]),
-            "needed": ("r", [_format_needed(each) for each in self.machines]),
+            _ENOUGH: ("r", [_format_needed(each) for each in self.machines]),
             "step": ("r", [_format_secs(each.step_secs, "none") for each in self.machines]),
-            f"over one {noun}": ("r", [_format_speedup(each) for each in self.machines]),
-            "lower bound": ("r", [format_step(each.lower_bound_secs) for each in self.machines]),
-            "data parallel (bound)": (
+            f"vs 1 {noun}": ("r", [_format_speedup(each) for each in self.machines]),
+            "bound": ("r", [format_step(each.lower_bound_secs) for each in self.machines]),
+            _DATA_PARALLEL: (
                 "r",
                 [_format_secs(each.data_parallel_secs, "-") for each in self.machines],
             ),
             "fullest device": ("l", [_format_memory(each) for each in self.machines]),
-            "on the CPU": ("r", [_format_cpu(each) for each in self.machines]),
+            "on CPU": ("r", [_format_cpu(each) for each in self.machines]),
             "price/h": ("r", [_format_price(each.price_per_hour) for each in self.machines]),
-            "per 1M steps": (
+            "1M steps": (
                 "r",
                 [_format_price(each.cost_per_million_steps) for each in self.machines],
             ),
-            "data parallel": (
-                "r",
-                [
-                    _format_price(each.data_parallel_cost_per_million_steps)
-                    for each in self.machines
-                ],
-            ),
         }
-        if all(each.device_type != "GPU" for each in self.machines):
-            del columns["on the CPU"]
+        # Columns in which nothing is said of any machine.
+        if all(each.spare == 0 for each in self.machines):
+            del columns[_ENOUGH]
+        if all(_format_cpu(each) in ("-", "0%") for each in self.machines):
+            del columns["on CPU"]
         if all(each.data_parallel_secs is None for each in self.machines):
-            del columns["data parallel (bound)"]
+            del columns[_DATA_PARALLEL]
         if all(each.price_per_hour is None for each in self.machines):
-            del columns["price/h"], columns["per 1M steps"]
-        if all(each.data_parallel_cost_per_million_steps is None for each in self.machines):
-            del columns["data parallel"]
+            del columns["price/h"], columns["1M steps"]
         rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
         alignment = "".join(side for side, _ in columns.values())
-        return "\n\n".join([table(list(columns), rows, alignment), "\n".join(self.list_findings())])
+        lines = self.list_findings()
+        if _ENOUGH in columns:
+            lines.append(
+                f"{_ENOUGH}: with so many {noun}s the step is at most 2 % longer; after ≤, even "
+                "fewer may do"
+            )
+        shown = table(list(columns), rows, alignment, width=_MAX_WIDTH)
+        return "\n\n".join([shown, "\n".join(lines)])
 
     def list_findings(self) -> list[str]:
         """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
@@ -177,12 +185,16 @@ class MachineComparison:
             cost = _format_price(cheapest.cost_per_million_steps)
             lines.append(f"cheapest: {cheapest.name}, {cost} per million steps")
             lines += _describe_cheaper(fitting, cheapest)
-        lines += [
-            f"{each.name}: {each.displaced_share:.0%} of the step is on the CPU, because the "
-            "memory of the GPUs is short: take GPUs with more memory, or more of them"
+        displaced = [
+            f"{each.name} {each.displaced_share:.0%}"
             for each in fitting
             if each.displaced_share >= LEAST_DISPLACED_SHARE
         ]
+        if displaced:
+            lines.append(
+                f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
+                "short: take GPUs with more memory, or more of them"
+            )
         lines += _describe_cpu_work(fitting)
         lines += _describe_fewer(fitting)
         lines += _describe_data_parallelism(fitting)
@@ -200,6 +212,19 @@ class MachineComparison:
             "machines": [machine.to_json() for machine in self.machines],
             "findings": self.list_findings(),
         }
+
+
+def _shorten_names(compared: MachineComparison) -> MachineComparison:
+    """Names files and directories without their folders and ".json", if that tells them apart."""
+    names = [pathlib.PurePath(each.name).name.removesuffix(".json") for each in compared.machines]
+    if len(set(names)) < len(names) or names == [each.name for each in compared.machines]:
+        return compared
+    return MachineComparison(
+        tuple(
+            dataclasses.replace(each, name=name)
+            for each, name in zip(compared.machines, names, strict=True)
+        )
+    )
 
 
 def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
@@ -289,8 +314,8 @@ def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
         if _get_step_secs(machine) > _CLEARLY_ABOVE * (machine.data_parallel_secs or 0.0)
     ]
     return [
-        "data parallel (bound): with the whole model on every device and a share of the batch for "
-        "each, no step is shorter than that",
+        f"{_DATA_PARALLEL}: no step of data parallelism is shorter, with the whole model on every "
+        "device and a share of the batch for each",
         *([f"data parallelism may be faster, try it, too: {', '.join(slower)}"] if slower else []),
     ]
 
@@ -321,8 +346,8 @@ def _format_cpu(machine: ComparedMachine) -> str:
 
 
 def _format_memory(machine: ComparedMachine) -> str:
-    size = f"{format_bytes(machine.peak_bytes)} of {format_bytes(machine.memory_bytes)}"
-    return f"{machine.fullest_device}: {size}"
+    share = machine.peak_bytes / max(machine.memory_bytes, 1)
+    return f"{machine.fullest_device} {share:.0%} of {format_bytes(machine.memory_bytes)}"
 
 
 def _format_price(price: float | None) -> str:

@@ -42,13 +42,37 @@ class MachineComparisonTest(absltest.TestCase):
     def test_shows_machines_in_their_order(self):
         compared = MachineComparison((change(4, 0.010, idle=("GPU:3",), spare=1), _ONE))
         table = compared.table()
-        memory = "GPU:0: 12.00 GiB of 75.00 GiB"
+        memory = "GPU:0 16% of 75.00 GiB"
         four = ("4xA100", "4", "≤ 3", "10.00 ms", "4.00x", "40.00 ms")
-        self.assert_row(table, *four, memory, "0%")
-        self.assert_row(table, "1xA100", "1", "1", "40.00 ms", "1.00x", "40.00 ms", memory, "0%")
+        self.assert_row(table, *four, memory)
+        self.assert_row(table, "1xA100", "1", "1", "40.00 ms", "1.00x", "40.00 ms", memory)
         self.assertIn("fastest: 4xA100, 10.00 ms per step", table)
-        for absent in ("price", "data parallel", "cheapest"):
+        self.assertIn("\nenough: with so many GPUs the step is at most 2 % longer; after ≤,", table)
+        # The CPU works on none of them.
+        for absent in ("price", "data par", "cheapest", "on CPU"):
             self.assertNotIn(absent, table)
+
+    def test_a_table_with_all_columns_fits_a_window(self):
+        machines = [
+            change(
+                count, 0.3456, one_device_secs=None, data_parallel_secs=0.3456, spare=1,
+                cpu_share=0.3, displaced_share=0.2, price_per_hour=1234.5, fullest_device="GPU:15",
+                peak_bytes=int(123.4 * _GIB), memory_bytes=int(131.5 * _GIB),
+            )
+            for count in (8, 16)
+        ]  # fmt: skip
+        machines[0] = dataclasses.replace(
+            machines[0], name="plans/of_the_large_model/post-2018-8xK80.json"
+        )
+        table = MachineComparison(tuple(machines)).table().partition("\n\n")[0]
+        self.assertRegex(table, r"\npost-2018-8xK80 ")
+        self.assertIn("data par.", table)
+        self.assertIn("price/h", table)
+        self.assertLessEqual(max(map(len, table.splitlines())), 120)
+
+    def test_no_column_of_gpus_that_are_enough_says_that_all_are_needed(self):
+        table = MachineComparison((_ONE, change(4, 0.010))).table()
+        self.assertNotIn("enough", table)
 
     def test_prices_give_the_cost_of_a_million_steps(self):
         # A million steps of 40 ms take 100/9 hours, those of 10 ms a quarter.
@@ -93,8 +117,8 @@ class MachineComparisonTest(absltest.TestCase):
     def test_says_if_one_device_is_too_small_or_all_are(self):
         split = change(4, 0.010, one_device_secs=None)
         table = MachineComparison((change(1, None, one_device_secs=None), split)).table()
-        self.assertRegex(table, "1xA100 +1 +- +none +too small ")
-        self.assertRegex(table, "4xA100 +4 +≤ 4 +10.00 ms +too small ")
+        self.assertRegex(table, "1xA100 +1 +none +too small ")
+        self.assertRegex(table, "4xA100 +4 +10.00 ms +too small ")
         none = MachineComparison((change(1, None, one_device_secs=None),))
         self.assertEqual(
             none.list_findings(),
@@ -126,8 +150,7 @@ class MachineComparisonTest(absltest.TestCase):
             four = change(4, 0.012, data_parallel_secs=bound_secs, price_per_hour=9.0)
             compared = MachineComparison((one, four))
             self.assertIn(sentence, compared.list_findings())
-            cost = 9.0 / 3600 * bound_secs * 1e6
-            self.assertRegex(compared.table(), rf"4xA100 .* 9\.00 +30\.00 +{cost:.2f}\n")
+            self.assertRegex(compared.table(), r"4xA100 .* 9\.00 +30\.00\n")
 
     def test_all_machines_that_data_parallelism_may_make_cheaper_are_named(self):
         # The placement on one GPU is the cheapest, with 20.00 per million steps.
@@ -150,8 +173,13 @@ class MachineComparisonTest(absltest.TestCase):
         found = [each for each in compared.list_findings() if "on the CPU" in each]
         self.assertLen(found, 1)
         self.assertStartsWith(
-            found[0], "2xA100: 61% of the step is on the CPU, because the memory of the GPUs is"
+            found[0], "2xA100 61% of the step on the CPU, because the memory of the GPUs is"
         )
+        # A remark that holds for several machines is made once.
+        both = MachineComparison((short, dataclasses.replace(short, name="4xA100")))
+        found = [each for each in both.list_findings() if "memory of the GPUs" in each]
+        self.assertLen(found, 1)
+        self.assertStartsWith(found[0], "2xA100 61%, 4xA100 61% of the step")
 
     def test_says_why_the_cpu_works_where_memory_is_not_short(self):
         machines = (
