@@ -15,7 +15,7 @@ from tf_placer.cli.graph_costs import cost_on_machines
 from tf_placer.planning.compare import Source, compare, match_prices
 from tf_placer.planning.plan import DEFAULT_SECS
 
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "read_prices", "run"]
 
 DESCRIPTION = (
     "Finds a fast placement of one graph on each of several machines by simulating steps, and "
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         GraphError, MachineError, SearchError, ValueError, OSError: an argument is wrong, or the
             graph cannot be run.
     """
-    prices = _read_prices(args.price, args.machines)
+    prices = read_prices(args.price, args.machines)
     sources: dict[str, Source] = {name: name for name in args.machines}
     if args.input_graph is not None:
         sources |= cost_on_machines(args, list(sources))
@@ -86,11 +86,11 @@ def run(args: argparse.Namespace) -> None:
     answer(args, comparison.table(), comparison.to_json())
 
 
-def _read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, float]:
+def read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, float]:
     """Reads prices per hour by machine.
 
     Raises:
-        ValueError: an item is not MACHINE=PRICE, or its machine is not one that is compared.
+        ValueError: an item is not NAME=PRICE, or its machine is not one that is compared.
     """
     prices = {}
     for item in items:

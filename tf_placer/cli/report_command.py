@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import pathlib
 
@@ -20,7 +21,8 @@ DESCRIPTION = (
     "Makes one HTML page that shows the placement that a search found and why it is faster: the "
     "comparison with the original, the device of each part of the model, the step over time, the "
     "load of each device, the candidates, the search over time, the limits of the step and the "
-    "effect of other machines. Of two runs, the page shows both. The page needs no network."
+    "effect of other machines. Of several runs, the page shows all, below a table of their "
+    "steps and prices. The page needs no network."
 )
 
 
@@ -30,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "searched",
         metavar="RUN",
         nargs="+",
-        help="log_dir of an `optimize` or `search`; or a result of `search`. Two of them are shown "
-        "side by side",
+        help="log_dir of an `optimize` or `search`; or a result of `search`. Several of them make "
+        "one page",
     )
     parser.add_argument(
         "--output", help="file for the page (default: report.html, unless a picture is asked for)"
@@ -41,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make the page anew while the search of `optimize` runs; it loads itself again in the "
         "browser, and the command ends with the search",
+    )
+    parser.add_argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="RUN=PRICE",
+        help="price of the machine of a RUN per hour, in any currency, for the cost of a million "
+        "steps; the RUN may be named without its folder; may be repeated",
     )
     parser.add_argument("--picture", help="file for a picture of the placement (.png or .svg)")
     parser.add_argument(
@@ -60,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: there is no search, or its files are damaged.
     """
+    from tf_placer.cli.compare_command import read_prices
     from tf_placer.report.page.page import require_page_libraries, write_page
     from tf_placer.report.pictures.placement_picture import check_picture
     from tf_placer.report.pictures.run_pictures import write_placements, write_steps
@@ -73,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
         if path is not None
     ]
     _check_combination(args, has_pictures=bool(pictures))
+    prices = read_prices(args.price, args.searched)
     for path, _ in pictures:
         check_picture(path, *args.searched, args.problem)
     output = args.output
@@ -91,11 +103,16 @@ def run(args: argparse.Namespace) -> None:
                 print_output(f"page: {output}")
         print_output("the search has ended: the page is final")
         return
-    view, *beside = [read_run_view(path, args.problem) for path in args.searched]
-    if beside:
-        check_comparable(view, *beside)
+    view, *beside = [
+        dataclasses.replace(
+            read_run_view(path, args.problem), name=path, price_per_hour=prices.get(path)
+        )
+        for path in args.searched
+    ]
+    for other in beside:
+        check_comparable(view, other)
     if output is not None:
-        write_page(view, output, beside=beside[0] if beside else None)
+        write_page(view, output, beside=beside)
         print_output(f"page: {output}")
     for path, write in pictures:
         write(view, path)
@@ -108,10 +125,14 @@ def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
     Raises:
         ValueError: they do not.
     """
-    if len(args.searched) > 2:
-        raise ValueError(f"a page shows one run or two, not {len(args.searched)}")
-    if len(args.searched) == 2 and (args.follow or has_pictures):
-        raise ValueError("two runs make a page: give --follow and pictures one RUN")
+    from tf_placer.report.page.run_view import RUN_NAMES
+
+    if len(args.searched) > len(RUN_NAMES):
+        raise ValueError(f"a page shows at most {len(RUN_NAMES)} runs, not {len(args.searched)}")
+    if len(args.searched) > 1 and (args.follow or has_pictures):
+        raise ValueError("several runs make a page: give --follow and pictures one RUN")
+    if args.follow and args.price:
+        raise ValueError("--follow shows no prices: give --price when the search has ended")
     if args.follow and has_pictures:
         raise ValueError("--follow makes a page: ask for pictures when the search has ended")
 

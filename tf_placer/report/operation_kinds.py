@@ -233,7 +233,7 @@ def model_scopes(problem: PlacementProblem, backward: np.ndarray) -> list[str]:
         inner = {parts[1] for parts in scoped if parts[0] == model and len(parts) > 2}
         if count >= least_share * len(scoped) and len(inner) > 1:
             if has_loss:
-                # What is outside of the model and its loss, such as metrics, is no layer.
+                # Metrics and other operations outside of the model and its loss are no layers.
                 paths = [
                     path if path.startswith((f"{model}/", _KERAS_3_LOSS)) else "" for path in paths
                 ]

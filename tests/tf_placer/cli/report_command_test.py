@@ -82,6 +82,25 @@ class ReportCommandTest(absltest.TestCase):
         for each in ("A · ", "B · ", "chart-time-0-1", "chart-time-1-1", "Both are simulated"):
             self.assertIn(each, text)
 
+    def test_several_runs_make_one_page_with_a_table_of_prices(self):
+        runs = [self.path(name) for name in ("run", "metis", "random")]
+        for path in runs[1:]:
+            self.call(
+                *("search", f"--problem={self.path('problem.json')}", "--max_trials=5"),
+                f"--placer={pathlib.Path(path).name}",
+                *(f"--output={self.path('best.json')}", f"--log_dir={path}"),
+            )
+        output = self.path("page.html")
+        self.call("report", *runs, f"--output={output}", "--price=run=3.6", "--price=metis=7.2")
+        text = pathlib.Path(output).read_text()
+        self.assertIn("tf_placer · 3 runs", text)
+        for name, path in zip("ABC", runs, strict=True):
+            self.assertIn(f"{name} · {path} · ", text)
+        self.assertRegex(text, r'data-label="price/h">3\.60</td>')
+        self.assertRegex(text, r'data-label="price/h">-</td>')
+        self.assertRegex(text, "[AB] is the cheapest: ")
+        self.assert_refused("is not compared", *runs, "--price=other=1")
+
     def test_graphs_without_common_operations_are_refused(self):
         other = dataclasses.replace(small_problem(), operation_names=("x", "y", "z"))
         write_problem(other, self.path("other.json"))
@@ -94,7 +113,7 @@ class ReportCommandTest(absltest.TestCase):
         self.assert_refused(
             "of different graphs: of 3 operations they have 0 in common: make a page of each", *runs
         )
-        self.assert_refused("shows one run or two, not 3", *runs, self.path("run"))
+        self.assert_refused("shows at most 26 runs, not 27", *([self.path("run")] * 27))
         self.assert_refused("give --follow and pictures one RUN", *runs, "--follow")
         self.assert_refused("give --follow and pictures one RUN", *runs, "--picture=p.png")
 

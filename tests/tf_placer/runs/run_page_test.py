@@ -408,7 +408,16 @@ class BrowserTest(absltest.TestCase):
         live = read_run_view(runs["live"])
         # The steps of the second run are of the original alone.
         beside = dataclasses.replace(live, title="again", steps=live.steps[:1])
-        write_page(live, cls.pages["pair"], beside=beside)
+        write_page(live, cls.pages["pair"], beside=[beside])
+        cls.pages["four"] = cls.directory / "four.html"
+        planned = read_run_view(runs["nmt"])
+        four = [
+            dataclasses.replace(
+                view, name=f"runs/of_a_model_with_a_long_name_{n}", price_per_hour=n
+            )
+            for n, view in enumerate((live, beside, planned, planned), start=1)
+        ]
+        write_page(four[0], cls.pages["four"], beside=four[1:])
         problem = make_problem(
             [[3.0, 3.0], [3.0, 3.0]],
             names=[

@@ -26,6 +26,7 @@ __all__ = [
     "describe_search",
     "describe_transfers",
     "describe_work",
+    "find_subject",
     "subject",
 ]
 
@@ -211,7 +212,7 @@ def describe_pair(a: RunView, b: RunView) -> str:
         text = _compare_speedups(a, b)
         if text is not None:
             return text
-    of_a, of_b = _find_subject(a), _find_subject(b)
+    of_a, of_b = find_subject(a), find_subject(b)
     a_secs, b_secs = of_a.step_secs, of_b.step_secs
     confirmed = [_is_confirmed(view) for view in (a, b)]
     remark = "They were measured at different times, so small differences may be noise"
@@ -244,11 +245,13 @@ def describe_pair(a: RunView, b: RunView) -> str:
 
 def _compare_speedups(a: RunView, b: RunView) -> str | None:
     """Compares two runs by their speed-ups over the same original; None if it did not run."""
-    subjects, originals = [_find_subject(view) for view in (a, b)], [a.compared[0], b.compared[0]]
+    subjects, originals = [find_subject(view) for view in (a, b)], [a.compared[0], b.compared[0]]
     if any(each.speedup is None or not each.step_secs for each in [*subjects, *originals]):
         return None
     claims, steps, remarks = [], [], []
-    for view, name, placement, original in zip((a, b), RUN_NAMES, subjects, originals, strict=True):
+    for view, name, placement, original in zip(
+        (a, b), RUN_NAMES[:2], subjects, originals, strict=True
+    ):
         step = f"{format_step(placement.step_secs or 0.0)} in {name}{_name_subject(placement)}"
         if placement is original:
             claims.append(f"{name} keeps the original")
@@ -277,7 +280,7 @@ def _is_confirmed(view: RunView) -> bool:
     return any(each.interval is not None for each in view.compared)
 
 
-def _find_subject(view: RunView) -> ComparedPlacement:
+def find_subject(view: RunView) -> ComparedPlacement:
     """Finds the placement that a run is about: found, the fastest so far, or the original."""
     found = next((each for each in view.compared if each.is_found), None)
     if found is not None or (view.has_ended and _is_confirmed(view)):

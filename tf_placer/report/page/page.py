@@ -28,6 +28,7 @@ from tf_placer.report.page.captions import (
     describe_work,
 )
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
+from tf_placer.report.page.run_table import describe_runs, make_run_table
 from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
     make_comparison_rows,
@@ -73,15 +74,15 @@ def write_page(
     view: RunView,
     path: str | os.PathLike[str],
     *,
-    beside: RunView | None = None,
+    beside: Sequence[RunView] = (),
     reload_secs: float | None = None,
 ) -> None:
-    """Writes the page about a search, or about two side by side.
+    """Writes the page about a search, or about several beside each other.
 
     Args:
         view: the contents of the page.
         path: the file (.html).
-        beside: the contents about a second search.
+        beside: the contents about other searches.
         reload_secs: the time after which the page loads itself again; None for never.
 
     Raises:
@@ -89,8 +90,7 @@ def write_page(
         OSError: the file cannot be written.
     """
     require_page_libraries()
-    views = [view] if beside is None else [view, beside]
-    write_text(path, _render(views, reload_secs))
+    write_text(path, _render([view, *beside], reload_secs))
 
 
 def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
@@ -106,13 +106,15 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         lstrip_blocks=True,
     )
     template = environment.from_string((_HERE / "page.html").read_text())
+    has_table = len(views) > 2 or any(view.price_per_hour is not None for view in views)
     runs = [
         _run_values(view, of_view, number, views)
         for number, (view, of_view) in enumerate(zip(views, kinds, strict=True))
     ]
     return template.render(
         runs=runs,
-        pair=describe_pair(*views) if len(views) > 1 else "",
+        claim=_describe_views(views),
+        run_table=make_run_table(views) if has_table else None,
         sections=_sections(views, charts),
         charts=charts,
         has_backward=any(each is not None and each.has_backward for each in kinds),
@@ -138,6 +140,13 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         made=datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds"),
         version=getattr(sys.modules["tf_placer"], "__version__", ""),
     )
+
+
+def _describe_views(views: Sequence[RunView]) -> str:
+    """Compares the runs of a page about several; "" for one."""
+    if len(views) == 2:
+        return describe_pair(*views)
+    return describe_runs(views) if len(views) > 2 else ""
 
 
 def _shorten_headline(headline: str, rest: str) -> tuple[str, str]:

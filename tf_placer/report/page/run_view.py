@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,8 +32,8 @@ __all__ = [
 #: The label of the baseline with everything on one device.
 ONE_DEVICE = "one device"
 
-#: The names of the runs on a page about two.
-RUN_NAMES = ("A", "B")
+#: The names of the runs on a page about several.
+RUN_NAMES = tuple(string.ascii_uppercase)
 # An upper bound of the number of baselines.
 _MAX_BASELINES = 1000
 
@@ -124,6 +125,8 @@ class RunView:
         original_id: identifies the graph, step and machine of a measured original; empty if
             unknown.
         has_ended: whether the search has come to its end.
+        name: the name of the run on a page about several.
+        price_per_hour: the price of its machine; None if it was not given.
         num_left_out: the number of placements that are not compared, because others are faster.
     """
 
@@ -145,6 +148,8 @@ class RunView:
     feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     original_id: tuple[Any, ...] = ()
     has_ended: bool = True
+    name: str = ""
+    price_per_hour: float | None = None
     num_left_out: int = 0
 
 
