@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["format_age", "format_bytes", "format_duration", "format_step"]
+__all__ = ["format_age", "format_bytes", "format_duration", "format_step", "size_unit", "step_unit"]
 
 
 def format_bytes(size: int) -> str:
@@ -66,3 +66,31 @@ def format_step(secs: float) -> str:
         if float(text) < 1000:
             return f"{text} {unit}"
     return f"{secs:#.4g} s" if secs < 1000 else f"{secs:.0f} s"
+
+
+def step_unit(secs: float) -> tuple[str, float]:
+    """Chooses the unit of an axis that ends at a step time, as `format_step` does.
+
+    Returns:
+        The unit, and how many of it a second has.
+
+    Example:
+        >>> step_unit(0.01234)
+        ('ms', 1000.0)
+    """
+    unit = format_step(secs).rpartition(" ")[2]
+    return unit, {"µs": 1e6, "ms": 1e3}.get(unit, 1.0)
+
+
+def size_unit(size: int) -> tuple[str, float]:
+    """Chooses the unit of an axis that ends at a size, as `format_bytes` does.
+
+    Returns:
+        The unit, and how many bytes it has.
+
+    Example:
+        >>> size_unit(12 * 2**20)
+        ('MiB', 1048576.0)
+    """
+    unit = format_bytes(size).rpartition(" ")[2]
+    return unit, 1024.0 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit)

@@ -12,6 +12,7 @@ from bokeh.models import (
     BasicTickFormatter,
     ColumnDataSource,
     CustomJSHover,
+    CustomJSTickFormatter,
     HoverTool,
     Label,
     NumeralTickFormatter,
@@ -34,9 +35,11 @@ from tf_placer.report.step_boxes import (
     transfer_boxes,
 )
 from tf_placer.simulation.memory_profile import holdings, memory_levels
+from tf_placer.text.units import format_bytes, format_step, size_unit, step_unit
 
 __all__ = [
     "TimeAxis",
+    "choose_step_unit",
     "draw_memory_chart",
     "draw_memory_curve",
     "draw_search_chart",
@@ -51,7 +54,6 @@ _FAR_FROM_FULL = 50.0
 _LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 # A chart has no more pixels to show further levels.
 _MAX_LEVELS = 1500
-_MIB = 2.0**20
 _MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
 _LEGEND_COLUMNS = 3
 # The script of the page gives these renderers the color of text.
@@ -64,11 +66,15 @@ class TimeAxis:
 
     Attributes:
         x_range: the range in milliseconds, by which all charts zoom and move together.
+        unit: the unit of the labels, that of the longest step in the tables of the page.
+        per_ms: how many of the unit a millisecond has.
         memory_percents: the range of the memory in use on a device.
         left_pixels: the width of the names of rows, so that the charts begin at the same pixel.
     """
 
     x_range: Any
+    unit: str
+    per_ms: float
     memory_percents: Any
     left_pixels: int
 
@@ -91,7 +97,9 @@ def make_time_axis(runs: Sequence[Sequence[StepView]]) -> TimeAxis:
     # The limit is in sight unless it is far away.
     most_percents = max(105.0, 1.05 * most_full) if most_full > _FAR_FROM_FULL else 1.1 * most_full
     percents = Range1d(0, max(most_percents, 1.0))
-    return TimeAxis(x_range, percents, max(_LEAST_LEFT_PIXELS, int(widest)))
+    unit, per_sec = step_unit(end_secs)
+    left_pixels = max(_LEAST_LEFT_PIXELS, int(widest))
+    return TimeAxis(x_range, unit, per_sec / 1e3, percents, left_pixels)
 
 
 def find_senders(steps: Sequence[StepView]) -> np.ndarray:
@@ -124,6 +132,16 @@ def _figure(height: int, left_pixels: int = _LEAST_LEFT_PIXELS, **settings: Any)
     chart.min_border_right = 16
     chart.grid.grid_line_alpha = 0.25
     return chart
+
+
+def _make_hover(call: str) -> CustomJSHover:
+    """Formats a value of a tooltip as the tables do, by a function of the script of the page."""
+    return CustomJSHover(code=f"return tfPlacer.{call}")
+
+
+def _scale_ticks(factor: float) -> CustomJSTickFormatter:
+    """Labels ticks by a multiple of their values, without the digits of rounding errors."""
+    return CustomJSTickFormatter(code=f"return String(Number((tick * {factor!r}).toPrecision(9)))")
 
 
 def _chart_text(text: str) -> str:
@@ -160,7 +178,8 @@ def draw_timeline(
     )
     chart.yaxis.ticker = [row + 0.5 for row in range(len(rows))]
     chart.yaxis.major_label_overrides = {row + 0.5: name for row, name in enumerate(rows)}
-    chart.xaxis.axis_label = "ms"
+    chart.xaxis.axis_label = axis.unit
+    chart.xaxis.formatter = _scale_ticks(axis.per_ms)
     chart.ygrid.grid_line_alpha = 0
     boxes = step_boxes(trace)
     columns: dict[str, Any] = {"number": boxes.operations.astype(np.int32)}
@@ -175,10 +194,10 @@ def draw_timeline(
         labels = _device_labels([device.name for device in devices])
         columns = {
             "number": transfers.producers[numbers].astype(np.int32),
-            "mib": (transfers.bytes[numbers] / _MIB).astype(np.float32),
+            "bytes": transfers.bytes[numbers].astype(np.float32),
             "to": [labels[devices[d].name] for d in transfers.destinations[numbers].tolist()],
         }
-        hover = "@mib{0.000} MiB to @to, of @number{custom}"
+        hover = "@bytes{custom} to @to, of @number{custom}"
         _add_boxes(chart, sent, columns, hover, run, fill_color=GRAY)
     return chart
 
@@ -192,13 +211,13 @@ def _add_boxes(
     quads = chart.quad(**edges, line_color=None, source=source, **style)
     # The script of the page turns the number of an operation into text, so that each name is in the
     # page only once.
-    operation = CustomJSHover(code=f"return tfPlacer.operation({run}, value)")
+    operation = _make_hover(f"operation({run}, value)")
     chart.add_tools(
         HoverTool(
             visible=False,
             renderers=[quads],
             tooltips=f"<div>{hover}</div>",
-            formatters={"@number": operation},
+            formatters={"@number": operation, "@bytes": _make_hover("size(value)")},
             point_policy="follow_mouse",
         )
     )
@@ -215,7 +234,8 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
     ranges = {"x_range": axis.x_range, "y_range": axis.memory_percents}
     height = 220 + 20 * -(-len(colors) // _LEGEND_COLUMNS)
     chart = _figure(height, axis.left_pixels, tools=_TOOLS, **ranges)
-    chart.xaxis.axis_label = "ms"
+    chart.xaxis.axis_label = axis.unit
+    chart.xaxis.formatter = _scale_ticks(axis.per_ms)
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
         levels = memory_levels(trace, number, held.on(number))
@@ -225,7 +245,7 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
             {
                 "ms": np.append(to_ms(secs), np.float32(trace.step_secs * 1e3)),
                 "share": np.append(share, share[-1]).astype(np.float32),
-                "mib": np.append(values, values[-1]).astype(np.float32) / np.float32(_MIB),
+                "bytes": np.append(values, values[-1]).astype(np.float32),
                 # In a tooltip itself the label would be read as a template.
                 "device": [labels[device.name]] * (len(values) + 1),
             }
@@ -237,7 +257,7 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
         _add_hover(
             chart,
             line,
-            {"": "@device", "at": "@ms{0.0} ms", "holds": "@mib{0,0} MiB, @share{0.0} %"},
+            {"": "@device", "at": "@ms{custom}", "holds": "@bytes{custom}, @share{0.0} %"},
         )
     limit = {"location": 100, "line_color": GRAY, "line_dash": "dashed", "line_width": 2}
     chart.add_layout(Span(dimension="width", **limit))
@@ -249,7 +269,17 @@ def draw_memory_chart(view: StepView, axis: TimeAxis) -> Any:
 
 def _add_hover(chart: Any, renderer: Any, tooltips: Mapping[str, str]) -> None:
     """Adds a tooltip to a renderer."""
-    chart.add_tools(HoverTool(visible=False, renderers=[renderer], tooltips=list(tooltips.items())))
+    chart.add_tools(
+        HoverTool(
+            visible=False,
+            renderers=[renderer],
+            tooltips=list(tooltips.items()),
+            formatters={
+                "@bytes": _make_hover("size(value)"),
+                "@ms": _make_hover("time(1e3 * value)"),
+            },
+        )
+    )
 
 
 def _thin_levels(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -260,13 +290,21 @@ def _thin_levels(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.n
     return secs[starts], np.maximum.reduceat(levels, starts)
 
 
-def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None) -> Any | None:
+def draw_search_chart(
+    view: RunView,
+    *,
+    by_time: bool,
+    beside: Any | None = None,
+    unit_of_steps: tuple[str, float] | None = None,
+) -> Any | None:
     """Draws all trials and the best so far, over time or samples; None if there are none.
 
     Args:
         view: the search.
         by_time: whether the horizontal axis is the search time.
         beside: the chart of another run, whose axes this one shares.
+        unit_of_steps: the unit of steps, and how many of it a second has; None for that of the
+            longest step of this search.
     """
     if not view.points and not view.best:
         return None
@@ -280,7 +318,8 @@ def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None
         if by_time
         else NumeralTickFormatter(format="0,0[.]0")
     )
-    chart.yaxis.axis_label = "ms a step"
+    unit, per_sec = unit_of_steps or step_unit(_find_longest(view.points, view.best))
+    chart.yaxis.axis_label = f"{unit} a step"
     ran = [point for point in view.points if point.step_secs is not None]
     # Number the placers of all trials, so that each has one marker in both charts.
     numbers = {placer: n for n, placer in enumerate(dict.fromkeys(p.placer for p in view.points))}
@@ -288,12 +327,12 @@ def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None
         dots = chart.scatter(
             "x", "y", size=7 if len(ran) < 500 else 3, alpha=0.8, color=GRAY,
             marker=_MARKERS[numbers[placer] % len(_MARKERS)],
-            source=ColumnDataSource(_points(points, by_time)), legend_label=placer,
+            source=ColumnDataSource(_points(points, by_time, per_sec)), legend_label=placer,
         )  # fmt: skip
-        tooltips = {noun: "@number", "": "@placer", "step": "@y{0.000} ms", "ended": "@time"}
+        tooltips = {noun: "@number", "": "@placer", "step": "@step", "ended": "@time"}
         _add_hover(chart, dots, tooltips)
     if view.best:
-        steps = _points(view.best, by_time)
+        steps = _points(view.best, by_time, per_sec)
         last = max(
             (p.elapsed_secs if by_time else p.number for p in (*view.points, *view.best)), default=0
         )
@@ -303,8 +342,8 @@ def draw_search_chart(view: RunView, *, by_time: bool, beside: Any | None = None
         )  # fmt: skip
     failed = [point for point in view.points if point.step_secs is None]
     if failed:
-        top = 1e3 * max((p.step_secs or 0.0 for p in (*ran, *view.best)), default=1.0) * 1.15
-        data = _points(failed, by_time)
+        top = per_sec * _find_longest(ran, view.best) * 1.15
+        data = _points(failed, by_time, per_sec)
         data["y"] = [top] * len(failed)
         crosses = chart.scatter(
             "x", "y", marker="x", size=9, color=FAILURE_COLOR, line_width=2,
@@ -320,15 +359,19 @@ def draw_memory_curve(points: Sequence[MemoryPoint]) -> Any | None:
     if len(points) < 2:
         return None
     chart = _figure(240, tools=_TOOLS)
-    chart.xaxis.axis_label = "MiB on the fullest device"
-    chart.yaxis.axis_label = "ms a step"
+    size, unit_bytes = size_unit(max(point.peak_bytes for point in points))
+    unit, per_sec = step_unit(max(point.step_secs for point in points))
+    chart.xaxis.axis_label = f"{size} on the fullest device"
+    chart.yaxis.axis_label = f"{unit} a step"
     data = {
-        "x": [point.peak_bytes / _MIB for point in points],
-        "y": [1e3 * point.step_secs for point in points],
+        "x": [point.peak_bytes / unit_bytes for point in points],
+        "y": [per_sec * point.step_secs for point in points],
+        "size": [format_bytes(point.peak_bytes) for point in points],
+        "step": [format_step(point.step_secs) for point in points],
     }
     chart.line("x", "y", source=ColumnDataSource(data), line_width=2, color=GRAY, name=_INK)
     dots = chart.scatter("x", "y", source=ColumnDataSource(data), size=7, color=GRAY)
-    _add_hover(chart, dots, {"memory": "@x{0.0} MiB", "step": "@y{0.000} ms"})
+    _add_hover(chart, dots, {"memory": "@size", "step": "@step"})
     return chart
 
 
@@ -340,10 +383,21 @@ def _by_placer(points: Sequence[Point]) -> Mapping[str, list[Point]]:
     }
 
 
-def _points(points: Sequence[Point], by_time: bool) -> dict[str, list[Any]]:
+def choose_step_unit(views: Sequence[RunView]) -> tuple[str, float]:
+    """Chooses the unit of the steps in the charts of several searches, which share an axis."""
+    return step_unit(max(_find_longest(view.points, view.best) for view in views))
+
+
+def _find_longest(points: Sequence[Point], best: Sequence[Point]) -> float:
+    """Finds the longest step of a search, in seconds; 1 without any."""
+    return max((point.step_secs or 0.0 for point in (*points, *best)), default=1.0) or 1.0
+
+
+def _points(points: Sequence[Point], by_time: bool, per_sec: float) -> dict[str, list[Any]]:
     return {
         "x": [point.elapsed_secs if by_time else point.number for point in points],
-        "y": [1e3 * (point.step_secs or 0.0) for point in points],
+        "y": [per_sec * (point.step_secs or 0.0) for point in points],
+        "step": [format_step(point.step_secs or 0.0) for point in points],
         "number": [point.number for point in points],
         "placer": [point.placer for point in points],
         "time": [point.time or f"after {point.elapsed_secs:.1f} s" for point in points],

@@ -238,6 +238,7 @@ def _plain(value: Any) -> Any:
 def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) -> dict[str, Any]:
     """Makes the interactive charts by name; None for a chart without data."""
     from tf_placer.report.page.charts import (
+        choose_step_unit,
         draw_memory_chart,
         draw_memory_curve,
         draw_search_chart,
@@ -247,10 +248,14 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
     )
 
     charts: dict[str, Any] = {}
+    unit = choose_step_unit(views)
     for by_time, name in ((True, "search_time"), (False, "search_number")):
         beside = None
         for run, view in enumerate(views):
-            beside = draw_search_chart(view, by_time=by_time, beside=beside) or beside
+            beside = (
+                draw_search_chart(view, by_time=by_time, beside=beside, unit_of_steps=unit)
+                or beside
+            )
             has_search = bool(view.points or view.best)
             charts[f"{name}_{run}"] = beside if has_search else None
     for run, view in enumerate(views):

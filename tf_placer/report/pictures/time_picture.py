@@ -15,6 +15,7 @@ from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.step_boxes import box_colors, color_legends, step_boxes
 from tf_placer.report.step_shares import copy_secs_by_kind, device_shares
 from tf_placer.simulation.simulator import StepTrace
+from tf_placer.text.units import step_unit
 
 __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 
@@ -67,7 +68,9 @@ def draw_gantt(
     )
     axes.set_ylim(trace.problem.num_devices, 0)
     axes.set_xlim(0, 1e3 * end_secs)
-    axes.set_xlabel("ms")
+    unit, per_sec = step_unit(end_secs)
+    axes.xaxis.set_major_formatter(lambda ms, _: f"{ms * per_sec / 1e3:g}")
+    axes.set_xlabel(unit)
     handles = [
         Patch(color=color, label=picture_text(name))
         for name, color in color_legends(trace.problem, kinds, _MAX_LAYERS)[by]
@@ -95,6 +98,7 @@ def draw_device_bars(
     from matplotlib.patches import Patch
 
     [first, *_] = steps.values()
+    unit, per_sec = step_unit(end_secs)
     width = 0.8 / len(steps)
     parts = device_shares(first.trace, kinds)
     handles = [Patch(color=_PARTS[part], label=part) for part in parts]
@@ -104,13 +108,13 @@ def draw_device_bars(
         x = np.arange(first.trace.problem.num_devices) - 0.4 + width * (number + 0.5)
         lower = np.zeros(len(x))
         for part in parts:
-            values = 1e3 * shares[part]
+            values = per_sec * shares[part]
             axes.bar(
                 x, values, 0.92 * width, lower, color=_PARTS[part], hatch=hatch,
                 edgecolor="white", linewidth=0.3,
             )  # fmt: skip
             lower += values
-        copying = [1e3 * device.copy_secs for device in view.report.devices]
+        copying = [per_sec * device.copy_secs for device in view.report.devices]
         [copies] = axes.plot(
             x, copying, "D", color="black", markeredgecolor="white", markersize=5, clip_on=False,
             zorder=3, label="copying",
@@ -120,25 +124,26 @@ def draw_device_bars(
     _put_legend(axes, [*handles, copies])
     labels = device_labels([device.name for device in first.trace.problem.devices])
     _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
-    axes.set_ylim(0, 1.05e3 * end_secs or 1.0)
-    axes.set_ylabel("ms of the step", fontsize=8)
+    axes.set_ylim(0, 1.05 * per_sec * end_secs or 1.0)
+    axes.set_ylabel(f"{unit} of the step", fontsize=8)
 
 
 def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
     """Draws the busy time of each kind of link, as in ColocRL, figure 9."""
     copies = {label: copy_secs_by_kind(view.trace) for label, view in steps.items()}
     names = sorted({name for of_step in copies.values() for name in of_step})
+    unit, per_sec = step_unit(max(view.trace.step_secs for view in steps.values()))
     width = 0.8 / len(steps)
     for number, (label, secs) in enumerate(copies.items()):
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
         bars = axes.bar(
-            x, [1e3 * secs.get(name, 0.0) for name in names], 0.92 * width,
+            x, [per_sec * secs.get(name, 0.0) for name in names], 0.92 * width,
             label=picture_text(label), color=GRAY,
             hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.4g", fontsize=7)
     axes.margins(y=0.1)
-    axes.set_ylabel("ms of transfers", fontsize=8)
+    axes.set_ylabel(f"{unit} of transfers", fontsize=8)
     _name_bars(axes, names)
     if names:
         _put_legend(axes, None)
