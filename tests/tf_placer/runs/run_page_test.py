@@ -29,6 +29,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_view import baseline_placements
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
@@ -313,6 +314,24 @@ class RunViewTest(absltest.TestCase):
         self.assertFalse(draw_search_chart(view, by_time=True).xaxis[0].formatter.use_scientific)
         by_number = draw_search_chart(view, by_time=False)
         self.assertEqual(by_number.xaxis[0].formatter.format, "0,0[.]0")
+
+    def test_charts_have_the_units_of_the_tables(self):
+        from tf_placer.report.page.charts import draw_search_chart, draw_timeline, make_time_axis
+
+        for secs, unit in ((3.0, "s"), (3e-3, "ms"), (3e-6, "µs")):
+            with self.subTest(unit):
+                problem = make_problem([[secs, secs]] * 2)
+                view = read_run_view(plan(self.directory / unit, problem))
+                axis = make_time_axis([view.steps])
+                self.assertEqual(axis.unit, unit)
+                # The longest step has both operations on one device.
+                self.assertAlmostEqual(axis.per_ms * axis.x_range.end, 6.0)
+                senders = np.zeros(0, int)
+                chart = draw_timeline(view.steps[-1], operation_kinds(problem), axis, senders)
+                self.assertEqual(chart.xaxis[0].axis_label, unit)
+        # The steps of the search take 0.5 s to 0.9 s, as its caption says.
+        search = draw_search_chart(view, by_time=True)
+        self.assertEqual(search.yaxis[0].axis_label, "ms a step")
 
     def test_a_plan_counts_its_devices_in_words_that_do_not_read_as_names(self):
         # The name of the processor is a kind with a number of sockets.

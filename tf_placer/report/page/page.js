@@ -8,6 +8,10 @@ const tfPlacer = (() => {
 
   const time = (us) => us >= 1e6 ? (us / 1e6).toPrecision(4) + " s"
     : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms" : us.toFixed(1) + " µs";
+  const size = (bytes) => {
+    const power = bytes < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(bytes) / 10));
+    return power ? (bytes / 1024 ** power).toPrecision(4) + " " + ["KiB", "MiB", "GiB", "TiB"][power - 1] : `${Math.round(bytes)} B`;
+  };
   const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
   // A graph without a backward pass has no directions.
@@ -185,7 +189,7 @@ const tfPlacer = (() => {
     document.querySelectorAll("details").forEach((each) => each.addEventListener("toggle", fit));
     document.documentElement.dataset.ready = "yes";
   }
-  return { operation, start };
+  return { size, time, operation, start };
 })();
 window.tfPlacer = tfPlacer;
 tfPlacer.start();
