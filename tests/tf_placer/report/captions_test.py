@@ -11,6 +11,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page import captions
+from tf_placer.report.page.run_table import describe_runs, make_run_table
 from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
 from tf_placer.report.page.tables import make_device_headers, make_device_rows
 
@@ -101,6 +102,33 @@ class StepCaptionsTest(absltest.TestCase):
         [row, _] = make_device_rows(step, kinds)
         self.assertLen(row, len(headers))
         self.assertEqual(row[3:5], ("4.000 s", "0 s"))
+
+
+class RunTableTest(absltest.TestCase):
+    def test_several_runs_have_a_row_each_with_its_cost(self):
+        # A million steps of 4 s take 10,000/9 hours.
+        steps = (4.0, 2.0, 3.0)
+        views = [
+            RunView(
+                title="t",
+                verdict="",
+                is_better=False,
+                is_measured=True,
+                compared=(ComparedPlacement("original", secs, speedup=1.0),),
+                name=name,
+                price_per_hour=price,
+            )
+            for name, secs, price in zip("xyz", steps, (0.9, 9.0, None), strict=True)
+        ]
+        headers, rows = make_run_table(views)
+        self.assertEqual(headers[-2:], ["price/h", "1M steps"])
+        self.assertEqual(rows[0], ("A · x · t", "4.000 s", "1.00x", "-", "0.90", "1000.00"))
+        self.assertEqual(rows[2][-2:], ("-", "-"))
+        self.assertEqual(
+            describe_runs(views),
+            "B is the fastest: 2.000 s a step. A is the cheapest: 1000.00 for a million steps",
+        )
+        self.assertLen(make_run_table(views[2:])[0], 4)
 
 
 class SearchCaptionsTest(absltest.TestCase):

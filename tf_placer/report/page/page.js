@@ -119,7 +119,7 @@ const tfPlacer = (() => {
   function fit() {
     for (const wide of document.querySelectorAll(".wide, .picture")) {
       wide.classList.remove("stacked", "scrolls");
-      if (wide.scrollWidth > wide.clientWidth + 1) wide.classList.add(wide.classList.contains("wide") ? "stacked" : "scrolls");
+      if (wide.scrollWidth > wide.clientWidth) wide.classList.add(wide.classList.contains("wide") ? "stacked" : "scrolls");
     }
   }
 

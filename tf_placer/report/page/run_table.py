@@ -49,7 +49,8 @@ def describe_runs(views: Sequence[RunView]) -> str:
         sentences.append(f"{cheapest} is the cheapest: {costs[cheapest]:.2f} for a million steps")
     if len({view.is_measured for view in views}) > 1:
         sentences.append("Some were measured and others simulated")
-    if any(dict(view.feeds) != dict(views[0].feeds) for view in views):
+    feeds = [dict(view.feeds) for view in views if view.feeds]
+    if any(each != feeds[0] for each in feeds):
         sentences.append("They are not fed the same, so a step is not the same work in all")
     if len(sentences) == 1:
         sentences.append("The table has one row for each run")
