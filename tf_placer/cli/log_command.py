@@ -15,7 +15,7 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Prints the trials of a search, the updates of a learned placer, and the verdict, also while "
-    "the search runs."
+    "the search runs; of a search on a problem, its best placement and the candidates."
 )
 _POLL_SECS = 0.5
 
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         LogError: the log is damaged.
         OSError: the log cannot be read.
+        ValueError: a file is damaged, or a search on a problem was to be followed.
     """
     from tf_placer.runs.search_description import describe_search
 
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _follow(args: argparse.Namespace) -> None:
     """Prints the trials of a search as they end, and then its verdict."""
+    from tf_placer.report.plan_directory import PlanDirectory
     from tf_placer.report.trials_table import format_header, format_trial
     from tf_placer.runs.run_directory import RunDirectory
     from tf_placer.runs.search_description import describe_costs, trial_values, verdict_line
@@ -59,6 +61,11 @@ def _follow(args: argparse.Namespace) -> None:
 
     path = os.path.join(args.log_dir, "trials.jsonl")
     if not _has_content(path):
+        if PlanDirectory(args.log_dir).record.exists():
+            raise ValueError(
+                f"{args.log_dir!r} is of a search on a problem, which has no trials to follow: "
+                "leave --follow out"
+            )
         say(f"waiting for a search in {args.log_dir}")
         while not _has_content(path):
             time.sleep(_POLL_SECS)

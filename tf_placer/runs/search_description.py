@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from tf_placer.files import name_file_in_errors, read_json
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.report.auto_table import limits_table
 from tf_placer.report.controllers_table import controllers_table, staleness_line
+from tf_placer.report.limits import find_limits
+from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.report.search_table import search_table
 from tf_placer.report.training_table import training_table
 from tf_placer.report.trials_table import log_table
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.search_state import SearchState, read_search_state
 from tf_placer.search.distributed.worker_statistics import format_workers_table
+from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.training_log import TRAINING, read_training_log
 from tf_placer.search.trial_log import Trial
-from tf_placer.text.table import terminal_width
+from tf_placer.text.table import table, terminal_width
+from tf_placer.text.units import format_step
 
 __all__ = ["describe_costs", "describe_search", "trial_values", "verdict_line"]
 
@@ -35,6 +46,8 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
     learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
     values: dict[str, Any] = {"header": None, "trials": [], "updates": updates, "verdict": None}
+    values["plan"] = None
+    plan = PlanDirectory(log_dir)
     directory = RunDirectory(log_dir)
     is_kept = directory.has_request and not os.path.exists(trials)
     kept = directory.read_result() if is_kept else None
@@ -42,7 +55,11 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
         state = SearchState({}, (), is_running=False, result=kept)
         parts = [f"the answer of an earlier search, without its trials\n{verdict_line(state)}"]
         values["verdict"] = state.to_json()
-    # Searches on a problem have no log of trials.
+    # A search on a problem keeps samples and its best placement, but no log of trials.
+    elif not os.path.exists(trials) and (record := plan.read_record()) is not None:
+        shown, values["plan"] = _describe_plan(plan, record)
+        values["header"] = record.header
+        parts = [shown]
     elif os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
         header = describe_costs(state.header, directory)
@@ -55,6 +72,7 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
             "trials": [trial_values(trial) for trial in state.trials],
             "updates": updates,
             "verdict": state.to_json(),
+            "plan": None,
         }
     else:
         parts = []
@@ -68,6 +86,42 @@ def describe_costs(header: Mapping[str, Any], directory: RunDirectory) -> Mappin
     if "costs" not in header or directory.problem.exists():
         return header
     return {**header, "costs": "not profiled"}
+
+
+def _describe_plan(directory: PlanDirectory, record: PlanRecord) -> tuple[str, dict[str, Any]]:
+    """Shows the result of a search on a problem, and what its record has beside it.
+
+    Raises:
+        OSError, ValueError: the problem or the result cannot be read.
+    """
+    values = dataclasses.asdict(record)
+    del values["header"]
+    if not directory.result.exists():
+        return "no result yet: the search runs, or was stopped", {**values, "result": None}
+    problem = read_problem(directory.problem)
+    result = read_json(directory.result)
+    with name_file_in_errors(directory.result, "the result of a search"):
+        names = {field.name for field in dataclasses.fields(SearchOutcome)} & result.keys()
+        outcome = SearchOutcome(**{name: result[name] for name in names})
+        lines = [search_table(problem, outcome)]
+        if outcome.feasible:
+            limits = find_limits(problem, np.array(outcome.assignment, np.int32))
+            lines = [
+                search_table(problem, outcome, limits=limits),
+                "",
+                limits_table(limits, "found"),
+            ]
+    if record.candidates:
+        rows = [
+            [
+                each.label,
+                "-" if each.step_secs is None else format_step(each.step_secs),
+                "yes" if each.fits else "no",
+            ]
+            for each in record.candidates
+        ]
+        lines += ["", table(["candidate", "step", "fits"], rows, "lrl")]
+    return "\n".join([*lines, *record.remarks]), {**values, "result": result}
 
 
 def _describe_training(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:

@@ -96,6 +96,22 @@ class JsonOutputTest(tf.test.TestCase):
         written = json.loads((self.directory / "best.json").read_text())
         self.assertEqual({name: value[name] for name in written}, written)
 
+    def test_log_of_a_search_on_a_problem(self):
+        arguments = (f"--problem={self.problem}", "--max_secs=4", "--max_trials=500")
+        found = self.call("search", *arguments, f"--log_dir={self.path('plan')}")
+        log = self.call("log", self.path("plan"))
+        self.assertEqual((log["trials"], log["updates"], log["verdict"]), ([], [], None))
+        result = log["plan"]["result"]
+        self.assertEqual({name: found[name] for name in result}, result)
+        # The record has labels, the answer names.
+        candidates = [{"name": e.pop("label"), **e} for e in log["plan"]["candidates"]]
+        self.assertEqual(candidates, found["candidates"])
+        self.assertEqual(log["header"]["placer"], "auto")
+        pathlib.Path(self.path("plan"), "result.json").unlink()
+        self.assertIsNone(self.call("log", self.path("plan"))["plan"]["result"])
+        with self.assertRaisesRegex(SystemExit, "no trials to follow: leave --follow out"):
+            self.call("log", self.path("plan"), "--follow")
+
     def test_a_search_needs_no_file(self):
         value = self.call(
             "search", f"--problem={self.problem}", "--placer=random", "--max_trials=9"
