@@ -14,13 +14,16 @@ from tf_placer.cli.arguments import (
     PLACEMENT_HELP,
     PROBLEM_HELP,
     add_clear_devices,
+    add_memory_limits,
     add_step,
+    read_memory_limits,
 )
 from tf_placer.cli.graph_costs import place_graph_file
 from tf_placer.cli.step_files import write_steps
 from tf_placer.files import check_output, write_json
 from tf_placer.planning.simulated_step import simulate
 from tf_placer.problem.assignment_file import read_assignment
+from tf_placer.problem.memory_limits import check_headroom, limit_problem, read_max_memory
 from tf_placer.problem.problem_file import read_problem
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -53,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--placement",
         help=f"with --input_graph: {PLACEMENT_HELP}; the original by default",
     )
+    add_memory_limits(parser)
     parser.add_argument("--output", help="file for the report (.json; - is standard output)")
     parser.add_argument(
         "--trace",
@@ -76,11 +80,12 @@ def run(args: argparse.Namespace) -> None:
             graph cannot be run.
     """
     check_standard_output(args)
+    limits = read_max_memory(read_memory_limits(args.max_memory)), check_headroom(args.headroom)
     steps, graph_def = {}, None
     if args.problem is not None:
         _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
         _check_outputs(args, args.problem, args.assignment)
-        problem = read_problem(args.problem)
+        problem = limit_problem(read_problem(args.problem), *limits)
         step = simulate(problem, read_assignment(args.assignment, problem, args.problem))
         steps["step"] = step
     else:
@@ -88,9 +93,9 @@ def run(args: argparse.Namespace) -> None:
         _check_outputs(args, args.input_graph, args.placement, args.feeds)
         placed, original, costed = place_graph_file(args)
         graph_def = costed.grouped.op_graph.graph_def
-        step = simulate(*placed)
+        step = simulate(limit_problem(placed[0], *limits), placed[1])
         if original is not None:
-            steps["original"] = simulate(*original)
+            steps["original"] = simulate(limit_problem(original[0], *limits), original[1])
         steps["step" if original is None else "placement"] = step
     lines = [step.table()]
     if step.trace is not None:

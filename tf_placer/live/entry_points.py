@@ -29,7 +29,7 @@ from tf_placer.placers import Placer, check_is_importable, check_no_import_is_ru
 from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
-from tf_placer.search.config import SearchConfig
+from tf_placer.search.config import SearchConfig, override_config
 from tf_placer.text.stages import Stages
 
 __all__ = [
@@ -440,7 +440,7 @@ def _optimize(
     if not isinstance(config, SearchConfig | None):
         raise ValueError(f"config is a tf_placer.SearchConfig, {_not(config)}")
     values = {name: value for name, value in given.items() if value is not None}
-    asked = dataclasses.replace(config or SearchConfig(), **values)
+    asked = override_config(config or SearchConfig(), values)
     for each in callbacks:
         if not isinstance(each, Callback):
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")

@@ -94,8 +94,9 @@ class LocalCluster:
                 remedies = []
                 if open_reason == _FROM_OUTSIDE:
                     remedies.append(
-                        f"`python -m tf_placer serve {machine.spec} -- python SCRIPT` runs your "
-                        "script with servers that nobody else reaches"
+                        f"`python -m tf_placer serve {machine.spec} -- COMMAND` runs your command, "
+                        "such as `python SCRIPT` or `python -m tf_placer run ...`, with servers "
+                        "that nobody else reaches"
                     )
                 servers = f"the servers of {machine.spec}"
                 logging.warning("%s", describe_open_servers(servers, open_reason, *remedies))

@@ -56,8 +56,11 @@ class Deadline:
             f"{format_duration(self.compute_used_secs())} were used where "
             f"{format_duration(self.max_secs)} are allowed"
         )
-        if self._prepared_secs < self.compute_used_secs() - self.max_secs:
-            return f"{used}: what had begun by then took longer than planned"
+        if self._prepared_secs < self.max_secs:
+            return (
+                f"{used}: what had begun by then took longer than planned; the first batch of a "
+                "placer always runs to its end"
+            )
         return (
             f"{used}: reading and preparing the problem takes "
             f"{format_duration(self._prepared_secs)} here, whatever is allowed"

@@ -41,7 +41,7 @@ from tf_placer.report.memory_curve import (
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
-from tf_placer.search.config import SearchConfig
+from tf_placer.search.config import SearchConfig, override_config
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.ray_controllers import ray_controllers
@@ -199,7 +199,7 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
             already.
     """
     if config is not None:
-        config = dataclasses.replace(config, **given)
+        config = override_config(config, given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
         config = SearchConfig(**{"max_trials": sys.maxsize, **given})

@@ -49,7 +49,7 @@ from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.sentences import join_sentences
 
-__all__ = ["Answer", "AnswerStore"]
+__all__ = ["Answer", "AnswerStore", "explain_unkept"]
 
 _FORMAT = 1
 # Only files that begin so are removed, because users may name any directory.
@@ -392,6 +392,17 @@ class AnswerStore:
                 num_bytes += file.stat().st_size
                 if num_bytes > _MAX_BYTES and _is_own(file):
                     file.unlink()
+
+
+def explain_unkept(result: RunResult) -> str | None:
+    """Explains why a store keeps no answer of a search, as a clause; None if it keeps one."""
+    if is_open(result):
+        return "the best placement may be faster, for which more time is needed"
+    if not (result.is_complete and result.outcome.is_verdict):
+        return "the search came to no verdict, for which more time is needed"
+    if result.outcome not in _FINAL_OUTCOMES:
+        return f"the search ended with {result.outcome.value!r}, which another one may change"
+    return None
 
 
 def _is_own(file: pathlib.Path) -> bool:

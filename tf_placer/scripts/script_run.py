@@ -42,6 +42,7 @@ from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.missing_gpu import advise_on_missing_gpu
 from tf_placer.scripts.process_restart import ProcessRestart, Stage
 from tf_placer.scripts.script_search import (
+    is_answer_wanted,
     is_search_wanted,
     needs_script,
     read_refusal,
@@ -157,7 +158,10 @@ def prepare_script(
                 restrictions=restrictions,
                 clear_devices=is_cleared,
             )
-        elif is_wanted:
+        elif is_wanted or (
+            # The search of the directory is not repeated: its result goes into the store.
+            start.stage is Stage.FIRST and is_answer_wanted(directory, answers, start.tell)
+        ):
             with hide_start_up_messages():
                 search_for_step(
                     directory,

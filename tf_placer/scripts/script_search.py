@@ -17,7 +17,14 @@ from tf_placer.runs.own_files import REFUSAL
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.text.notes import write_note
 
-__all__ = ["Refusal", "is_search_wanted", "needs_script", "read_refusal", "search_for_step"]
+__all__ = [
+    "Refusal",
+    "is_answer_wanted",
+    "is_search_wanted",
+    "needs_script",
+    "read_refusal",
+    "search_for_step",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +68,37 @@ def is_search_wanted(directory: RunDirectory, search_secs: float | None) -> bool
         return search_secs > refusal.search_secs
     assert result is not None
     return search_secs > (math.inf if result.max_secs is None else result.max_secs)
+
+
+def is_answer_wanted(
+    directory: RunDirectory, answers: str | None, say: Callable[[str], None]
+) -> bool:
+    """Says whether a store should get the answer of the search that has ended in a directory.
+
+    Args:
+        directory: the directory of the search, with a request.
+        answers: the store of answers; None for none.
+        say: prints a line for the user where the answer is not worth keeping.
+
+    Raises:
+        OSError, ValueError: the directory cannot be read.
+    """
+    from tf_placer.runs.answer_store import explain_unkept
+
+    result = directory.read_result()
+    if answers is None or result is None or result.answer_kept or result.kept is not None:
+        return False
+    if needs_script(directory):
+        say("--answers keeps nothing: the step calls Python functions")
+        return False
+    if (why := explain_unkept(result)) is not None:
+        secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
+        say(
+            f"--answers keeps nothing of the search in '{directory.path}': {why}; a --search_secs"
+            f"{secs} resumes it"
+        )
+        return False
+    return True
 
 
 def needs_script(directory: RunDirectory) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
     "SearchConfig",
     "check_machine",
     "check_seed",
+    "override_config",
     "read_settings",
     "starting_options",
 ]
@@ -291,6 +292,25 @@ class SearchConfig:
 SearchConfig.__init__ = accept_former_keywords(restore_from="checkpoint")(  # type: ignore[method-assign]
     SearchConfig.__init__
 )
+
+
+def override_config(config: SearchConfig, given: Mapping[str, Any]) -> SearchConfig:
+    """Overrides settings by the arguments of a call.
+
+    Raises:
+        ImportError, MachineError, ValueError: see `SearchConfig`; a placer is given beside options
+            that are those of the placer of the config.
+    """
+    placer, options = given.get("placer", config.placer), config.placer_options
+    name = placer if isinstance(placer, str) else name_placer(placer)
+    if options and FORMER_PLACERS.get(name, name) != config.placer:
+        raise ValueError(
+            f"placer={name!r} is given beside config=SearchConfig(placer={config.placer!r}, "
+            f"placer_options=...), whose options ({', '.join(options)}) are those of "
+            f"{config.placer!r}: leave placer= out, or write placer={name!r} and its own "
+            "placer_options into the config"
+        )
+    return dataclasses.replace(config, **given)
 
 
 def read_settings(value: Any) -> dict[str, Any]:

@@ -28,6 +28,9 @@ __all__ = ["SIMULATED_TRIALS", "SearchOutcome", "search_problem"]
 
 #: Name of the trial log of controllers in the directory of a search.
 SIMULATED_TRIALS = "simulated_trials.jsonl"
+# No batch begins that, if it takes as long as the last one, ends later than this share after the
+# limit. The first batch of a network also compiles it; later ones take half of its time or less.
+_MAX_EXCESS_SHARE, _FIRST_BATCH_SHARE = 0.1, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +99,8 @@ def search_problem(
         problem: the problem to place.
         placer: a placer of the problem that has observed nothing, or controllers before `begin`.
         max_trials: the maximum number of placements to simulate; the last batch is cut to it.
-        max_secs: seconds after which no further batch starts. The first always runs.
+        max_secs: seconds after which no further batch starts, and none that would take much longer,
+            by the time of the last one. The first always runs.
         stop_secs: the search ends once a feasible placement has a step of at most this time.
         seed: seed of controllers; a placer has its own.
         log: stores all trials; None to remember only the best.
@@ -188,6 +192,8 @@ class _Search:
         self._best: _RankedPlacement | None = None
         self._log = log
         self._num_simulated = 0
+        self._num_batches = 0
+        self._batch_began_secs = 0.0
         if log is not None and log.trials:
             trials, original = log.trials, self._build_original()
             self._start_secs -= trials[-1].elapsed_secs
@@ -217,9 +223,20 @@ class _Search:
     def propose(self, placer: Placer, count: int) -> np.ndarray:
         """Asks a placer for at most as many placements as the budget has left."""
         num_trials = self._num_trials
-        if num_trials and self._measure_elapsed() >= self._budget.max_secs:
+        if num_trials and not self._has_time_for_batch():
             return np.zeros([0, placer.groups.num_groups], np.int32)
+        self._batch_began_secs = self._measure_elapsed()
+        self._num_batches += 1
         return propose_checked(placer, min(count, self._budget.max_trials - num_trials))
+
+    def _has_time_for_batch(self) -> bool:
+        """Returns whether the limit leaves time for a batch, which the last one predicts."""
+        elapsed_secs, max_secs = self._measure_elapsed(), self._budget.max_secs
+        batch_secs = elapsed_secs - self._batch_began_secs
+        if self._num_batches == 1:
+            batch_secs *= _FIRST_BATCH_SHARE
+        is_short = elapsed_secs + batch_secs <= (1.0 + _MAX_EXCESS_SHARE) * max_secs
+        return elapsed_secs < max_secs and is_short
 
     def outcome(self, *, interrupted: bool = False) -> SearchOutcome:
         """Builds the outcome so far; a placement must have been simulated."""

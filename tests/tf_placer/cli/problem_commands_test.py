@@ -223,7 +223,10 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertEqual(self.read("r.json")["step_secs"], 9.0)
         assignment = f"--assignment={self.path('r.json')}"
-        self.assertIn("9.000 s", self.call("simulate", f"--problem={self.problem}", assignment))
+        simulate = ("simulate", f"--problem={self.problem}", assignment)
+        self.assertIn("9.000 s", self.call(*simulate))
+        limited = json.loads(self.call(*simulate, "--max_memory=task:1=1", "--json"))
+        self.assertEqual((limited["feasible"], limited["step_secs"]), (False, 9.0))
 
     def test_writes_the_entries_that_other_programs_read(self):
         self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")

@@ -16,6 +16,7 @@ from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.scripts import step_cache
 from tf_placer.scripts.script_search import (
+    is_answer_wanted,
     is_search_wanted,
     needs_script,
     read_refusal,
@@ -42,6 +43,21 @@ class ScriptSearchTest(absltest.TestCase):
     def test_an_interrupted_search_is_resumed(self):
         self.directory.write_result(dataclasses.replace(_ENDED, outcome=Outcome.INTERRUPTED))
         self.assertTrue(is_search_wanted(self.directory, None))
+
+    def test_a_store_gets_the_answer_of_a_search_that_has_ended(self):
+        self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
+        self.directory.write_result(_ENDED)
+        self.assertTrue(is_answer_wanted(self.directory, "store", self.said.append))
+        self.assertFalse(is_answer_wanted(self.directory, None, self.said.append))
+        for change in ({"answer_kept": True}, {"kept": "2026-11-28", "is_complete": False}):
+            self.directory.write_result(dataclasses.replace(_ENDED, **change))
+            self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
+        self.assertEmpty(self.said)
+        self.directory.write_result(dataclasses.replace(_ENDED, outcome=Outcome.NO_TIME))
+        self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
+        self.assertRegex(
+            self.said[0], "keeps nothing .* no verdict, .*; a --search_secs of more than 25 resumes"
+        )
 
     def test_reports_an_unreadable_step_once(self):
         (self.directory.path / "request.json").write_text("{}")

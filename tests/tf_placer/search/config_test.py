@@ -12,7 +12,13 @@ from absl.testing import absltest, parameterized
 from tests.tf_placer.placers.users_placers import LastDevice
 from tf_placer.environments.measuring_protocol import MeasuringProtocol
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.search.config import SearchConfig, check_machine, check_seed, starting_options
+from tf_placer.search.config import (
+    SearchConfig,
+    check_machine,
+    check_seed,
+    override_config,
+    starting_options,
+)
 from tf_placer.search.distributed import workers
 from tf_placer.search.distributed.workers import Workers
 
@@ -36,6 +42,18 @@ class SearchConfigTest(parameterized.TestCase):
         self.assertEqual([type(value) for value in values], [int, int, float, int])
         self.assertEqual(SearchConfig(max_secs=math.inf).max_secs, math.inf)
         self.assertEqual(SearchConfig(seed=2**63 - 1).seed, 2**63 - 1)
+
+    def test_a_placer_beside_the_options_of_another_one_is_explained(self):
+        config = SearchConfig(placer_options={"rounds": 2})
+        with self.assertRaisesRegex(
+            ValueError,
+            r"placer='random' is given beside config=SearchConfig\(placer='auto', .* \(rounds\) "
+            "are those of 'auto': leave placer= out, or write placer='random' and its own",
+        ):
+            override_config(config, {"placer": "random"})
+        same = override_config(config, {"placer": "auto", "seed": 3})
+        self.assertEqual((same.placer_options, same.seed), ({"rounds": 2}, 3))
+        self.assertEqual(override_config(SearchConfig(), {"placer": "random"}).placer, "random")
 
     def test_a_gap_to_stop_at_is_a_share(self):
         self.assertIs(type(SearchConfig(stop_at_gap=np.float32(0.5)).stop_at_gap), float)
