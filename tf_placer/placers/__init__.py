@@ -23,6 +23,7 @@ from tf_placer.placers.placer_entry import Granularity, PlacerEntry
 from tf_placer.placers.registry import (
     AUTO,
     BASELINES,
+    GIVEN,
     PLACERS,
     find_granularity,
     find_placer,
@@ -35,6 +36,7 @@ __all__ = [
     "AUTO",
     "BASELINES",
     "BEST_START",
+    "GIVEN",
     "ORIGINAL_START",
     "PLACERS",
     "Granularity",

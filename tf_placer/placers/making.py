@@ -16,7 +16,7 @@ from tf_placer.placers.options import config_from_options
 from tf_placer.placers.own_placers import describe_cause
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.placer_entry import PlacerEntry, import_object
-from tf_placer.placers.registry import AUTO, PLACERS, find_placer, is_learned
+from tf_placer.placers.registry import AUTO, GIVEN, PLACERS, find_placer, is_learned
 from tf_placer.placers.resolved_config import ResolvedConfig, resolve
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -39,7 +39,7 @@ BEST_START = "best"
 
 
 def find_start(name: str, options: Mapping[str, object] | None) -> object:
-    """Finds the value of option `start`; None for a placer that does not learn.
+    """Finds the value of option `start`; None for a placer that has no such option.
 
     Args:
         name: see `find_placer`.
@@ -49,6 +49,8 @@ def find_start(name: str, options: Mapping[str, object] | None) -> object:
         ValueError: there is no such placer.
     """
     preset = find_placer(name).preset
+    if name == GIVEN:
+        return (options or {}).get("start")
     if preset is None:
         return None
     return (options or {}).get("start", preset.settings.get("start"))
@@ -164,8 +166,10 @@ def make_placer(
         arguments["config"] = resolved.configs[name]
     if entry.needs_problem or entry.uses_problem:
         arguments["problem"] = problem
+    if name == GIVEN:
+        arguments["start"] = start
     make = functools.partial(_find_factory(entry), groups, legal, seed=seed, **arguments)
-    placer: Placer = make() if name in PLACERS else _make_own_placer(name, make)
+    placer: Placer = make() if name in (GIVEN, *PLACERS) else _make_own_placer(name, make)
     return placer
 
 

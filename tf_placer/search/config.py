@@ -26,7 +26,15 @@ from tf_placer.environments.measuring_protocol import (
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.placers import AUTO, check_options, find_start, is_learned, name_placer
+from tf_placer.placers import (
+    AUTO,
+    GIVEN,
+    check_options,
+    find_start,
+    find_start_source,
+    is_learned,
+    name_placer,
+)
 from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
@@ -419,7 +427,13 @@ def _convert_options(placer: str, options: object) -> dict[str, Any]:
     for name in options:
         if not isinstance(name, str):
             raise ValueError(f"a name in placer_options is a text, not {_describe(name)}")
-    return check_options(placer, options)
+    checked = check_options(placer, options)
+    if placer == GIVEN and find_start_source(placer, checked) is None:
+        raise ValueError(
+            "placer 'given' measures the placement in a file (.json), which its option 'start' "
+            "names: --placer given --start best.json, or placer_options={'start': 'best.json'}"
+        )
+    return checked
 
 
 def _convert_budget(max_trials: object, max_secs: object) -> tuple[int, float]:

@@ -223,10 +223,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertEqual(self.read("r.json")["step_secs"], 9.0)
         assignment = f"--assignment={self.path('r.json')}"
-        simulate = ("simulate", f"--problem={self.problem}", assignment)
-        self.assertIn("9.000 s", self.call(*simulate))
-        limited = json.loads(self.call(*simulate, "--max_memory=task:1=1", "--json"))
-        self.assertEqual((limited["feasible"], limited["step_secs"]), (False, 9.0))
+        self.assertIn("9.000 s", self.call("simulate", f"--problem={self.problem}", assignment))
 
     def test_writes_the_entries_that_other_programs_read(self):
         self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")
@@ -518,8 +515,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual([update.samples for update in updates], [3, 6, 9, 12, 15, 18, 20])
         self.assertEqual(updates[-1].best_step_secs, self.read("r.json")["step_secs"])
         self.assertEqual((self.directory / "run" / "policy.weights.h5").read_text(), "7")
-        table = self.call("log", self.path("run"))
-        self.assertLen(table.strip().split("\n"), 2 + 7)
+        shown, _, updates_table = self.call("log", self.path("run")).partition("\nupdate")
+        self.assertIn("trials:       20 of random", shown)
+        self.assertLen(updates_table.strip().split("\n"), 2 + 7)
 
     def test_a_repeated_search_continues_its_curves(self):
         self.learn("--max_trials=12")
@@ -594,6 +592,12 @@ class SimulateCommandTest(ProblemCommandsTestCase):
             f"--assignment={self.path('assignment.json')}",
             *arguments,
         )
+
+    def test_limits_the_memory(self):
+        self.assignment(*BEST)
+        for limit, is_feasible in (("--max_memory=gpu=30", True), ("--max_memory=gpu=20", False)):
+            report = json.loads(self.simulate(limit, "--json"))
+            self.assertEqual((report["feasible"], report["step_secs"]), (is_feasible, 4.5))
 
     def test_writes_the_entries_that_other_programs_read(self):
         self.assignment(*BEST)
