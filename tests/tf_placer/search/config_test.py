@@ -55,6 +55,13 @@ class SearchConfigTest(parameterized.TestCase):
         self.assertEqual((same.placer_options, same.seed), ({"rounds": 2}, 3))
         self.assertEqual(override_config(SearchConfig(), {"placer": "random"}).placer, "random")
 
+    def test_a_given_placement_needs_its_file(self):
+        for options in ({}, {"start": "expert"}):
+            with self.assertRaisesRegex(ValueError, "--placer given --start best.json"):
+                SearchConfig(placer="given", placer_options=options)
+        config = SearchConfig(placer="given", placer_options={"start": "best.json"})
+        self.assertEqual(config.placer_options, {"start": "best.json"})
+
     def test_a_gap_to_stop_at_is_a_share(self):
         self.assertIs(type(SearchConfig(stop_at_gap=np.float32(0.5)).stop_at_gap), float)
         for wrong in (-0.1, math.nan, math.inf, "5%", True):

@@ -4,7 +4,6 @@ from absl.testing import absltest
 from tests.tf_placer.placers import graphs, placer_conformance
 from tf_placer.placers import GIVEN, find_start_source, make_placer
 from tf_placer.placers.heuristics.given import Given
-from tf_placer.search.config import SearchConfig
 
 
 class GivenTest(placer_conformance.PlacerConformance, absltest.TestCase):
@@ -23,9 +22,6 @@ class GivenTest(placer_conformance.PlacerConformance, absltest.TestCase):
         self.assertEqual(placer.propose(9).tolist(), [])
 
     def test_needs_a_placement(self):
-        for options in ({}, {"start": "expert"}):
-            with self.assertRaisesRegex(ValueError, "--placer given --start best.json"):
-                SearchConfig(placer=GIVEN, placer_options=options)
         with self.assertRaisesRegex(ValueError, "option 'start' is None"):
             make_placer(GIVEN, graphs.chain(2), np.ones([2, 2], np.bool_))
 
