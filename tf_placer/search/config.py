@@ -16,6 +16,7 @@ from graph_passes.restrictions import (
 )
 from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
+from graph_passes.util.messages import shorten_text
 from graph_passes.util.path_validation import check_path
 from tf_placer.environments.measuring_protocol import (
     ALONE_PROTOCOLS,
@@ -306,19 +307,22 @@ def override_config(config: SearchConfig, given: Mapping[str, Any]) -> SearchCon
     """Overrides settings by the arguments of a call.
 
     Raises:
-        ImportError, MachineError, ValueError: see `SearchConfig`; a placer is given beside options
-            that are those of the placer of the config.
+        ImportError, MachineError, ValueError: see `SearchConfig`; if a placer is given beside the
+            options of another one, the message says so.
     """
     placer, options = given.get("placer", config.placer), config.placer_options
     name = placer if isinstance(placer, str) else name_placer(placer)
-    if options and FORMER_PLACERS.get(name, name) != config.placer:
+    try:
+        return dataclasses.replace(config, **given)
+    except ValueError as error:
+        if not options or FORMER_PLACERS.get(name, name) == config.placer:
+            raise
         raise ValueError(
             f"placer={name!r} is given beside config=SearchConfig(placer={config.placer!r}, "
             f"placer_options=...), whose options ({', '.join(options)}) are those of "
             f"{config.placer!r}: leave placer= out, or write placer={name!r} and its own "
-            "placer_options into the config"
-        )
-    return dataclasses.replace(config, **given)
+            f"placer_options into the config ({shorten_text(str(error))})"
+        ) from error
 
 
 def read_settings(value: Any) -> dict[str, Any]:
