@@ -160,7 +160,9 @@ def prepare_script(
             )
         elif is_wanted or (
             # The search of the directory is not repeated: its result goes into the store.
-            start.stage is Stage.FIRST and is_answer_wanted(directory, answers, start.tell)
+            start.stage is Stage.FIRST
+            and not require_answer
+            and is_answer_wanted(directory, answers, start.tell)
         ):
             with hide_start_up_messages():
                 search_for_step(
