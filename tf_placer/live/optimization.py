@@ -36,14 +36,14 @@ from tf_placer.live.step_events import write_step_events
 from tf_placer.private_network import describe_open_servers, find_open_reason
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.runs.answer_store import Answer, AnswerStore, explain_unkept
+from tf_placer.runs.answer_store import Answer, AnswerStore
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
 from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.verdict import verdict
+from tf_placer.runs.verdict import explain_unkept, verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX

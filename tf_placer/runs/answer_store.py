@@ -37,19 +37,18 @@ from graph_passes.placement import Placement, assignment_of, operation_groups
 from graph_passes.restricted_colocation import restrict_colocation
 from graph_passes.util.atomic_write import remove_unfinished_files
 from graph_passes.util.json_records import check_format, read_record
-from tf_placer.confirmation.outcome import Outcome
 from tf_placer.errors import describe_error
 from tf_placer.files import cache_directory, read_json, write_json
 from tf_placer.inputs.workload import Workload
 from tf_placer.machines.machine_identity import compute_machine_identity
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.verdict import is_open
+from tf_placer.runs.verdict import explain_unkept
 from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.sentences import join_sentences
 
-__all__ = ["Answer", "AnswerStore", "explain_unkept"]
+__all__ = ["Answer", "AnswerStore"]
 
 _FORMAT = 1
 # Only files that begin so are removed, because users may name any directory.
@@ -60,8 +59,6 @@ _MAX_BYTES = 100_000_000
 # A placement of a step that has less in common is no better start than a baseline.
 _LEAST_COMMON_SHARE = 0.5
 _MAX_COMPARED = 16
-# All other outcomes depend on the time that there was.
-_FINAL_OUTCOMES = (Outcome.FASTER, Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -249,7 +246,7 @@ class AnswerStore:
         Returns:
             Whether the answer is kept.
         """
-        if not result.is_complete or result.outcome not in _FINAL_OUTCOMES or is_open(result):
+        if explain_unkept(result) is not None:
             return False
         operations = [self._graph.names[i] for i in self._form.operations.tolist()]
         placed: dict[str, list[int]] = {}
@@ -392,17 +389,6 @@ class AnswerStore:
                 num_bytes += file.stat().st_size
                 if num_bytes > _MAX_BYTES and _is_own(file):
                     file.unlink()
-
-
-def explain_unkept(result: RunResult) -> str | None:
-    """Explains why a store keeps no answer of a search, as a clause; None if it keeps one."""
-    if is_open(result):
-        return "the best placement may be faster, for which more time is needed"
-    if not (result.is_complete and result.outcome.is_verdict):
-        return "the search came to no verdict, for which more time is needed"
-    if result.outcome not in _FINAL_OUTCOMES:
-        return f"the search ended with {result.outcome.value!r}, which another one may change"
-    return None
 
 
 def _is_own(file: pathlib.Path) -> bool:

@@ -9,7 +9,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.run_result import RunResult
 from tf_placer.text.sentences import join_sentences
 
-__all__ = ["best_comparison", "is_open", "verdict"]
+__all__ = ["best_comparison", "explain_unkept", "is_open", "verdict"]
 
 _REASONS = {
     Outcome.NOTHING_TO_PLACE: (
@@ -27,6 +27,8 @@ _NO_TIME_FOR_PLACER = (
     "placer"
 )
 _MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
+# All other outcomes depend on the time that there was.
+_FINAL_OUTCOMES = (Outcome.FASTER, Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES)
 
 
 def verdict(
@@ -68,6 +70,17 @@ def is_open(result: RunResult) -> bool:
     if result.outcome is not Outcome.NOT_FASTER or best is None or best.interval is None:
         return False
     return best.interval[1] >= _MIN_SPEEDUP_WORTH_MORE_TIME
+
+
+def explain_unkept(result: RunResult) -> str | None:
+    """Explains why a store keeps no answer of a search, as a clause; None if it does."""
+    if is_open(result):
+        return "the best placement may be faster, for which more time is needed"
+    if not (result.is_complete and result.outcome.is_verdict):
+        return "the search came to no verdict, for which more time is needed"
+    if result.outcome not in _FINAL_OUTCOMES:
+        return f"the search ended with {result.outcome.value!r}, which another search may change"
+    return None
 
 
 def best_comparison(confirmation: Confirmation | None) -> Comparison | None:

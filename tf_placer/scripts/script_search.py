@@ -15,6 +15,7 @@ from tf_placer.errors import NoAnswerError, SearchError, describe_error
 from tf_placer.files import read_json, write_json
 from tf_placer.runs.own_files import REFUSAL
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.verdict import explain_unkept
 from tf_placer.text.notes import write_note
 
 __all__ = [
@@ -83,8 +84,6 @@ def is_answer_wanted(
     Raises:
         OSError, ValueError: the directory cannot be read.
     """
-    from tf_placer.runs.answer_store import explain_unkept
-
     result = directory.read_result()
     if answers is None or result is None or result.answer_kept or result.kept is not None:
         return False
