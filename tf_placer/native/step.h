@@ -632,14 +632,15 @@ class Step {
     return {2, ranks_[job - max_jobs_].order};
   }
 
-  // The heap of events.
+  // The heap of events. Left to itself, the compiler calls these functions and `take_first` instead
+  // of inlining them, which costs a seventh of all time.
 
-  void add_event(int64_t count, double secs, int64_t job) {
+  [[gnu::always_inline]] void add_event(int64_t count, double secs, int64_t job) {
     rise(count, {secs, job});
   }
 
   // Removes the first event from the heap, which has `count` events without it.
-  void remove_first(int64_t count) {
+  [[gnu::always_inline]] void remove_first(int64_t count) {
     const Event event = events_[count];
     int64_t at = 0, child = 1;
     // Move the gap down to a leaf without comparing the last event, which nearly always belongs
@@ -723,7 +724,7 @@ class Step {
   }
 
   // Takes the first job that waits for a server, or -1.
-  int32_t take_first(Server& server) {
+  [[gnu::always_inline]] int32_t take_first(Server& server) {
     const int32_t first = server.first;
     if (server.root >= 0) {
       const int32_t root = server.root;
