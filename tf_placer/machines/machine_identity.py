@@ -36,13 +36,14 @@ def describe_setup(
         The name of the machine, the version of TensorFlow, a hash of the configuration, and the
         description of emulated GPUs, as JSON values.
     """
-    config = b""
+    config = tf.compat.v1.ConfigProto()
     if session_config is not None:
-        config = session_config.SerializeToString(deterministic=True)
+        config.CopyFrom(session_config)
+    _clear_idle_fields(config)
     value: dict[str, Any] = {
         "spec": machine.spec,
         "tensorflow": tf.__version__,
-        "session_config": hashlib.sha256(config).hexdigest(),
+        "session_config": hashlib.sha256(config.SerializeToString(deterministic=True)).hexdigest(),
     }
     # The links of emulated GPUs follow their description.
     if machine.backend.is_described:
@@ -81,6 +82,25 @@ def compute_machine_identity(
             sizes = [round((gpu.memory_bytes or 0) / 2**30) for gpu in gpus]
             value["gpus"] = _find_gpu_models() or sizes
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _clear_idle_fields(config: tf.compat.v1.ConfigProto) -> None:
+    """Clears fields that sessions without a configuration have, and that change no step times.
+
+    TensorFlow 2 gives them empty messages, the numbers of devices, which are those of the machine,
+    and soft placement, while `ConfigProto()` has none of these.
+    """
+
+    def clear_empty(message: Any) -> None:
+        for field, value in message.ListFields():
+            if hasattr(value, "ListFields"):
+                clear_empty(value)
+                if not value.ListFields():
+                    message.ClearField(field.name)
+
+    config.ClearField("device_count")
+    config.ClearField("allow_soft_placement")
+    clear_empty(config)
 
 
 def _find_gpu_models() -> list[str]:

@@ -257,9 +257,9 @@ class TrainingStepDetector:
             # The step calls Python functions of this process, so the search has to run here.
             with clear_by(CLEARING_FLAG):
                 optimize(workload, log_dir=self._directory.path, config=asked)
+        then = "after the search for a placement" if self._may_search else "if it has an answer"
         self._say(
-            f"found the training step: {title}; the script ends here, and is restarted after the "
-            "search for a placement"
+            f"found the training step: {title}; the script ends here, and is restarted {then}"
         )
         # Even an interrupted search in this process must not be resumed right after the restart.
         self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)

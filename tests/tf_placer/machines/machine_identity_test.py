@@ -34,6 +34,15 @@ class MachineIdentityTest(absltest.TestCase):
         with mock.patch.object(machine_identity.os, "uname", side_effect=AssertionError):
             self.assertEqual(identity, compute_machine_identity(_MACHINE, None))
 
+    def test_sessions_of_tensorflow_2_count_as_having_no_configuration(self):
+        with tf.Graph().as_default(), tf1.Session() as session:
+            config = session._config
+        self.assertNotEqual(config, tf1.ConfigProto())
+        identity = compute_machine_identity(_MACHINE, None)
+        self.assertEqual(identity, compute_machine_identity(_MACHINE, config))
+        config.gpu_options.allow_growth = True
+        self.assertNotEqual(identity, compute_machine_identity(_MACHINE, config))
+
     def test_everything_that_changes_times_counts(self):
         def widen(device: Device) -> Device:
             return dataclasses.replace(device, cores=(0, 1))
