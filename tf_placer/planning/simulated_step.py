@@ -17,11 +17,12 @@ from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
 from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
+from tf_placer.text.units import format_step
 
 __all__ = ["SimulatedStep", "check_assignment", "simulate"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SimulatedStep:
     """A simulated step.
 
@@ -35,6 +36,21 @@ class SimulatedStep:
     trace: StepTrace | None
     bounds: LowerBounds
 
+    def __repr__(self) -> str:
+        step = "not simulated" if self.step_secs is None else format_step(self.step_secs)
+        reason = "" if self.failure is None else f", cannot run: {self.failure.message}"
+        return f"<SimulatedStep: {step}{reason}>"
+
+    @property
+    def step_secs(self) -> float | None:
+        """The simulated step time; None if an operation is on an illegal device."""
+        return None if self.trace is None else self.trace.step_secs
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the placement can run, as `PlanResult.feasible`."""
+        return self.failure is None
+
     def table(self) -> str:
         """Formats the step as a table, without a final newline."""
         if self.trace is None:
@@ -45,7 +61,7 @@ class SimulatedStep:
         """Makes the JSON form, as `simulate --output` writes it."""
         value: dict[str, Any] = {
             "step_secs": None,
-            "feasible": self.failure is None,
+            "feasible": self.feasible,
             "reason": None if self.failure is None else self.failure.message,
             "peak_bytes": None,
             "busy_secs": None,

@@ -338,7 +338,8 @@ def _format_speedup(machine: ComparedMachine) -> str:
 def _format_needed(machine: ComparedMachine) -> str:
     if machine.step_secs is None:
         return "-"
-    return str(machine.needed) if machine.needed == 1 else f"≤ {machine.needed}"
+    is_known = machine.needed == 1 or machine.spare == 0
+    return str(machine.needed) if is_known else f"≤ {machine.needed}"
 
 
 def _format_cpu(machine: ComparedMachine) -> str:

@@ -54,7 +54,8 @@ class SearchOutcome:
 
     step_secs: float | None
     feasible: bool
-    assignment: tuple[int, ...]
+    # Of thousands of groups, it would hide everything else.
+    assignment: tuple[int, ...] = dataclasses.field(repr=False)
     peak_bytes: tuple[int, ...]
     lower_bound_secs: float
     trials: int

@@ -26,12 +26,16 @@ class SimulateTest(absltest.TestCase):
             together.to_json()["step_secs"], float(problem.compute_secs[:, 0].sum())
         )
         self.assertIn("critical path", together.table())
+        self.assertEqual(together.step_secs, together.to_json()["step_secs"])
+        self.assertRegex(repr(together), "^<SimulatedStep: [0-9.]+ m?s>$")
 
     def test_a_placement_that_does_not_fit_has_a_step_and_a_reason(self):
         problem = small_problem(cpu_bytes=31, gpu_bytes=5)
         step = tf_placer.simulate(problem, np.zeros(problem.num_groups, np.int64))
         value = step.to_json()
         self.assertFalse(value["feasible"])
+        self.assertFalse(step.feasible)
+        self.assertIn("cannot run", repr(step))
         self.assertIsNotNone(value["step_secs"])
         self.assertIn("has room for 31", value["reason"])
 

@@ -41,12 +41,15 @@ def describe_runs(views: Sequence[RunView]) -> str:
     steps = {name: secs for name, view in named if (secs := _find_step_secs(view)) is not None}
     if not steps:
         return "None of the runs has a step. Nothing that was tried runs or fits"
+    titles = {name: f"{name} ({view.name})" if view.name else name for name, view in named}
     fastest = min(steps, key=steps.__getitem__)
-    sentences = [f"{fastest} is the fastest: {format_step(steps[fastest])} a step"]
+    sentences = [f"{titles[fastest]} is the fastest: {format_step(steps[fastest])} a step"]
     costs = {name: cost for name, view in named if (cost := _compute_cost(view)) is not None}
     if costs:
         cheapest = min(costs, key=costs.__getitem__)
-        sentences.append(f"{cheapest} is the cheapest: {costs[cheapest]:.2f} for a million steps")
+        sentences.append(
+            f"{titles[cheapest]} is the cheapest: {costs[cheapest]:.2f} for a million steps"
+        )
     if len({view.is_measured for view in views}) > 1:
         sentences.append("Some were measured and others simulated")
     feeds = [dict(view.feeds) for view in views if view.feeds]
