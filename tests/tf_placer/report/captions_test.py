@@ -126,7 +126,8 @@ class RunTableTest(absltest.TestCase):
         self.assertEqual(rows[2][-2:], ("-", "-"))
         self.assertEqual(
             describe_runs(views),
-            "B (y) is the fastest: 2.000 s a step. A (x) is the cheapest: 1000.00 for a million steps",
+            "B (y) is the fastest: 2.000 s a step. "
+            "A (x) is the cheapest: 1000.00 for a million steps",
         )
         self.assertLen(make_run_table(views[2:])[0], 4)
 
