@@ -91,7 +91,10 @@ def place(
     if note := describe_immovable_step(workload.op_graph):
         say(note)
     if (batch_size := _find_batch_size(step)) is not None:
-        say(f"a step trains on a batch of {batch_size}: the placement is for fit with that size")
+        say(
+            f"a step trains on a batch of {batch_size}: the placement is for fit with that size; "
+            "if these are all examples, pass one batch of them"
+        )
     # The graph does not tell what functions of Python do.
     store = None
     if config.answers is not None and caller is None:

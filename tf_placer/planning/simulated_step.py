@@ -48,7 +48,7 @@ class SimulatedStep:
 
     @property
     def feasible(self) -> bool:
-        """Whether the placement can run, as `PlanResult.feasible`."""
+        """Returns whether the placement can run, as `PlanResult.feasible`."""
         return self.failure is None
 
     def table(self) -> str:

@@ -171,7 +171,10 @@ def _view_run(directory: RunDirectory) -> RunView:
     text = _describe_progress(trials)
     if result is not None:
         is_better = state.is_placed
-        text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(result)}"
+        title = "Placed" if is_better else "Unchanged"
+        if is_better and result.is_slower_than_one_process:
+            title = "Placed on workers, slower than one process on all cores"
+        text = f"{title}: {verdict(result)}"
         confirmation, winner = result.confirmation, result.winner
         explanation = read_explanation(directory, result)
     finalists = {} if result is None else result.finalists

@@ -58,6 +58,19 @@ class RunResult:
     answer_kept: bool | None = None
     one_process_secs: float | None = None
 
+    @property
+    def placed_secs(self) -> float | None:
+        """Step time of the winner in the confirmation; None if nothing won."""
+        if self.confirmation is None or self.winner is None:
+            return None
+        return self.confirmation.step_secs(self.winner)
+
+    @property
+    def is_slower_than_one_process(self) -> bool:
+        """Returns whether something won, and one process on all cores is faster than that."""
+        placed_secs, secs = self.placed_secs, self.one_process_secs
+        return placed_secs is not None and secs is not None and secs < placed_secs
+
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: all fields."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}

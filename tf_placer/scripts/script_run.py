@@ -389,9 +389,9 @@ def _place(
 def _explain_slower(directory: RunDirectory) -> str | None:
     """Explains that one process on all cores is faster than the placement; None if it is not."""
     result = directory.read_result()
-    if result is None or result.confirmation is None or result.winner is None:
+    if result is None:
         return None
-    placed_secs, secs = result.confirmation.step_secs(result.winner), result.one_process_secs
+    placed_secs, secs = result.placed_secs, result.one_process_secs
     if placed_secs is None or secs is None or secs >= placed_secs:
         return None
     return (

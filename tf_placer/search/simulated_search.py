@@ -54,7 +54,7 @@ class SearchOutcome:
 
     step_secs: float | None
     feasible: bool
-    # Of thousands of groups, it would hide everything else.
+    # The indices of thousands of groups would hide everything else.
     assignment: tuple[int, ...] = dataclasses.field(repr=False)
     peak_bytes: tuple[int, ...]
     lower_bound_secs: float

@@ -208,6 +208,21 @@ class RunViewTest(absltest.TestCase):
         self.assertIn(">Placed: expert runs, and the original does not</h1>", page)
         self.assertIn(">Original does not run (out_of_memory): in the warm-up steps: OOM", page)
 
+    def test_the_headline_says_that_one_process_is_faster(self):
+        run = live_run(self.directory)
+        result = json.loads((run / "result.json").read_text()) | {"one_process_secs": 1e-6}
+        (run / "result.json").write_text(json.dumps(result))
+        verdict = read_run_view(run).verdict
+        self.assertStartsWith(verdict, "Placed on workers, slower than one process on all cores: ")
+
+    def test_says_why_trials_took_less_than_the_bound(self):
+        view = read_run_view(live_run(self.directory))
+        limits = dataclasses.replace(view.limits, bound_secs=1e3)
+        for bounded, is_said in ((view, False), (dataclasses.replace(view, limits=limits), True)):
+            write_page(bounded, self.directory / "page.html")
+            page = (self.directory / "page.html").read_text()
+            self.assertEqual("trials that took less ran while" in page, is_said)
+
     def test_a_search_that_has_not_ended_has_no_verdict(self):
         run = live_run(self.directory)
         (run / "result.json").unlink()

@@ -53,6 +53,10 @@ class CheckHeaderTest(parameterized.TestCase):
         with self.assertRaisesRegex(LogMismatchError, "a model that is placed already is another"):
             check_header("log", HEADER, HEADER | {"graph_fingerprint": "g2"})
 
+    def test_a_model_that_is_built_again_is_another_graph(self):
+        with self.assertRaisesRegex(LogMismatchError, r"keras.utils.clear_session\(\)"):
+            check_header("log", HEADER, HEADER | {"grouping_fingerprint": "g2"})
+
     def test_a_field_that_the_search_lacks_is_a_mismatch(self):
         with self.assertRaisesRegex(LogMismatchError, "seed 3, this search has none"):
             check_header("log", HEADER, {k: v for k, v in HEADER.items() if k != "seed"})

@@ -207,12 +207,20 @@ def _run_values(
         "failures": [point for point in view.points if point.failure],
         "bound": limits and describe_bound(limits),
         "lower_bound": limits and format_step(limits.lower_bound_secs),
+        "is_below_bound": limits is not None
+        and any(secs < limits.lower_bound_secs for secs in _list_measured_secs(view)),
         "limits": list(zip(limits.limits, limit_rows(limits), strict=True)) if limits else [],
         "memory": make_memory_rows(view.memory_curve),
         "memory_text": describe_memory_curve(view.memory_curve) if view.memory_curve else "",
         "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
         "changes_text": describe_gain_here(view.changes, limits.step_secs if limits else 0.0),
     }
+
+
+def _list_measured_secs(view: RunView) -> list[float]:
+    """Lists the steps of all trials, and of the confirmation."""
+    steps = [*(each.step_secs for each in view.points), *(each.step_secs for each in view.compared)]
+    return [secs for secs in steps if secs is not None]
 
 
 def _step_values(step: StepView, kinds: OperationKinds) -> dict[str, Any]:

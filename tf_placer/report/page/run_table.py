@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 
 from tf_placer.report.page.captions import find_subject
@@ -41,7 +42,10 @@ def describe_runs(views: Sequence[RunView]) -> str:
     steps = {name: secs for name, view in named if (secs := _find_step_secs(view)) is not None}
     if not steps:
         return "None of the runs has a step. Nothing that was tried runs or fits"
-    titles = {name: f"{name} ({view.name})" if view.name else name for name, view in named}
+    titles = {
+        name: f"{name} ({pathlib.PurePath(view.name).name})" if view.name else name
+        for name, view in named
+    }
     fastest = min(steps, key=steps.__getitem__)
     sentences = [f"{titles[fastest]} is the fastest: {format_step(steps[fastest])} a step"]
     costs = {name: cost for name, view in named if (cost := _compute_cost(view)) is not None}
