@@ -46,7 +46,7 @@ class CompareCommandTest(tf.test.TestCase):
         prices = (f"--price={two}=3.6", "--price=1=1.8")
         printed, errors = self.call(*self.files, "--max_secs=3", *prices)
         self.assertRegex(printed, r"\n1 +1 +1 +6.000 ms +1.00x .* 1\.80 +3\.00\n")
-        self.assertRegex(printed, r"\n2 +2 +≤ 2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
+        self.assertRegex(printed, r"\n2 +2 +2 +3.000 ms +2.00x .* 3\.60 +3\.00\n")
         self.assertRegex(printed, r"\n4 +4 +≤ 2 +3.000 ms +2.00x .* +- +-\n")
         self.assertIn("2 GPUs would do as well as 4", printed)
         self.assertIn("searching on 3 machines for 3.0 s in all", errors)
