@@ -9,6 +9,7 @@ import argparse
 import math
 import sys
 
+from graph_passes.placement import write_placement
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     PROBLEM_HELP,
@@ -19,7 +20,7 @@ from tf_placer.cli.arguments import (
     build_search_config,
     placers_help,
 )
-from tf_placer.files import check_output
+from tf_placer.files import check_output, is_stream
 from tf_placer.placers import AUTO
 from tf_placer.planning.plan import DEFAULT_SECS, plan
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
@@ -114,15 +115,40 @@ def run(args: argparse.Namespace) -> None:
             line.clear()
             _answer(args, error.result)
             raise
-    _answer(args, result)
+    _answer(args, result, _write_offload(args.output, result))
 
 
-def _answer(args: argparse.Namespace, result: PlanResult) -> None:
+def _answer(args: argparse.Namespace, result: PlanResult, moved: str | None = None) -> None:
     places = {"result": args.output, "log": args.log_dir}
     lines = [f"{what}: {path}" for what, path in places.items() if path is not None]
     written = result.to_json()
     if args.output is not None and written["placement"] is not None and result.feasible:
         lines[0] += ", which `apply` takes as --placement to put it on the graph"
+    if moved is not None:
+        lines.append(
+            f"offload: {moved}, which `offload` takes as --placement for what is moved to the CPU"
+        )
     gap = [""] if lines else []
-    values = {"output": args.output, "log_dir": args.log_dir}
+    values = {"output": args.output, "log_dir": args.log_dir, "offload_placement": moved}
     answer(args, "\n".join([result.table(), *gap, *lines]), written | values)
+
+
+def _write_offload(output: str | None, result: PlanResult) -> str | None:
+    """Writes the placement for the command `offload` beside the result.
+
+    Args:
+        output: the file of the result; None for none.
+        result: the result.
+
+    Returns:
+        The file; None if the result is no file, or no activations are moved.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    placement = result.offload_placement
+    if output is None or is_stream(output) or placement is None:
+        return None
+    path = f"{output.removesuffix('.json')}.offload.json"
+    write_placement(placement, path)
+    return path

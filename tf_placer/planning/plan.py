@@ -35,8 +35,9 @@ from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits, find_limits
 from tf_placer.report.memory_curve import (
     MemoryPoint,
+    MoreMemory,
     search_memory_curve,
-    search_memory_without_cpu,
+    search_more_memory,
 )
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.what_if import WhatIf, search_changed_machines
@@ -291,10 +292,11 @@ def _plan_by_auto(
     curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     least_bytes: int | None = None
-    without_cpu: MemoryPoint | None = None
+    more: MoreMemory | None = None
     offload: HostOffload | None = None
     best = result.best.placement
     others = [*result.finalists, *(found for _, found in result.starts)]
+    known = [each.placement for each in others]
     if outcome.feasible and not result.interrupted:
         memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
         memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
@@ -309,14 +311,14 @@ def _plan_by_auto(
         if limits is not None and limits.displaced_share >= LEAST_DISPLACED_SHARE:
             displaced_secs = _MEMORY_SHARE * left_secs
             left_secs -= displaced_secs
-            without_cpu = search_memory_without_cpu(
+            more = search_more_memory(
                 problem, groups, best, known=others, search_secs=displaced_secs, seed=config.seed
             )
         changes = search_changed_machines(
             problem,
             groups,
             best,
-            known=others,
+            known=[*known, *([] if more is None else [np.array(more.assignment, np.int32)])],
             search_secs=left_secs - memory_secs,
             seed=config.seed,
         )
@@ -339,7 +341,7 @@ def _plan_by_auto(
         config.log_dir,
         least_bytes,
         curve,
-        without_cpu,
+        more,
         offload,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from tf_placer.report.least_memory import describe_least_memory, describe_offloa
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import (
     MemoryPoint,
+    MoreMemory,
     describe_memory_curve,
-    describe_memory_without_cpu,
+    describe_more_memory,
 )
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
@@ -28,6 +30,9 @@ from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.recomputation import Recomputation
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
+
+# Characters of a line, and the column of the values.
+_MAX_WIDTH, _INDENT = 120, " " * 14
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +51,8 @@ class PlanResult:
             None if one fits as it is, or there was no time to find out.
         memory_curve: steps within less memory, beginning with the placement or a better one; empty
             if there was no time, and for another placer than `auto`.
-        memory_without_cpu: the least memory of each GPU with which no work is on a CPU for want of
-            memory, and the step then; None if there is no such work, or there was no time.
+        more_memory: the least memory of each GPU that was found for a step about as short as with
+            unlimited memory; None if no work is on a CPU for want of memory, or there was no time.
         offload: the step if activations wait on the CPU, where nothing fits otherwise; or None.
         recomputation: the step if activations are computed again, where nothing fits; None if that
             is not enough.
@@ -61,7 +66,7 @@ class PlanResult:
     log_dir: str | os.PathLike[str] | None = None
     least_memory_bytes: int | None = None
     memory_curve: tuple[MemoryPoint, ...] = ()
-    memory_without_cpu: MemoryPoint | None = None
+    more_memory: MoreMemory | None = None
     offload: HostOffload | None = None
     recomputation: Recomputation | None = dataclasses.field(default=None, kw_only=True)
 
@@ -95,6 +100,25 @@ class PlanResult:
             )
         return placement
 
+    @property
+    def offload_placement(self) -> Placement | None:
+        """The placement whose activations wait on the CPU, as the command `offload` takes it.
+
+        Of it are the estimate where nothing fits, and the row of the table about other machines.
+        None if no such estimate was made, or the problem was not made of a TensorFlow graph.
+        """
+        steps = [(each.assignment, each.step_secs) for each in self.changes if each.assignment]
+        if self.offload is not None:
+            steps.append((self.offload.assignment, self.offload.step_secs))
+        if not steps:
+            return None
+        assignment, step_secs = steps[0]
+        # It does not fit before its activations move.
+        outcome = dataclasses.replace(
+            self.outcome, assignment=assignment, step_secs=step_secs, feasible=False
+        )
+        return build_planned_placement(self.problem, outcome)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the placement to a file (`.json`), as the command `apply` takes it.
 
@@ -119,11 +143,11 @@ class PlanResult:
                 "              no placement is better by more than 1 %: the search ended early"
             )
         if len(self.memory_curve) > 1:
-            lines.append(f"less memory:  {describe_memory_curve(self.memory_curve)}")
+            lines.append(_wrap(f"less memory:  {describe_memory_curve(self.memory_curve)}"))
         if more := self._describe_more_memory():
-            lines.append(f"more memory:  {more}")
+            lines.append(_wrap(f"more memory:  {more}"))
         if self.recomputation is not None:
-            lines.append(f"recomputing:  it {self.recomputation.describe()}")
+            lines.append(_wrap(f"recomputing:  it {self.recomputation.describe()}"))
         lines += ["", auto_table(self.problem, self.auto, self.changes, self.limits)]
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
@@ -142,9 +166,9 @@ class PlanResult:
         return remarks
 
     def _describe_more_memory(self) -> str:
-        if self.memory_without_cpu is None or self.limits is None:
+        if self.more_memory is None or self.limits is None:
             return ""
-        return describe_memory_without_cpu(self.memory_without_cpu, self.limits.step_secs)
+        return describe_more_memory(self.more_memory, self.limits.step_secs)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `search --json` prints it."""
@@ -156,7 +180,7 @@ class PlanResult:
             self.changes,
             self.least_memory_bytes,
             self.memory_curve,
-            self.memory_without_cpu,
+            self.more_memory,
             self.offload,
         )
         again = self.recomputation
@@ -169,6 +193,11 @@ class PlanResult:
             f"<PlanResult of {self.outcome.placer!r}: step {format_outcome(self.outcome)}, groups "
             f"per device {counts}, {self.outcome.trials:,} trials>"
         )
+
+
+def _wrap(line: str) -> str:
+    """Wraps a line that begins with the name of a value."""
+    return textwrap.fill(line, _MAX_WIDTH, subsequent_indent=_INDENT)
 
 
 class UnwrittenPlanError(OSError):

@@ -24,7 +24,7 @@ def build_planned_placement(problem: PlacementProblem, outcome: SearchOutcome) -
 
     Args:
         problem: the problem.
-        outcome: the best placement that was found.
+        outcome: a placement that was found.
 
     Returns:
         The placement; None if the problem is not that of a TensorFlow graph, because devices have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterable, Sequence
 
@@ -20,11 +21,12 @@ from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
     "MemoryPoint",
+    "MoreMemory",
     "describe_memory_curve",
-    "describe_memory_without_cpu",
+    "describe_more_memory",
     "find_smallest_within",
     "search_memory_curve",
-    "search_memory_without_cpu",
+    "search_more_memory",
 ]
 
 # Limits between the least memory and the peak of the given placement.
@@ -36,6 +38,12 @@ _UNLIMITED_BYTES = 2**50
 _MAX_ROUNDS = 10
 # A search is worth its preparation from this multiple of the time to simulate the starts.
 _LEAST_SEARCH_STEPS = 5
+# Searches for more memory, the first of them with unlimited memory.
+_NUM_MORE = 5
+# Sizes whose ratio is less are the same for those who buy.
+_CLOSE = 1.05
+# Steps that differ by less are not told apart.
+_LEAST_LONGER = 0.005
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +57,23 @@ class MemoryPoint:
 
     peak_bytes: int
     step_secs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MoreMemory:
+    """The memory of each GPU for a step that is about as short as with unlimited memory.
+
+    Attributes:
+        peak_bytes: the memory of each GPU.
+        step_secs: the simulated step then, at most 5 % longer than with unlimited memory.
+        unlimited_secs: the shortest step that was found with unlimited memory.
+        assignment: the placement: a device index per group.
+    """
+
+    peak_bytes: int
+    step_secs: float
+    unlimited_secs: float
+    assignment: tuple[int, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
 
 def search_memory_curve(
@@ -123,7 +148,7 @@ def search_memory_curve(
     return _select_best(MemoryPoint(find_peak(c.peak_bytes), c.step_secs) for c in found)
 
 
-def search_memory_without_cpu(
+def search_more_memory(
     problem: PlacementProblem,
     groups: GroupGraph,
     placement: np.ndarray,
@@ -131,69 +156,94 @@ def search_memory_without_cpu(
     known: Sequence[Candidate] = (),
     search_secs: float,
     seed: int = 0,
-) -> MemoryPoint | None:
-    """Searches for the memory of each GPU with which no work is on a CPU for want of it.
+) -> MoreMemory | None:
+    """Searches for the memory of each GPU that work on a CPU for want of it would need.
+
+    First searches with unlimited memory, and then by bisection for the smallest memory with which
+    a step is at most 5 % longer. Every placement that is known or found counts with its own peak.
 
     Args:
         problem: the problem.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
         known: other placements to start from, which need not fit.
-        search_secs: time limit of the searches for less memory.
+        search_secs: time limit of the searches.
         seed: the seed of the searches.
 
     Returns:
-        The least memory found for a step at most 5 % longer than the shortest, and more than 2 %
-        shorter than the present one; None if no work would move to a GPU, or that gains no more.
+        The smallest memory that was found; None if no work would move to a GPU, or if the step is
+        not more than 2 % shorter then.
     """
     start_secs = time.monotonic()
     moved, moves = move_to_gpus(problem, placement)
     if not moves.any():
         return None
     gpus = find_accelerators(problem)
-    hosts = np.setdiff1d(np.arange(problem.num_devices), gpus)
-    secs = np.zeros([problem.num_groups, problem.num_devices])
-    np.add.at(secs, problem.groups, problem.compute_secs)
-    is_faster = secs[:, gpus].min(axis=1) < secs[:, hosts].min(axis=1)
-    compute_secs = problem.compute_secs.copy()
-    compute_secs[np.ix_(np.flatnonzero(is_faster[problem.groups]), hosts)] = np.inf
-    on_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
-    fastest_gpu = gpus[secs[:, gpus].argmin(axis=1)]
-    starts = np.stack([*moved, *(each.placement for each in known)])
-    # Some groups of other placements have to leave the CPU, too.
-    starts = np.where(is_faster & np.isin(starts, hosts), fastest_gpu, starts).astype(np.int32)
-
-    def raise_memory(size: int) -> PlacementProblem:
-        return _raise_memory(on_gpus, gpus, size)
-
-    def find_peak(candidate: Candidate) -> int:
-        return int(candidate.peak_bytes[gpus].max())
-
-    unlimited = raise_memory(_UNLIMITED_BYTES)
-    found = simulate_candidates(unlimited, Simulator(unlimited), starts)
-    fastest = min(found, key=lambda each: (each.excess_bytes, each.step_secs))
-    # The allocator of a fuller GPU loses more of its memory, so the size grows until all fits.
-    size = find_peak(fastest)
-    for _ in range(_MAX_ROUNDS):
-        enough = raise_memory(size)
-        [fastest] = simulate_candidates(enough, Simulator(enough), fastest.placement[None])
-        if not fastest.excess_bytes:
+    unlimited = _raise_memory(problem, gpus, _UNLIMITED_BYTES)
+    simulator = Simulator(unlimited)
+    starts = np.stack([placement, *moved, *(each.placement for each in known)]).astype(np.int32)
+    now, *others = simulate_candidates(unlimited, simulator, starts)
+    # Only a CPU can lack memory here.
+    found = [now, *(each for each in others if not each.excess_bytes)]
+    least_secs = _LEAST_SEARCH_STEPS * (time.monotonic() - start_secs)
+    low_bytes = max(problem.devices[index].memory_bytes for index in gpus)
+    size, stop_secs = _UNLIMITED_BYTES, 0.0
+    for number in range(_NUM_MORE):
+        left_secs = start_secs + search_secs - time.monotonic()
+        if left_secs < least_secs or size <= _CLOSE * low_bytes:
             break
-        size = find_peak(fastest)
-    points: tuple[MemoryPoint, ...] = (MemoryPoint(size, fastest.step_secs),)
-    left_secs = start_secs + search_secs - time.monotonic()
-    if left_secs > _LEAST_SEARCH_STEPS * (time.monotonic() - start_secs):
-        points = search_memory_curve(
-            enough,
+        result = coarse_to_fine_search(
+            _raise_memory(problem, gpus, size),
             groups,
-            fastest.placement,
-            known=simulate_candidates(enough, Simulator(enough), starts),
-            search_secs=left_secs,
+            max_secs=left_secs / (_NUM_MORE - number),
+            stop_secs=stop_secs,
+            starts=[("known", each.placement) for each in found],
             seed=seed,
         )
-    [now_secs] = Simulator(problem, memory=False).simulate(placement[None]).step_secs.tolist()
-    gaining = [each for each in points if LEAST_MEMORY_GAIN * each.step_secs < now_secs]
-    return find_smallest_within(gaining, _LONGER_SHARE) if gaining else None
+        if result.best.excess_bytes or (number and result.best.step_secs > stop_secs):
+            low_bytes = size
+        [again] = simulate_candidates(unlimited, simulator, result.best.placement[None])
+        found.append(again)
+        if result.interrupted:
+            break
+        enough_bytes, _ = _find_smallest_memory(problem, gpus, found)
+        stop_secs = (1.0 + _LONGER_SHARE) * min(each.step_secs for each in found)
+        # Memory is sold in doublings, so the ratio of the sizes is halved.
+        size = math.isqrt(low_bytes * enough_bytes)
+    enough_bytes, best = _find_smallest_memory(problem, gpus, found)
+    if LEAST_MEMORY_GAIN * best.step_secs >= now.step_secs:
+        return None
+    shortest_secs = min(each.step_secs for each in found)
+    assignment = tuple(best.placement.tolist())
+    return MoreMemory(enough_bytes, best.step_secs, shortest_secs, assignment)
+
+
+def _find_smallest_memory(
+    problem: PlacementProblem, gpus: np.ndarray, found: Sequence[Candidate]
+) -> tuple[int, Candidate]:
+    """Finds the placement that needs the smallest GPUs of those about as fast as the fastest.
+
+    Returns:
+        The memory of each GPU with which it fits, and the placement.
+    """
+    most_secs = (1.0 + _LONGER_SHARE) * min(each.step_secs for each in found)
+    sizes = [
+        (_find_size(problem, gpus, each), each) for each in found if each.step_secs <= most_secs
+    ]
+    return min(sizes, key=lambda pair: (pair[0], pair[1].step_secs))
+
+
+def _find_size(problem: PlacementProblem, gpus: np.ndarray, candidate: Candidate) -> int:
+    """Finds the memory of each GPU with which a placement fits."""
+    size = int(candidate.peak_bytes[gpus].max())
+    # The allocator of a fuller GPU loses more of its memory, so the size grows until all fits.
+    for _ in range(_MAX_ROUNDS):
+        enough = _raise_memory(problem, gpus, size)
+        [again] = simulate_candidates(enough, Simulator(enough), candidate.placement[None])
+        if not again.excess_bytes:
+            break
+        size = int(again.peak_bytes[gpus].max())
+    return size
 
 
 def _raise_memory(problem: PlacementProblem, raised: np.ndarray, size: int) -> PlacementProblem:
@@ -251,15 +301,18 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
     )
 
 
-def describe_memory_without_cpu(point: MemoryPoint, now_secs: float) -> str:
-    """Describes the memory with which no work is on a CPU for want of it, as a clause.
+def describe_more_memory(more: MoreMemory, now_secs: float) -> str:
+    """Describes the step with more memory, as a clause.
 
     Args:
-        point: the memory of each GPU, and the step then.
+        more: the memory of each GPU, and the step then.
         now_secs: the present step.
     """
-    ratio = now_secs / max(point.step_secs, 1e-300)
+    ratio = now_secs / max(more.step_secs, 1e-300)
+    longer = more.step_secs / max(more.unlimited_secs, 1e-300) - 1.0
+    unlimited = f"; with unlimited memory {format_step(more.unlimited_secs)}"
     return (
-        f"{format_bytes(point.peak_bytes)} on each GPU, perhaps less, would do for what is on the "
-        f"CPU only for want of memory: {format_step(point.step_secs)} a step, {ratio:.2f}x as fast"
+        f"{format_bytes(more.peak_bytes)} on each GPU, perhaps less, would do for a step of "
+        f"{format_step(more.step_secs)}, {ratio:.2f}x as fast"
+        + (unlimited if longer >= _LEAST_LONGER else "")
     )

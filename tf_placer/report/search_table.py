@@ -14,7 +14,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
-from tf_placer.report.memory_curve import MemoryPoint
+from tf_placer.report.memory_curve import MemoryPoint, MoreMemory
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.simulation.host_offload import HostOffload
@@ -86,7 +86,7 @@ def search_values(
     changes: Sequence[WhatIf] = (),
     least_bytes: int | None = None,
     curve: Sequence[MemoryPoint] = (),
-    without_cpu: MemoryPoint | None = None,
+    more: MoreMemory | None = None,
     offload: HostOffload | None = None,
 ) -> dict[str, Any]:
     """Makes the JSON form of a search.
@@ -99,7 +99,7 @@ def search_values(
         changes: the steps on other machines.
         least_bytes: the memory of devices that would be enough; None if it is unknown.
         curve: the steps within less memory.
-        without_cpu: the memory of each GPU with which no work is on a CPU for want of it.
+        more: the memory of each GPU for a step about as short as with unlimited memory.
         offload: the step if activations wait on the CPU.
     """
     candidates = [] if result is None else [("found", result.best), *result.starts]
@@ -120,7 +120,7 @@ def search_values(
         "changes": [dataclasses.asdict(change) for change in changes],
         "least_memory_bytes": least_bytes,
         "memory_curve": [dataclasses.asdict(point) for point in curve],
-        "memory_without_cpu": None if without_cpu is None else dataclasses.asdict(without_cpu),
+        "more_memory": None if more is None else dataclasses.asdict(more),
         "offload": None if offload is None else dataclasses.asdict(offload),
     }
 

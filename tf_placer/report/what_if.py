@@ -12,7 +12,6 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
-from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.accelerators import is_gpu
@@ -44,11 +43,15 @@ class WhatIf:
         step_secs: the step time under the best placement found for that machine; None if there was
             no time to search for one.
         lower_bound_secs: the lower bound of the step time there; None without a search.
+        assignment: for tensors that wait on the CPU, the placement whose tensors they are, which
+            `offload` takes: a device index per group. Empty for all else.
     """
 
     change: str
     step_secs: float | None
     lower_bound_secs: float | None
+    # Explanations of older versions lack this field.
+    assignment: tuple[int, ...] = dataclasses.field(default=(), repr=False)
 
 
 def search_changed_machines(
@@ -57,7 +60,7 @@ def search_changed_machines(
     placement: np.ndarray,
     *,
     running: Sequence[np.ndarray] = (),
-    known: Sequence[Candidate] = (),
+    known: Sequence[np.ndarray] = (),
     search_secs: float,
     seed: int = 0,
 ) -> tuple[WhatIf, ...]:
@@ -78,7 +81,7 @@ def search_changed_machines(
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
         running: other placements that fit.
-        known: other placements, such as fast ones that do not fit.
+        known: other placements, int32 [num_groups] each, such as fast ones that do not fit.
         search_secs: time limit of all searches together, with their preparation.
         seed: the seed of the searches.
 
@@ -91,7 +94,6 @@ def search_changed_machines(
     now_secs, is_short = _simulate_now(problem, placement)
     preparing_secs = _PREPARATION_STEPS * (time.monotonic() - (end_secs - search_secs))
     machines = [(THIS_MACHINE, problem), *_change_machines(problem, is_short=is_short)]
-    others = [each.placement for each in known]
     results: list[WhatIf] = []
     here = [placement, *running]
     best_secs = min([now_secs, *(_step_secs(problem, each) for each in running)])
@@ -110,7 +112,7 @@ def search_changed_machines(
         weights = [1.0 + (name == _MORE_MEMORY) for name, _ in machines[number:]]
         share = weights[0] / sum(weights)
         if change == _MORE_MEMORY:
-            starts = [*here, *others, *_move_off_cpu(problem, placement)]
+            starts = [*here, *known, *_move_off_cpu(problem, placement)]
         found = coarse_to_fine_search(
             machine,
             groups,
@@ -180,7 +182,8 @@ def _change_machines(
 
 def _describe_offload(problem: PlacementProblem, moved: HostOffload) -> WhatIf:
     change = f"{format_bytes(moved.moved_bytes)} moved to the CPU and back"
-    return WhatIf(change, moved.step_secs, float(lower_bounds(problem).step_secs))
+    bound_secs = float(lower_bounds(problem).step_secs)
+    return WhatIf(change, moved.step_secs, bound_secs, moved.assignment)
 
 
 def _simulate_now(problem: PlacementProblem, placement: np.ndarray) -> tuple[float, bool]:

@@ -39,6 +39,7 @@ class HostOffload:
         step_secs: the simulated step time with their transfers, in seconds.
         unmoved_secs: the step time of the same placement if nothing moves, as if it fitted.
         moves: the tensors.
+        assignment: the placement, in which nothing has moved yet: a device index per group.
     """
 
     num_tensors: int
@@ -46,6 +47,7 @@ class HostOffload:
     step_secs: float
     unmoved_secs: float
     moves: tuple[TensorMove, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    assignment: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +126,12 @@ def offload_to_host(
         if excess[over] <= 0:
             sizes = problem.tensor_bytes[[*moves]].sum()
             return HostOffload(
-                len(moves), int(sizes), trace.step_secs, unmoved_secs, tuple(moves.values())
+                num_tensors=len(moves),
+                moved_bytes=int(sizes),
+                step_secs=trace.step_secs,
+                unmoved_secs=unmoved_secs,
+                moves=tuple(moves.values()),
+                assignment=tuple(np.asarray(placement).tolist()),
             )
         if not hosts or over in hosts:
             return None

@@ -13,6 +13,7 @@ from tests.tf_placer.cli.profile_command_test import ProfileCommandTestCase
 from tests.tf_placer.costs import deep_training
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.workload import read_graph
+from tf_placer.text.units import format_bytes
 
 v1 = tf.compat.v1
 _CPU, _GPU_0, _GPU_1 = (
@@ -75,6 +76,32 @@ class OffloadCommandTest(ProfileCommandTestCase):
         self.offload("--machine=2xK80", f"--placement={self.path('p.json')}")
         devices = {n.name: n.device for n in read_graph(self.path("out.meta")).graph_def.node}
         self.assertEqual({name: devices[name] for name in layers}, layers)
+
+    def test_takes_the_placement_of_the_row_that_search_shows(self):
+        self.call(
+            "profile",
+            f"--input_graph={self.path('in.meta')}",
+            "--machine=1xK80",
+            f"--output={self.path('problem.json')}",
+            *self.step,
+        )
+        limit = "--max_memory=GPU:0=150MB"
+        searched = self.call(
+            "search",
+            f"--problem={self.path('problem.json')}",
+            f"--output={self.path('best.json')}",
+            "--max_secs=4",
+            limit,
+            "--json",
+        )
+        [row] = [each for each in json.loads(searched)["changes"] if each["assignment"]]
+        path = json.loads(searched)["offload_placement"]
+        self.assertEqual(path, self.path("best.offload.json"))
+        moved = json.loads(self.offload("--machine=1xK80", limit, f"--placement={path}", "--json"))
+        self.assertEqual(
+            row["change"], f"{format_bytes(moved['moved_bytes'])} moved to the CPU and back"
+        )
+        self.assertAlmostEqual(moved["step_secs"], row["step_secs"])
 
     def test_refuses_what_cannot_be(self):
         source, target = (

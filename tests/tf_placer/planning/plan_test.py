@@ -22,7 +22,7 @@ from tf_placer.planning import plan as planning
 from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
-from tf_placer.report.memory_curve import MemoryPoint
+from tf_placer.report.memory_curve import MoreMemory
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed import workers
@@ -87,14 +87,14 @@ class PlanTest(absltest.TestCase):
         )
         result = tf_placer.plan(problem, max_secs=3.0, log_dir=self.directory / "log")
         self.assertEqual(result.step_secs, 30.0)
-        self.assertEqual(result.memory_without_cpu, MemoryPoint(40, 4.0))
+        self.assertEqual(result.more_memory, MoreMemory(40, 4.0, 4.0))
         table = result.table()
         self.assertIn("found is bound by memory: 100% of the step is on device_0", table)
         self.assertIn(
-            "more memory:  40 B on each GPU, perhaps less, would do for what is on", table
+            "more memory:  40 B on each GPU, perhaps less, would do for a step of 4.000 s", table
         )
         self.assertRegex(table, r"device_0 +3 +100% +30 B +100 B\n")
-        self.assertEqual(result.to_json()["memory_without_cpu"]["peak_bytes"], 40)
+        self.assertEqual(result.to_json()["more_memory"]["peak_bytes"], 40)
         [remark] = PlanDirectory(self.directory / "log").read_record().remarks
         self.assertStartsWith(remark, "With more memory: 40 B on each GPU, perhaps less, would do")
 
@@ -117,7 +117,9 @@ class PlanTest(absltest.TestCase):
             "fit: 60.00 s a step, 0% slower",
             result.table(),
         )
-        self.assertEqual(result.to_json()["offload"]["moved_bytes"], 4)
+        values = result.to_json()["offload"]
+        self.assertEqual(values["moved_bytes"], 4)
+        self.assertEqual(values["assignment"], (1,) * 6)
 
     def test_the_same_seed_gives_the_same_result(self):
         plans = [

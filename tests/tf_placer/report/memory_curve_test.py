@@ -14,11 +14,12 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.memory_curve import (
     MemoryPoint,
+    MoreMemory,
     describe_memory_curve,
-    describe_memory_without_cpu,
+    describe_more_memory,
     find_smallest_within,
     search_memory_curve,
-    search_memory_without_cpu,
+    search_more_memory,
 )
 from tf_placer.simulation.simulator import Simulator
 
@@ -87,28 +88,65 @@ class MemoryCurveTest(absltest.TestCase):
             [(10.0, 1.0, 1.0)] * 4, resident_bytes=[10] * 4, memory_bytes=[100, 10, 10]
         )
         now = np.array([1, 2, 0, 0], np.int32)
-        point = search_memory_without_cpu(problem, group_graph(problem), now, search_secs=2.0)
+        more = search_more_memory(problem, group_graph(problem), now, search_secs=2.0)
         # Two on each GPU take 2 s and 20 bytes.
-        self.assertEqual(point, MemoryPoint(20, 2.0))
+        self.assertEqual(more, MoreMemory(20, 2.0, 2.0))
         self.assertEqual(
-            describe_memory_without_cpu(point, 20.0),
-            "20 B on each GPU, perhaps less, would do for what is on the CPU only for want of "
-            "memory: 2.000 s a step, 10.00x as fast",
+            describe_more_memory(more, 20.0),
+            "20 B on each GPU, perhaps less, would do for a step of 2.000 s, 10.00x as fast",
         )
         on_gpus = np.array([1, 1, 2, 2], np.int32)
         self.assertIsNone(
-            search_memory_without_cpu(problem, group_graph(problem), on_gpus, search_secs=1.0)
+            search_more_memory(problem, group_graph(problem), on_gpus, search_secs=1.0)
+        )
+
+    def test_more_memory_is_that_of_a_spread_placement_not_of_everything_on_one_gpu(self):
+        # One chain, and so no step is faster than everything on one of the three GPUs, 80 bytes.
+        # The copies of 1 byte take 0.01 s, so that spread over all GPUs the step is as fast.
+        problem = build_task_problem(
+            [(100.0, 1.0, 1.0, 1.0)] * 8,
+            [(index, index + 1, 1) for index in range(7)],
+            resident_bytes=[10] * 8,
+            memory_bytes=[1000, 10, 10, 10],
+        )
+        problem = dataclasses.replace(
+            problem,
+            links=tuple(
+                dataclasses.replace(link, latency_secs=0.0, bandwidth_bytes_per_sec=100.0)
+                for link in problem.links
+            ),
+        )
+        now = np.array([1, 2, 3, 0, 0, 0, 0, 0], np.int32)
+        _, step_secs, peak_bytes = simulate_all(problem)
+        fullest = peak_bytes[:, 1:].max(axis=1)
+        fits_cpu = peak_bytes[:, 0] <= 1000
+        shortest_secs = step_secs[fits_cpu].min()
+        enough_bytes = fullest[fits_cpu & (step_secs <= 1.05 * shortest_secs)].min()
+        more = search_more_memory(problem, group_graph(problem), now, search_secs=3.0)
+        self.assertAlmostEqual(more.unlimited_secs, shortest_secs)
+        # Eight operations on three GPUs: three on the fullest of them, and a tensor that arrives.
+        self.assertBetween(enough_bytes, 30, 40)
+        self.assertEqual(more.peak_bytes, enough_bytes)
+        self.assertLessEqual(more.step_secs, 1.05 * shortest_secs)
+        [found] = Simulator(problem).simulate(np.array([more.assignment], np.int32)).step_secs
+        self.assertAlmostEqual(more.step_secs, found)
+
+    def test_names_the_step_with_unlimited_memory_where_it_is_shorter(self):
+        self.assertEqual(
+            describe_more_memory(MoreMemory(30 * 2**30, 6.3, 6.0), 9.0),
+            "30.00 GiB on each GPU, perhaps less, would do for a step of 6.300 s, 1.43x as fast; "
+            "with unlimited memory 6.000 s",
         )
 
     def test_offers_no_memory_that_gains_nothing(self):
         # Apart, both take 1.5 s at once; the GPU alone takes twice as long as for one of them.
-        for gpu_secs, expected in ((1.0, None), (0.74, None), (0.7, MemoryPoint(20, 1.4))):
+        for gpu_secs, expected in ((1.0, None), (0.74, None), (0.7, MoreMemory(20, 1.4, 1.4))):
             problem = build_task_problem(
                 [(1.5, gpu_secs)] * 2, resident_bytes=[10, 10], memory_bytes=[100, 10]
             )
             now = np.array([0, 1], np.int32)
-            point = search_memory_without_cpu(problem, group_graph(problem), now, search_secs=1.0)
-            self.assertEqual(point, expected)
+            more = search_more_memory(problem, group_graph(problem), now, search_secs=1.0)
+            self.assertEqual(more, expected)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report import what_if as what_if_module
 from tf_placer.report.what_if import THIS_MACHINE, add_device, search_changed_machines
+from tf_placer.simulation.host_offload import offload_to_host
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -132,6 +133,9 @@ class WhatIfTest(absltest.TestCase):
         found = {change.change: change.step_secs for change in changes}
         self.assertEqual(found["twice the memory"], 60.0)
         self.assertEqual(found["4 B moved to the CPU and back"], 60.0)
+        [moved] = [change for change in changes if change.assignment]
+        again = offload_to_host(problem, np.array(moved.assignment, np.int32))
+        self.assertEqual((again.moved_bytes, again.step_secs), (4, moved.step_secs))
 
     def test_memory_matters_where_it_is_short(self):
         # Apart, 0 and 1 take 2 + 3 + 4 s; one device has no room for both.
