@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from tf_placer.environments.measuring_protocol import PROTOCOLS, TURNS
@@ -32,6 +33,7 @@ __all__ = [
     "read_device_pairs",
     "read_memory_limits",
     "read_placer_options",
+    "read_prices",
     "read_restrictions",
 ]
 
@@ -152,6 +154,27 @@ def add_restrictions(parser: argparse.ArgumentParser) -> None:
         help="patterns of names, separated by commas, whose operations share one device in all "
         "placements. May be repeated",
     )
+
+
+def read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, float]:
+    """Reads prices per hour by machine.
+
+    Raises:
+        ValueError: an item is not NAME=PRICE, or its machine is not one that is compared.
+    """
+    # Commands without prices need not import the comparison.
+    from tf_placer.planning.compare import match_prices
+
+    prices = {}
+    for item in items:
+        name, separator, price = item.rpartition("=")
+        try:
+            prices[name] = float(price)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise ValueError(f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=16")
+    return match_prices(prices, machines)
 
 
 def read_restrictions(args: argparse.Namespace) -> dict[str, Any]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 
 from tf_placer.cli.answer import add_json, answer
-from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step
+from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step, read_prices
 from tf_placer.cli.graph_costs import cost_on_machines
-from tf_placer.planning.compare import Source, compare, match_prices
+from tf_placer.planning.compare import Source, compare
 from tf_placer.planning.plan import DEFAULT_SECS
 
-__all__ = ["DESCRIPTION", "add_arguments", "read_prices", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Finds a fast placement of one graph on each of several machines by simulating steps, and "
@@ -84,21 +83,3 @@ def run(args: argparse.Namespace) -> None:
                 )
     comparison = compare(sources, max_secs=args.max_secs, seed=args.seed, prices=prices)
     answer(args, comparison.table(), comparison.to_json())
-
-
-def read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, float]:
-    """Reads prices per hour by machine.
-
-    Raises:
-        ValueError: an item is not NAME=PRICE, or its machine is not one that is compared.
-    """
-    prices = {}
-    for item in items:
-        name, separator, price = item.rpartition("=")
-        try:
-            prices[name] = float(price)
-        except ValueError:
-            separator = ""
-        if not separator:
-            raise ValueError(f"--price {item!r} is not MACHINE=PRICE, such as 4xA100=16")
-    return match_prices(prices, machines)

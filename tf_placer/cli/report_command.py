@@ -8,6 +8,7 @@ import os
 import pathlib
 
 from tf_placer.cli.answer import print_output
+from tf_placer.cli.arguments import read_prices
 from tf_placer.files import check_output
 from tf_placer.text.notes import say
 
@@ -70,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: there is no search, or its files are damaged.
     """
-    from tf_placer.cli.compare_command import read_prices
     from tf_placer.report.page.page import require_page_libraries, write_page
     from tf_placer.report.pictures.placement_picture import check_picture
     from tf_placer.report.pictures.run_pictures import write_placements, write_steps

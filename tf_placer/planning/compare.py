@@ -20,27 +20,31 @@ from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
-from tf_placer.problem.accelerators import find_accelerators, is_gpu
+from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.report.device_labels import device_labels
-from tf_placer.report.limits import find_limits
-from tf_placer.report.machine_comparison import AS_WELL_AS, ComparedMachine, MachineComparison
-from tf_placer.report.operation_kinds import find_kinds
+from tf_placer.report.compared_machine import (
+    AS_WELL_AS,
+    count_used,
+    describe_machine,
+    find_fewest,
+    merge_idle,
+    place_on_one,
+)
+from tf_placer.report.least_memory import find_least_memory
+from tf_placer.report.machine_comparison import MachineComparison
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.simulation.data_parallel import compute_data_parallel_bound
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
-from tf_placer.simulation.step_report import StepReport, step_report
+from tf_placer.simulation.step_report import step_report
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["compare", "match_prices"]
 
-_IDLE_SHARE = 0.01
-# Share of the time of a machine for placements on fewer of its devices.
+# Share of the time of a machine for placements on fewer of its devices, or on larger ones.
 _FEWER_SHARE = 0.25
 _MIN_SEARCH_SECS = 1e-3
 
@@ -63,7 +67,8 @@ def compare(
     Problems are searched by `auto`, the smallest machine first; a larger machine also starts from
     the placements of smaller ones, and so is never worse for want of time. A quarter of the time
     goes into placements on fewer GPUs that are within 2 % of the best. Finished searches are
-    compared as they are. An interrupt from the keyboard leaves out the machines that were not
+    compared as they are. Where nothing fits, the quarter goes into the memory that would do. An
+    interrupt from the keyboard leaves out the machines that were not
     searched yet.
 
     Args:
@@ -103,10 +108,16 @@ def compare(
     problems = {name: problem for name, (problem, _) in read.items() if name not in found}
     pool = list(found.values())
     needed: dict[str, int] = {}
+    least = {
+        name: source.least_memory_bytes
+        for name, source in machines.items()
+        if isinstance(source, PlanResult) and source.least_memory_bytes is not None
+    }
     with TerminalLine(sys.stderr) as line:
         searched = _search_machines(
             problems,
             pool,
+            least,
             max_secs,
             seed,
             say or (line.say if verbose else _ignore),
@@ -117,7 +128,9 @@ def compare(
         found[name], needed[name] = _choose_placement(problems[name], pool)
     return MachineComparison(
         tuple(
-            _describe(name, problem, found[name], prices.get(name), needed.get(name))
+            describe_machine(
+                *(name, problem, found[name], prices.get(name), needed.get(name)), least.get(name)
+            )
             for name, (problem, _) in read.items()
             if name in found
         )
@@ -161,6 +174,7 @@ def _ignore(line: str) -> None:
 def _search_machines(
     problems: Mapping[str, PlacementProblem],
     pool: list[np.ndarray],
+    least: dict[str, int],
     max_secs: float,
     seed: int,
     say: Callable[[str], None],
@@ -171,6 +185,8 @@ def _search_machines(
     Args:
         problems: the problem on each machine, by name.
         pool: known placements, int32 [num_groups] each; those that are found are added.
+        least: gets the memory of devices with which a placement was found, by machine, where no
+            placement fits.
         max_secs: time limit of all searches together.
         seed: seed of the searches.
         say: called with lines for users.
@@ -194,12 +210,14 @@ def _search_machines(
         begin_secs = time.monotonic()
         left_secs = max(_MIN_SEARCH_SECS, start_secs + max_secs - begin_secs)
         secs = left_secs / (len(searched) - number)
-        count = len(find_accelerators(problem))
+        # Everything on the only accelerator leaves no questions about fewer or larger ones.
+        on_one = Simulator(problem).simulate(place_on_one(problem))
+        share = 0.0 if on_one.feasible.all() and len(on_one.feasible) == 1 else _FEWER_SHARE
         groups = group_graph(problem)
         result = coarse_to_fine_search(
             problem,
             groups,
-            max_secs=secs if count == 1 else (1.0 - _FEWER_SHARE) * secs,
+            max_secs=(1.0 - share) * secs,
             starts=[("known", each) for each in _list_legal(problem, pool)],
             seed=seed,
             report=functools.partial(_report_progress, progress, place),
@@ -213,6 +231,15 @@ def _search_machines(
                 seed=seed,
             )
             pool.append(fewest)
+        elif not result.interrupted:
+            progress(f"{place}: nothing fits, searching for the memory that would do")
+            least_bytes = find_least_memory(
+                *(problem, groups, result.best.placement),
+                search_secs=begin_secs + secs - time.monotonic(),
+                seed=seed,
+            )
+            if least_bytes is not None:
+                least[name] = least_bytes
         used[name] = time.monotonic() - begin_secs
         if result.interrupted:
             say(f"interrupted: {len(searched) - number - 1} machines are left out")
@@ -261,13 +288,13 @@ def _search_fewer(
     step = step_report(simulator.trace(best.placement))
     busy_secs = np.array([step.devices[index].busy_secs for index in accelerators])
     order = accelerators[np.argsort(-busy_secs, kind="stable")]
-    tried = [best.placement, *_merge_idle(problem, best.placement, step)]
-    fewest = _find_fewest(
+    tried = [best.placement, *merge_idle(problem, best.placement, step)]
+    fewest = find_fewest(
         problem,
         simulate_candidates(problem, simulator, np.stack([*tried, *_list_legal(problem, known)])),
         limit_secs,
     )
-    enough, too_few = _count_used(problem, fewest), 0
+    enough, too_few = count_used(problem, fewest), 0
     while enough - too_few > 1:
         count = (too_few + enough) // 2
         fewer = _forbid(problem, order[count:])
@@ -289,7 +316,7 @@ def _search_fewer(
                 break
             if not result.best.excess_bytes and result.best.step_secs <= limit_secs:
                 fewest = result.best.placement
-                enough = _count_used(problem, fewest)
+                enough = count_used(problem, fewest)
                 continue
         too_few = count
     return fewest
@@ -309,21 +336,8 @@ def _choose_placement(
     best = min(candidates, key=lambda each: each.rank)
     if best.excess_bytes:
         return best.placement, len(find_accelerators(problem))
-    fewest = _find_fewest(problem, candidates, AS_WELL_AS * best.step_secs)
-    return best.placement, _count_used(problem, fewest)
-
-
-def _find_fewest(
-    problem: PlacementProblem, candidates: Sequence[Candidate], limit_secs: float
-) -> np.ndarray:
-    """Finds the placement on the fewest accelerators of those that fit and are fast enough."""
-    good = [each for each in candidates if not each.excess_bytes and each.step_secs <= limit_secs]
-    return min(good, key=lambda each: _count_used(problem, each.placement)).placement
-
-
-def _count_used(problem: PlacementProblem, placement: np.ndarray) -> int:
-    """Counts the accelerators that a placement uses, at least one."""
-    return max(1, int(np.isin(find_accelerators(problem), placement).sum()))
+    fewest = find_fewest(problem, candidates, AS_WELL_AS * best.step_secs)
+    return best.placement, count_used(problem, fewest)
 
 
 def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
@@ -384,101 +398,3 @@ def _list_legal(problem: PlacementProblem, pool: Sequence[np.ndarray]) -> list[n
         for placement in placements
         if placement.max(initial=0) < problem.num_devices and legal[rows, placement].all()
     ]
-
-
-def _find_idle(problem: PlacementProblem, step: StepReport) -> np.ndarray:
-    """Finds the accelerators that compute in less than 1 % of the step."""
-    accelerators = find_accelerators(problem)
-    least_secs = _IDLE_SHARE * step.step_secs
-    is_idle = [step.devices[index].busy_secs < least_secs for index in accelerators]
-    return accelerators[is_idle]
-
-
-def _merge_idle(
-    problem: PlacementProblem, placement: np.ndarray, step: StepReport
-) -> list[np.ndarray]:
-    """Lists the placements with the work of idle accelerators on one of the others."""
-    legal = legal_devices(problem)
-    idle = _find_idle(problem, step)
-    is_moved = np.isin(placement, idle)
-    return [
-        np.where(is_moved, target, placement).astype(np.int32)
-        for target in np.setdiff1d(find_accelerators(problem), idle)
-        if legal[is_moved, target].all()
-    ]
-
-
-def _describe(
-    name: str,
-    problem: PlacementProblem,
-    placement: np.ndarray,
-    price: float | None,
-    needed: int | None,
-) -> ComparedMachine:
-    """Simulates a placement, and the best one with everything on one accelerator.
-
-    Args:
-        name: the name of the machine.
-        problem: the problem on it.
-        placement: int32 [num_groups].
-        price: the price per hour, or None.
-        needed: the number of accelerators that were found to be enough; None if not searched.
-    """
-    accelerators = find_accelerators(problem)
-    simulator = Simulator(problem)
-    step = step_report(simulator.trace(placement))
-    legal = legal_devices(problem)
-    one_device = simulator.simulate(
-        np.stack(
-            [np.where(legal[:, index], index, legal.argmax(axis=1)) for index in accelerators]
-        ).astype(np.int32)
-    )
-    fitting = one_device.step_secs[one_device.feasible]
-    labels = device_labels([device.name for device in problem.devices])
-    fullest = max(step.devices, key=lambda each: each.peak_bytes / max(each.memory_bytes, 1))
-    if needed is None and step.fits:
-        merged = [placement, *_merge_idle(problem, placement, step)]
-        candidates = simulate_candidates(problem, simulator, np.stack(merged).astype(np.int32))
-        fewest = _find_fewest(problem, candidates, AS_WELL_AS * step.step_secs)
-        needed = _count_used(problem, fewest)
-    on_cpus = [
-        device.busy_secs
-        for index, device in enumerate(step.devices)
-        if index not in accelerators.tolist()
-    ]
-    return ComparedMachine(
-        name=name,
-        kind="+".join(dict.fromkeys(problem.devices[index].kind for index in accelerators)),
-        device_type="GPU" if is_gpu(problem.devices[accelerators[0]]) else "device",
-        accelerators=len(accelerators),
-        step_secs=step.step_secs if step.fits else None,
-        one_device_secs=float(fitting.min()) if len(fitting) else None,
-        lower_bound_secs=float(lower_bounds(problem).step_secs),
-        data_parallel_secs=compute_data_parallel_bound(
-            problem,
-            one_device.step_secs,
-            one_device.peak_bytes[np.arange(len(accelerators)), accelerators],
-        ),
-        fullest_device=labels[fullest.name],
-        peak_bytes=fullest.peak_bytes,
-        memory_bytes=fullest.memory_bytes,
-        idle=tuple(labels[problem.devices[index].name] for index in _find_idle(problem, step)),
-        spare=0 if needed is None else len(accelerators) - needed,
-        price_per_hour=price,
-        cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
-        displaced_share=find_limits(problem, placement).displaced_share if step.fits else 0.0,
-        cpu_work=_find_cpu_work(problem, placement, accelerators),
-    )
-
-
-def _find_cpu_work(problem: PlacementProblem, placement: np.ndarray, gpus: np.ndarray) -> str:
-    """Finds the kind of most work on CPUs; "" if most of that work could be on no GPU."""
-    on = placement[problem.groups]
-    secs = problem.compute_secs[np.arange(problem.num_operations), on]
-    secs = np.where(np.isin(on, gpus), 0.0, secs)
-    may_leave = np.isfinite(problem.compute_secs[:, gpus]).any(axis=1)
-    movable_secs = np.where(may_leave, secs, 0.0)
-    if movable_secs.sum() <= secs.sum() / 2:
-        return ""
-    kinds = np.array(find_kinds(problem))
-    return str(max(np.unique(kinds), key=lambda kind: movable_secs[kinds == kind].sum()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,13 @@ from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["bisect_memory", "describe_least_memory", "describe_offload", "find_least_memory"]
+__all__ = [
+    "bisect_memory",
+    "describe_least_memory",
+    "describe_offload",
+    "find_least_memory",
+    "find_needed_memory",
+]
 
 # The search ends when a smaller size is at most this share smaller.
 _TOLERANCE = 0.01
@@ -54,21 +60,27 @@ def find_least_memory(
         The size in bytes, which is enough on each device with less; None if the given placement
         fits the devices as they are.
     """
-
-    def find_needed(peak_bytes: np.ndarray) -> int:
-        pairs = zip(problem.devices, peak_bytes.tolist(), strict=True)
-        return max((peak for device, peak in pairs if peak > device.memory_bytes), default=0)
-
     found = bisect_memory(
         lambda size: _raise_memory(problem, size),
-        find_needed,
+        lambda peak_bytes: find_needed_memory(problem, peak_bytes.tolist()),
         groups,
         simulate_candidates(problem, Simulator(problem), placement[None])[0],
         _find_bound(problem),
         search_secs=search_secs,
         seed=seed,
     )
-    return find_needed(found.peak_bytes) or None
+    return find_needed_memory(problem, found.peak_bytes.tolist()) or None
+
+
+def find_needed_memory(problem: PlacementProblem, peak_bytes: Sequence[int]) -> int:
+    """Finds the memory of devices with which a placement fits; 0 if it fits as they are.
+
+    Args:
+        problem: the problem.
+        peak_bytes: the peak memory of each device under the placement.
+    """
+    pairs = zip(problem.devices, peak_bytes, strict=True)
+    return max((peak for device, peak in pairs if peak > device.memory_bytes), default=0)
 
 
 def bisect_memory(

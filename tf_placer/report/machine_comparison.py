@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["AS_WELL_AS", "ComparedMachine", "MachineComparison"]
+__all__ = ["MachineComparison", "describe_remarks", "make_columns"]
 
-#: Within this factor of a step, another step is as good.
-AS_WELL_AS = 1.02
-_SECS_PER_HOUR = 3600.0
-_COST_STEPS = 1_000_000
 # From this share of the step on, a sentence says why a CPU beside GPUs computes.
 _NOTABLE_CPU_SHARE = 0.1
 # The kinds of work that sentences name in the plural; see `operation_kinds`.
@@ -32,88 +29,6 @@ _ENOUGH, _DATA_PARALLEL = "enough", "data par."
 _MAX_WIDTH = 120
 # At least this factor above the bound of data parallelism, that is worth a try.
 _CLEARLY_ABOVE = 1.1
-
-
-@dataclasses.dataclass(frozen=True)
-class ComparedMachine:
-    """A machine, and the best step that was found for it.
-
-    Attributes:
-        name: the name that the machine was compared by.
-        kind: the kinds of its accelerators, such as "A100" or "A100+T4".
-        device_type: "GPU", or "device" if the machine has no GPU.
-        accelerators: the number of its GPUs; of its devices if it has no GPU.
-        step_secs: the simulated step; None if no placement that was tried fits.
-        one_device_secs: the step with everything on its fastest accelerator that has room for it;
-            None if there is none.
-        lower_bound_secs: no placement has a shorter step.
-        data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
-        fullest_device: the device with the largest share of its memory in use.
-        peak_bytes: the peak memory of that device.
-        memory_bytes: the memory of that device.
-        idle: the accelerators that compute in less than 1 % of the step.
-        spare: the number of accelerators without which a placement was found whose step is at most
-            2 % longer; there may be more of them.
-        price_per_hour: the price of the machine; None if it was not given.
-        cpu_share: the share of the step in which a CPU beside GPUs computes.
-        displaced_share: the share of the step in which it does work for which GPUs lack memory.
-        cpu_work: the kind of most of its work; "" if most of it could be on no GPU.
-    """
-
-    name: str
-    kind: str
-    device_type: str
-    accelerators: int
-    step_secs: float | None
-    one_device_secs: float | None
-    lower_bound_secs: float
-    data_parallel_secs: float | None
-    fullest_device: str
-    peak_bytes: int
-    memory_bytes: int
-    idle: tuple[str, ...]
-    spare: int
-    price_per_hour: float | None = None
-    cpu_share: float = 0.0
-    displaced_share: float = 0.0
-    cpu_work: str = ""
-
-    @property
-    def needed(self) -> int:
-        """The number of accelerators that suffice for a step at most 2 % longer."""
-        return self.accelerators - self.spare
-
-    @property
-    def speedup(self) -> float | None:
-        """The speed-up over one of its accelerators; None if the graph does not fit on one."""
-        if self.step_secs is None or self.one_device_secs is None:
-            return None
-        return self.one_device_secs / max(self.step_secs, 1e-300)
-
-    @property
-    def cost_per_million_steps(self) -> float | None:
-        """The price of a million steps; None without a price or a step."""
-        return self._compute_cost(self.step_secs)
-
-    @property
-    def data_parallel_cost_per_million_steps(self) -> float | None:
-        """The least price of a million data-parallel steps; None without a price or a bound."""
-        return self._compute_cost(self.data_parallel_secs)
-
-    def _compute_cost(self, step_secs: float | None) -> float | None:
-        if step_secs is None or self.price_per_hour is None:
-            return None
-        return self.price_per_hour / _SECS_PER_HOUR * step_secs * _COST_STEPS
-
-    def to_json(self) -> dict[str, Any]:
-        """Makes the JSON form."""
-        return {
-            **dataclasses.asdict(self),
-            "fits": self.step_secs is not None,
-            "speedup": self.speedup,
-            "cost_per_million_steps": self.cost_per_million_steps,
-            "data_parallel_cost_per_million_steps": self.data_parallel_cost_per_million_steps,
-        }
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -135,32 +50,16 @@ class MachineComparison:
         noun = nouns.pop() if len(nouns) == 1 else "device"
         columns = {
             "machine": ("l", [each.name for each in self.machines]),
-            f"{noun}s": ("r", [each.accelerators for each in self.machines]),
-            _ENOUGH: ("r", [_format_needed(each) for each in self.machines]),
+            f"{noun}s": ("r", [str(each.accelerators) for each in self.machines]),
+            **make_columns(self.machines, [_ENOUGH]),
             "step": ("r", [_format_secs(each.step_secs, "none") for each in self.machines]),
             f"vs 1 {noun}": ("r", [_format_speedup(each) for each in self.machines]),
             "bound": ("r", [format_step(each.lower_bound_secs) for each in self.machines]),
-            _DATA_PARALLEL: (
-                "r",
-                [_format_secs(each.data_parallel_secs, "-") for each in self.machines],
-            ),
-            "fullest device": ("l", [_format_memory(each) for each in self.machines]),
-            "on CPU": ("r", [_format_cpu(each) for each in self.machines]),
-            "price/h": ("r", [_format_price(each.price_per_hour) for each in self.machines]),
-            "1M steps": (
-                "r",
-                [_format_price(each.cost_per_million_steps) for each in self.machines],
+            **make_columns(
+                self.machines,
+                [_DATA_PARALLEL, "fullest device", "on CPU", "price/h", "1M steps"],
             ),
         }
-        # Columns in which nothing is said of any machine.
-        if all(each.spare == 0 for each in self.machines):
-            del columns[_ENOUGH]
-        if all(_format_cpu(each) in ("-", "0%") for each in self.machines):
-            del columns["on CPU"]
-        if all(each.data_parallel_secs is None for each in self.machines):
-            del columns[_DATA_PARALLEL]
-        if all(each.price_per_hour is None for each in self.machines):
-            del columns["price/h"], columns["1M steps"]
         rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
         alignment = "".join(side for side, _ in columns.values())
         lines = self.list_findings()
@@ -176,29 +75,17 @@ class MachineComparison:
         """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
         fitting = [machine for machine in self.machines if machine.step_secs is not None]
         if not fitting:
-            return ["the graph fits on none of them: take more GPUs, or GPUs with more memory"]
+            return [
+                "the graph fits on none of them: take more GPUs, or GPUs with more memory",
+                *_describe_least_memory(self.machines),
+            ]
         fastest = min(fitting, key=_get_step_secs)
         lines = [f"fastest: {fastest.name}, {format_step(_get_step_secs(fastest))} per step"]
-        priced = [machine for machine in fitting if machine.cost_per_million_steps is not None]
-        if priced:
-            cheapest = min(priced, key=lambda each: each.cost_per_million_steps or 0.0)
+        cheapest = _find_cheapest(fitting)
+        if cheapest is not None:
             cost = _format_price(cheapest.cost_per_million_steps)
             lines.append(f"cheapest: {cheapest.name}, {cost} per million steps")
-            lines += _describe_cheaper(fitting, cheapest)
-        displaced = [
-            f"{each.name} {each.displaced_share:.0%}"
-            for each in fitting
-            if each.displaced_share >= LEAST_DISPLACED_SHARE
-        ]
-        if displaced:
-            lines.append(
-                f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
-                "short: take GPUs with more memory, or more of them"
-            )
-        lines += _describe_cpu_work(fitting)
-        lines += _describe_fewer(fitting)
-        lines += _describe_data_parallelism(fitting)
-        return lines
+        return [*lines, *describe_remarks(self.machines)]
 
     def __str__(self) -> str:
         return self.table()
@@ -212,6 +99,79 @@ class MachineComparison:
             "machines": [machine.to_json() for machine in self.machines],
             "findings": self.list_findings(),
         }
+
+
+def make_columns(
+    machines: Sequence[ComparedMachine], names: Sequence[str]
+) -> dict[str, tuple[str, list[str]]]:
+    """Makes columns of a table of machines, without those that say nothing of any machine.
+
+    Args:
+        machines: the machines, a row each.
+        names: the headers of the columns, such as "data par.".
+
+    Returns:
+        By header, the side to which the column is aligned, "l" or "r", and its cells.
+    """
+    columns: dict[str, tuple[str, Callable[[ComparedMachine], str]]] = {
+        _ENOUGH: ("r", _format_needed),
+        _DATA_PARALLEL: ("r", lambda each: _format_secs(each.data_parallel_secs, "-")),
+        "fullest device": ("l", _format_memory),
+        "on CPU": ("r", _format_cpu),
+        "price/h": ("r", lambda each: _format_price(each.price_per_hour)),
+        "1M steps": ("r", lambda each: _format_price(each.cost_per_million_steps)),
+    }
+    says_something = {
+        _ENOUGH: any(each.spare for each in machines),
+        _DATA_PARALLEL: any(each.data_parallel_secs is not None for each in machines),
+        "on CPU": any(_format_cpu(each) not in ("-", "0%") for each in machines),
+        "price/h": any(each.price_per_hour is not None for each in machines),
+        "1M steps": any(each.price_per_hour is not None for each in machines),
+    }
+    return {
+        name: (columns[name][0], [columns[name][1](each) for each in machines])
+        for name in names
+        if says_something.get(name, True)
+    }
+
+
+def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
+    """Says what follows from a comparison, in sentences without the fastest and the cheapest.
+
+    These are about data parallelism, the work of CPUs, memory, and fewer GPUs.
+    """
+    fitting = [machine for machine in machines if machine.step_secs is not None]
+    displaced = [
+        f"{each.name} {each.displaced_share:.0%}"
+        for each in fitting
+        if each.displaced_share >= LEAST_DISPLACED_SHARE
+    ]
+    lines = _describe_cheaper(fitting)
+    if displaced:
+        lines.append(
+            f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
+            "short: take GPUs with more memory, or more of them"
+        )
+    lines += _describe_least_memory(machines)
+    lines += _describe_cpu_work(fitting)
+    lines += _describe_fewer(fitting)
+    lines += _describe_data_parallelism(fitting)
+    return lines
+
+
+def _find_cheapest(fitting: Sequence[ComparedMachine]) -> ComparedMachine | None:
+    """Finds the machine on which a million steps cost least; None without prices."""
+    priced = [machine for machine in fitting if machine.cost_per_million_steps is not None]
+    return min(priced, key=lambda each: each.cost_per_million_steps or 0.0, default=None)
+
+
+def _describe_least_memory(machines: Sequence[ComparedMachine]) -> list[str]:
+    """Says how much memory would do on the machines on which nothing fits."""
+    return [
+        f"nothing fits on {each.name}: {each.least_memory}"
+        for each in machines
+        if each.least_memory
+    ]
 
 
 def _shorten_names(compared: MachineComparison) -> MachineComparison:
@@ -276,14 +236,15 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
     return lines
 
 
-def _describe_cheaper(fitting: Sequence[ComparedMachine], cheapest: ComparedMachine) -> list[str]:
+def _describe_cheaper(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says which machines may be cheaper by data parallelism than the cheapest placement."""
+    cheapest = _find_cheapest(fitting)
     costs = {
         each.name: cost
         for each in fitting
         if (cost := each.data_parallel_cost_per_million_steps) is not None
     }
-    if not costs:
+    if not costs or cheapest is None:
         return []
     cheaper = [
         f"{name} at least {_format_price(costs[name])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import os
 import pathlib
 import time
@@ -21,9 +22,24 @@ from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.machine_comparison import MachineComparison
+from tf_placer.report.page.page import write_page
+from tf_placer.report.page.run_table import compare_views, list_run_remarks, make_run_table
+from tf_placer.runs.run_page import read_run_view
 from tf_placer.simulation.simulator import Simulator
+
+
+def find_least_bytes(problem: PlacementProblem) -> int:
+    """Finds the least memory of devices with less with which something fits, by trying all."""
+    rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
+    memory_bytes = np.array([device.memory_bytes for device in problem.devices])
+    batch = Simulator(problem).simulate(np.array(list(rows), np.int32))
+    peaks = batch.peak_bytes[np.isfinite(batch.step_secs)]
+    needed = np.where(peaks > memory_bytes, peaks, 0).max(axis=1)
+    return int(needed.min())
 
 
 class CompareTest(absltest.TestCase):
@@ -170,6 +186,18 @@ class CompareTest(absltest.TestCase):
         self.assertEqual(medium.step_secs, 4.5)
         self.assertEqual((medium.fullest_device, medium.peak_bytes), ("cpu", 20))
         self.assertEqual(medium.one_device_secs, 4.5)
+        # Beside the source, the CPU or the GPU needs room for `right`.
+        best = find_least_bytes(problems["small"])
+        self.assertEqual(small.least_memory_bytes, best)
+        self.assertIsNone(medium.least_memory_bytes)
+        self.assertIn(
+            f"nothing fits on small: {best} B on each of cpu, gpu would do", str(compared)
+        )
+        [alone] = tf_placer.compare({"small": problems["small"]}, max_secs=1.0).list_findings()[1:]
+        self.assertEqual(alone, f"nothing fits on small: {best} B on each of cpu, gpu would do")
+        result = tf_placer.plan(problems["small"], max_secs=1.0)
+        [planned] = tf_placer.compare({"plan": result}).machines
+        self.assertEqual(planned.least_memory_bytes, result.least_memory_bytes)
 
     def test_compares_finished_searches_as_they_are(self):
         for count in (1, 2):
@@ -188,6 +216,43 @@ class CompareTest(absltest.TestCase):
         result = tf_placer.plan(two_chain_problem(3, 2), max_secs=1.0)
         again = tf_placer.compare({"plan": result, "first": paths[0]})
         self.assertAlmostEqual(again.machines[0].step_secs, 3e-3)
+
+    def test_a_page_of_plans_has_the_machines_and_the_sentences_of_the_comparison(self):
+        # Four operations of 10 s on the CPU and 1 s on a GPU, which has room for one of them.
+        paths = []
+        for count in (1, 2):
+            problem = build_task_problem(
+                [(10.0, *[1.0] * count)] * 4,
+                resident_bytes=[10] * 4,
+                memory_bytes=[100, *[10] * count],
+            )
+            paths.append(self.directory / f"{count}gpu")
+            tf_placer.plan(problem, max_secs=1.0, log_dir=paths[-1])
+        compared = tf_placer.compare(paths, prices={"2gpu": 7.2})
+        views = [
+            dataclasses.replace(read_run_view(path), name=path.name, price_per_hour=price)
+            for path, price in zip(paths, (None, 7.2), strict=True)
+        ]
+        machines = compare_views(views)
+        names = [each.name for each in machines]
+        self.assertEqual(names, ["A (1gpu)", "B (2gpu)"])
+        renamed = [
+            dataclasses.replace(each, name=name)
+            for each, name in zip(compared.machines, names, strict=True)
+        ]
+        self.assertEqual(machines, renamed)
+        headers, rows = make_run_table(views, machines)
+        self.assertEqual(headers[4:], ["on CPU", "price/h", "1M steps"])
+        # 20 s a step at 7.2 an hour.
+        self.assertEqual(rows[1][4:], ("100%", "7.20", "40000.00"))
+        remarks = list_run_remarks(views, machines)
+        self.assertEqual(remarks, MachineComparison(tuple(renamed)).list_findings()[2:])
+        self.assertIn("of the step on the CPU, because the memory of the GPUs is short", remarks[0])
+        write_page(views[0], self.directory / "page.html", beside=views[1:])
+        self.assertIn(
+            "of the step on the CPU, because the memory of the GPUs is short",
+            (self.directory / "page.html").read_text(),
+        )
 
     def test_reads_problem_files(self):
         path = self.directory / "two.json"

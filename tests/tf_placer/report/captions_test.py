@@ -11,7 +11,12 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page import captions
-from tf_placer.report.page.run_table import describe_runs, make_run_table
+from tf_placer.report.page.run_table import (
+    compare_views,
+    describe_runs,
+    list_run_remarks,
+    make_run_table,
+)
 from tf_placer.report.page.run_view import ComparedPlacement, Point, RunView, StepView, view_step
 from tf_placer.report.page.tables import make_device_headers, make_device_rows
 
@@ -120,7 +125,8 @@ class RunTableTest(absltest.TestCase):
             )
             for name, secs, price in zip("xyz", steps, (0.9, 9.0, None), strict=True)
         ]
-        headers, rows = make_run_table(views)
+        machines = compare_views(views)
+        headers, rows = make_run_table(views, machines)
         self.assertEqual(headers[-2:], ["price/h", "1M steps"])
         self.assertEqual(rows[0], ("A · x · t", "4.000 s", "1.00x", "-", "0.90", "1000.00"))
         self.assertEqual(rows[2][-2:], ("-", "-"))
@@ -129,7 +135,12 @@ class RunTableTest(absltest.TestCase):
             "B (y) is the fastest: 2.000 s a step. "
             "A (x) is the cheapest: 1000.00 for a million steps",
         )
-        self.assertLen(make_run_table(views[2:])[0], 4)
+        self.assertLen(make_run_table(views[2:], machines[2:])[0], 4)
+        self.assertEmpty(list_run_remarks(views, machines))
+        bounded = [dataclasses.replace(machines[0], data_parallel_secs=2.0), *machines[1:]]
+        headers, rows = make_run_table(views, bounded)
+        self.assertEqual(headers[4], "data par.")
+        self.assertEqual([row[4] for row in rows], ["2.000 s", "-", "-"])
 
 
 class SearchCaptionsTest(absltest.TestCase):

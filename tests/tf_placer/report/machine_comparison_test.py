@@ -6,7 +6,8 @@ import dataclasses
 
 from absl.testing import absltest
 
-from tf_placer.report.machine_comparison import ComparedMachine, MachineComparison
+from tf_placer.report.compared_machine import ComparedMachine
+from tf_placer.report.machine_comparison import MachineComparison
 
 _GIB = 2**30
 _ONE = ComparedMachine(
@@ -125,6 +126,14 @@ class MachineComparisonTest(absltest.TestCase):
             ["the graph fits on none of them: take more GPUs, or GPUs with more memory"],
         )
         self.assertFalse(none.to_json()["machines"][0]["fits"])
+
+    def test_says_how_much_memory_would_do_where_nothing_fits(self):
+        short = change(
+            1, None, least_memory_bytes=20 * _GIB, least_memory="20.00 GiB on GPU:0 would do"
+        )
+        expected = "nothing fits on 1xA100: 20.00 GiB on GPU:0 would do"
+        self.assertEqual(MachineComparison((short,)).list_findings()[1:], [expected])
+        self.assertIn(expected, MachineComparison((short, change(4, 0.010))).list_findings())
 
     def test_says_where_data_parallelism_may_be_faster(self):
         findings = MachineComparison(

@@ -28,7 +28,12 @@ from tf_placer.report.page.captions import (
     describe_work,
 )
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
-from tf_placer.report.page.run_table import describe_runs, make_run_table
+from tf_placer.report.page.run_table import (
+    compare_views,
+    describe_runs,
+    list_run_remarks,
+    make_run_table,
+)
 from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
     make_comparison_rows,
@@ -106,7 +111,12 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         lstrip_blocks=True,
     )
     template = environment.from_string((_HERE / "page.html").read_text())
-    has_table = len(views) > 2 or any(view.price_per_hour is not None for view in views)
+    has_table = (
+        len(views) > 2
+        or any(view.price_per_hour is not None for view in views)
+        or (len(views) == 2 and not any(view.is_measured for view in views))
+    )
+    machines = compare_views(views) if has_table else []
     runs = [
         _run_values(view, of_view, number, views)
         for number, (view, of_view) in enumerate(zip(views, kinds, strict=True))
@@ -114,7 +124,8 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     return template.render(
         runs=runs,
         claim=_describe_views(views),
-        run_table=make_run_table(views) if has_table else None,
+        run_table=make_run_table(views, machines) if has_table else None,
+        run_remarks=list_run_remarks(views, machines) if has_table else [],
         sections=_sections(views, charts),
         charts=charts,
         has_backward=any(each is not None and each.has_backward for each in kinds),

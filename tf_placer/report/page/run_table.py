@@ -5,50 +5,100 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
+from tf_placer.report.compared_machine import ComparedMachine, compute_cost, describe_machine
+from tf_placer.report.machine_comparison import describe_remarks, make_columns
 from tf_placer.report.page.captions import find_subject
 from tf_placer.report.page.run_view import RUN_NAMES, RunView
 from tf_placer.text.units import format_step
 
-__all__ = ["describe_runs", "make_run_table"]
+__all__ = ["compare_views", "describe_runs", "list_run_remarks", "make_run_table"]
 
-_SECS_PER_HOUR = 3600.0
-_COST_STEPS = 1_000_000
+# The columns that the table of `compare` has, too.
+_MACHINE_COLUMNS = ("data par.", "on CPU", "price/h", "1M steps")
 
 
-def make_run_table(views: Sequence[RunView]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Makes the headers and the rows of the runs of a page, with prices if any is known."""
-    headers = ["run", "step", "times as fast", "lower bound"]
-    has_prices = any(view.price_per_hour is not None for view in views)
-    if has_prices:
-        headers += ["price/h", "1M steps"]
+def compare_views(views: Sequence[RunView]) -> list[ComparedMachine]:
+    """Compares the machines of the runs of a page, as `compare` does; in the order of the runs.
+
+    Of the machine of a measured run, only the step and the price are known.
+    """
+    machines = []
+    for title, view in zip(_title_runs(views).values(), views, strict=True):
+        if _is_plan(view) and view.problem is not None:
+            machines.append(
+                describe_machine(title, view.problem, view.steps[-1].placement, view.price_per_hour)
+            )
+        else:
+            machines.append(
+                ComparedMachine(
+                    name=title,
+                    kind="",
+                    device_type="device",
+                    accelerators=0,
+                    step_secs=_find_step_secs(view),
+                    one_device_secs=None,
+                    lower_bound_secs=0.0,
+                    data_parallel_secs=None,
+                    fullest_device="",
+                    peak_bytes=0,
+                    memory_bytes=0,
+                    idle=(),
+                    spare=0,
+                    price_per_hour=view.price_per_hour,
+                )
+            )
+    return machines
+
+
+def make_run_table(
+    views: Sequence[RunView], machines: Sequence[ComparedMachine]
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Makes the headers and the rows of the runs of a page, without columns that say nothing.
+
+    Args:
+        views: the runs.
+        machines: their machines; see `compare_views`.
+    """
+    columns = make_columns(machines, _MACHINE_COLUMNS)
+    headers = ["run", "step", "times as fast", "lower bound", *columns]
     rows = []
-    for name, view in zip(RUN_NAMES, views, strict=False):
+    for number, view in enumerate(views):
         step_secs, speedup = _find_step_secs(view), find_subject(view).speedup
         cells = [
-            " · ".join(filter(None, [name, view.name, view.title])),
+            " · ".join(filter(None, [RUN_NAMES[number], view.name, view.title])),
             "none fits" if step_secs is None else format_step(step_secs),
             "-" if speedup is None or step_secs is None else f"{speedup:.2f}x",
             "-" if view.limits is None else format_step(view.limits.lower_bound_secs),
         ]
-        if has_prices:
-            cells += [_format_price(view.price_per_hour), _format_price(_compute_cost(view))]
-        rows.append(tuple(cells))
+        rows.append((*cells, *(column[number] for _, column in columns.values())))
     return headers, rows
+
+
+def list_run_remarks(views: Sequence[RunView], machines: Sequence[ComparedMachine]) -> list[str]:
+    """Lists the sentences of `compare` about the plans of a page, without the fastest of them.
+
+    Args:
+        views: the runs.
+        machines: their machines; see `compare_views`.
+    """
+    planned = [each for each, view in zip(machines, views, strict=True) if _is_plan(view)]
+    return describe_remarks(planned)
 
 
 def describe_runs(views: Sequence[RunView]) -> str:
     """Says which of several runs has the shortest step, and which the cheapest."""
-    named = list(zip(RUN_NAMES, views, strict=False))
+    titles = _title_runs(views)
+    named = list(zip(titles, views, strict=True))
     steps = {name: secs for name, view in named if (secs := _find_step_secs(view)) is not None}
     if not steps:
         return "None of the runs has a step. Nothing that was tried runs or fits"
-    titles = {
-        name: f"{name} ({pathlib.PurePath(view.name).name})" if view.name else name
-        for name, view in named
-    }
     fastest = min(steps, key=steps.__getitem__)
     sentences = [f"{titles[fastest]} is the fastest: {format_step(steps[fastest])} a step"]
-    costs = {name: cost for name, view in named if (cost := _compute_cost(view)) is not None}
+    costs = {
+        name: cost
+        for name, view in named
+        if (cost := compute_cost(steps.get(name), view.price_per_hour)) is not None
+    }
     if costs:
         cheapest = min(costs, key=costs.__getitem__)
         sentences.append(
@@ -71,13 +121,13 @@ def _find_step_secs(view: RunView) -> float | None:
     return find_subject(view).step_secs
 
 
-def _compute_cost(view: RunView) -> float | None:
-    """Computes the price of a million steps; None without a price or a step."""
-    step_secs = _find_step_secs(view)
-    if step_secs is None or view.price_per_hour is None:
-        return None
-    return view.price_per_hour / _SECS_PER_HOUR * step_secs * _COST_STEPS
+def _title_runs(views: Sequence[RunView]) -> dict[str, str]:
+    """Makes the names of runs in sentences, by their letters."""
+    return {
+        name: f"{name} ({pathlib.PurePath(view.name).name})" if view.name else name
+        for name, view in zip(RUN_NAMES, views, strict=False)
+    }
 
 
-def _format_price(price: float | None) -> str:
-    return "-" if price is None else f"{price:.2f}"
+def _is_plan(view: RunView) -> bool:
+    return not view.is_measured and view.problem is not None and bool(view.steps)
