@@ -21,7 +21,11 @@ __all__ = [
 # Everything on the first GPU; and what people do with the model, see `benchmarks.problems.experts`.
 _SINGLE_GPU, _MODEL_EXPERT = "single_gpu", "model_expert"
 
-ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
+ALL_PLACERS = (
+    _SINGLE_GPU,
+    _MODEL_EXPERT,
+    *(name for name, entry in PLACERS.items() if not entry.needs_start),
+)
 """The names of all placers that a run may have."""
 
 

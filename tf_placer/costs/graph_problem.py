@@ -11,7 +11,7 @@ from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_byt
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["build_graph_problem", "list_needed_operations"]
+__all__ = ["build_graph_problem", "find_batch_size", "list_needed_operations"]
 
 # Operations whose outputs are the examples of a step.
 _INPUTS = ("IteratorGetNext",)
@@ -28,6 +28,16 @@ def list_needed_operations(graph: OpGraph) -> np.ndarray:
     """
     needed: np.ndarray = graph.order[graph.needed[graph.order]]
     return needed
+
+
+def find_batch_size(graph: OpGraph) -> int | None:
+    """Finds the first dimension that all inputs of a step have in common; None if they differ."""
+    is_input = graph.fed | (graph.needed & graph.has_type(_INPUTS))[graph.tensor_producer]
+    shapes = [graph.tensor_shapes[tensor] for tensor in np.flatnonzero(is_input).tolist()]
+    # A scalar is a setting, such as a learning rate.
+    sizes = {-1 if shape is None else shape[0] for shape in shapes if shape != ()}
+    [size] = sizes if len(sizes) == 1 else [-1]
+    return size if size > 0 else None
 
 
 def build_graph_problem(
@@ -108,19 +118,9 @@ def build_graph_problem(
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
-        batch_size=_find_batch_size(graph),
+        batch_size=find_batch_size(graph),
         tensor_shapes=tuple(graph.tensor_shapes[tensor] or () for tensor in tensors),
     )
-
-
-def _find_batch_size(graph: OpGraph) -> int | None:
-    """Finds the first dimension that all inputs of a step have in common; None if they differ."""
-    is_input = graph.fed | (graph.needed & graph.has_type(_INPUTS))[graph.tensor_producer]
-    shapes = [graph.tensor_shapes[tensor] for tensor in np.flatnonzero(is_input).tolist()]
-    # A scalar is a setting, such as a learning rate.
-    sizes = {-1 if shape is None else shape[0] for shape in shapes if shape != ()}
-    [size] = sizes if len(sizes) == 1 else [-1]
-    return size if size > 0 else None
 
 
 def _build_devices(machine: Machine) -> tuple[ProblemDevice, ...]:

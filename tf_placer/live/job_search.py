@@ -30,9 +30,9 @@ from tf_placer.live.equal_devices import find_distinct, find_equal_devices
 from tf_placer.live.time_plan import SHORTEST_TIMEOUT_SECS
 from tf_placer.placers import (
     BASELINES,
-    GIVEN,
     ORIGINAL_START,
     find_granularity,
+    find_placer,
     find_start_source,
     needs_problem,
 )
@@ -158,8 +158,10 @@ class _Stages:
         baselines: running out of memory takes long.
         """
         names = dict.fromkeys([*FIRST_STAGES, self._config.placer])
-        if self._config.placer == GIVEN:
-            names = dict.fromkeys([GIVEN])  # The user asks about this placement alone.
+        if find_placer(self._config.placer).needs_start:
+            names = dict.fromkeys(
+                [self._config.placer]
+            )  # The user asks about this placement alone.
         if self._config.is_fit and needs_problem(self._config.placer):
             names = dict.fromkeys([_EARLIER_ANSWER, self._config.placer, *BASELINES])
         return [

@@ -25,6 +25,7 @@ from tf_placer.inputs.workload import Workload
 from tf_placer.live.optimization_target import OptimizationTarget
 from tf_placer.live.preparation import (
     describe_pins,
+    describe_start,
     explain_little_memory,
     explain_no_choice,
     note_on_gpus,
@@ -73,7 +74,7 @@ def place(
         say(line)
     config = prepare(given, config)
     machine = config.found_machine
-    for line in describe_pins(given, config):
+    for line in [*describe_pins(given, config), *describe_start(given, config)]:
         say(line)
     step, caller = given.on(machine), check_python_functions_are_here(workload, machine)
     if note := note_on_gpus(given, machine, calls_python=caller is not None):

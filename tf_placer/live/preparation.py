@@ -14,6 +14,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.placement import read_placement
 from graph_passes.restricted_colocation import describe_restrictions, restrict_colocation
 from tf_placer.costs.graph_memory import compute_variables_bytes
+from tf_placer.costs.graph_problem import find_batch_size, list_needed_operations
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import build_session_config, holds_gpu_memory
@@ -32,6 +33,7 @@ from tf_placer.text.units import format_bytes
 
 __all__ = [
     "describe_pins",
+    "describe_start",
     "explain_little_memory",
     "explain_no_choice",
     "note_on_gpus",
@@ -104,6 +106,48 @@ def describe_pins(given: OptimizationTarget, config: SearchConfig) -> list[str]:
         return []
     colocation = restrict_colocation(graph, find_colocation_groups(graph), restrictions)
     return describe_restrictions(graph, colocation, restrictions)
+
+
+def describe_start(given: OptimizationTarget, config: SearchConfig) -> list[str]:
+    """Describes the differences of a start placement from the step, in lines for users.
+
+    Args:
+        given: the step to place.
+        config: the settings of the search, as `prepare` returns them.
+
+    Raises:
+        GraphError: no operation of the placement is in the graph.
+    """
+    source = find_start_source(config.placer, config.placer_options)
+    if source is None or source == ORIGINAL_START:
+        return []
+    placement, graph = read_placement(source), given.workload.op_graph
+    missing = [name for name in placement.assignment if name not in graph.index]
+    if missing and len(missing) == len(placement.assignment):
+        raise GraphError(
+            f"option 'start': nothing of {source!r} fits the graph: none of its {len(missing):,} "
+            f"operations is in it, such as {missing[0]!r}"
+        )
+    differences = []
+    if missing:
+        differences.append(
+            f"{len(missing):,} of its {len(placement.assignment):,} operations are not in the "
+            f"graph, such as {missing[0]!r}"
+        )
+    if placement.is_planned:
+        needed = [graph.names[index] for index in list_needed_operations(graph).tolist()]
+        added = [name for name in needed if name not in placement.assignment]
+        if added:
+            differences.append(
+                f"it lacks {len(added):,} of the {len(needed):,} operations of the step, such as "
+                f"{added[0]!r}"
+            )
+    planned, size = placement.provenance.get("batch_size"), find_batch_size(graph)
+    if planned is not None and size is not None and planned != size:
+        differences.append(f"it was planned for a batch of {planned}, not of {size}")
+    if not differences:
+        return []
+    return [f"{source!r} was made for another step: {'; '.join(differences)}"]
 
 
 def _limit_memory(

@@ -16,7 +16,7 @@ from tf_placer.placers.options import config_from_options
 from tf_placer.placers.own_placers import describe_cause
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.placer_entry import PlacerEntry, import_object
-from tf_placer.placers.registry import AUTO, GIVEN, PLACERS, find_placer, is_learned
+from tf_placer.placers.registry import AUTO, PLACERS, find_placer, is_learned
 from tf_placer.placers.resolved_config import ResolvedConfig, resolve
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -48,12 +48,11 @@ def find_start(name: str, options: Mapping[str, object] | None) -> object:
     Raises:
         ValueError: there is no such placer.
     """
-    preset = find_placer(name).preset
-    if name == GIVEN:
-        return (options or {}).get("start")
-    if preset is None:
+    entry = find_placer(name)
+    if entry.preset is None and not entry.needs_start:
         return None
-    return (options or {}).get("start", preset.settings.get("start"))
+    default = None if entry.preset is None else entry.preset.settings.get("start")
+    return (options or {}).get("start", default)
 
 
 def find_start_source(name: str, options: Mapping[str, object] | None) -> str | None:
@@ -166,10 +165,10 @@ def make_placer(
         arguments["config"] = resolved.configs[name]
     if entry.needs_problem or entry.uses_problem:
         arguments["problem"] = problem
-    if name == GIVEN:
+    if entry.needs_start:
         arguments["start"] = start
     make = functools.partial(_find_factory(entry), groups, legal, seed=seed, **arguments)
-    placer: Placer = make() if name in (GIVEN, *PLACERS) else _make_own_placer(name, make)
+    placer: Placer = make() if name in PLACERS else _make_own_placer(name, make)
     return placer
 
 

@@ -36,18 +36,7 @@ AUTO = "auto"
 GIVEN = "given"
 """The placer that proposes the placement of its option `start`, and nothing else."""
 
-
 _ALL = sys.maxsize
-
-# Not one of `PLACERS`, because it is none to compare with others: it has nothing without its file.
-_GIVEN = PlacerEntry(
-    GIVEN,
-    "the placement in a file, and nothing else",
-    "this project",
-    "tf_placer.placers.heuristics.given:Given",
-    config="tf_placer.placers.heuristics.given:GivenConfig",
-    granularity="fine",
-)
 
 # `auto` starts from the placers in this order: cheap ones first, because a short search does not
 # reach all of them.
@@ -211,6 +200,15 @@ _HEURISTICS = (
         uses_problem=True,
         is_random=True,
     ),
+    PlacerEntry(
+        GIVEN,
+        "the placement in a file, which option `start` names, and nothing else",
+        "this project",
+        "tf_placer.placers.heuristics.given:Given",
+        config="tf_placer.placers.heuristics.given:GivenConfig",
+        needs_start=True,
+        granularity="fine",
+    ),
 )
 
 
@@ -247,15 +245,13 @@ def find_placer(name: str) -> PlacerEntry:
     """Finds a placer by its name.
 
     Args:
-        name: `GIVEN`, one of `PLACERS` or a former name of one, a name that an installed package
-            registers, or "module:name"; the first of these that there is.
+        name: one of `PLACERS` or a former name of one, a name that an installed package registers,
+            or "module:name"; the first of these that there is.
 
     Raises:
         ValueError: there is no such placer, in which case the message suggests a similar name; or
             it cannot be imported or is none.
     """
-    if name == GIVEN:
-        return _GIVEN
     entry = PLACERS.get(FORMER_PLACERS.get(name, name)) or find_own_placer(name)
     if entry is not None:
         return entry

@@ -41,5 +41,9 @@ def build_planned_placement(problem: PlacementProblem, outcome: SearchOutcome) -
             for name, group in zip(names, problem.groups.tolist(), strict=True)
         },
         measurement={"simulated_step_secs": outcome.step_secs, "fits": outcome.feasible},
-        provenance={"placer": outcome.placer, "seed": outcome.seed},
+        provenance={
+            "placer": outcome.placer,
+            "seed": outcome.seed,
+            "batch_size": problem.batch_size,
+        },
     )

@@ -29,8 +29,8 @@ from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import (
     AUTO,
-    GIVEN,
     check_options,
+    find_placer,
     find_start,
     find_start_source,
     is_learned,
@@ -432,10 +432,11 @@ def _convert_options(placer: str, options: object) -> dict[str, Any]:
         if not isinstance(name, str):
             raise ValueError(f"a name in placer_options is a text, not {_describe(name)}")
     checked = check_options(placer, options)
-    if placer == GIVEN and find_start_source(placer, checked) is None:
+    if find_placer(placer).needs_start and find_start_source(placer, checked) is None:
         raise ValueError(
-            "placer 'given' measures the placement in a file (.json), which its option 'start' "
-            "names: --placer given --start best.json, or placer_options={'start': 'best.json'}"
+            f"placer {placer!r} measures the placement in a file (.json), which its option 'start' "
+            f"names: --placer {placer} --start best.json, or "
+            "placer_options={'start': 'best.json'}"
         )
     return checked
 

@@ -23,8 +23,9 @@ class MakingTest(parameterized.TestCase):
     def test_makes_every_placer_under_its_name(self, name):
         groups = graphs.chain(4)
         problem = problems.build_group_problem(groups, _LEGAL) if needs_problem(name) else None
+        start = np.zeros(len(_LEGAL), np.int32) if PLACERS[name].needs_start else None
         try:
-            placer = make_placer(name, groups, _LEGAL, seed=5, problem=problem)
+            placer = make_placer(name, groups, _LEGAL, seed=5, problem=problem, start=start)
         except ImportError as error:
             self.skipTest(str(error))  # It needs an extra.
         self.assertEqual(placer.name, name)

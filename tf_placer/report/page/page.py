@@ -125,7 +125,10 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         runs=runs,
         claim=_describe_views(views),
         run_table=make_run_table(views, machines) if has_table else None,
-        run_remarks=list_run_remarks(views, machines) if has_table else [],
+        run_remarks=[
+            line[:1].upper() + line[1:]
+            for line in (list_run_remarks(views, machines) if has_table else [])
+        ],
         sections=_sections(views, charts),
         charts=charts,
         has_backward=any(each is not None and each.has_backward for each in kinds),
