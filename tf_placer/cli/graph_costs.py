@@ -118,21 +118,32 @@ def cost_graph_file(
         )
 
 
-def cost_on_machines(args: argparse.Namespace, specs: Sequence[str]) -> dict[str, PlacementProblem]:
+def cost_on_machines(
+    args: argparse.Namespace,
+    specs: Sequence[str],
+    *,
+    granularity: str = "fine",
+    pin: Mapping[str, str] | None = None,
+    keep_together: Sequence[Sequence[str]] = (),
+) -> dict[str, PlacementProblem]:
     """Computes the costs of a graph file on several described machines.
 
     Args:
-        args: the arguments of `compare` with a graph.
+        args: the arguments of `compare` or `profile` with a graph.
         specs: names of the catalog, or machine files.
+        granularity: "coarse" or "fine" groups.
+        pin: devices by pattern; see `SearchConfig`.
+        keep_together: sets of patterns; see `SearchConfig`.
 
     Returns:
-        The problem of each machine, in fine groups.
+        The problem of each machine.
 
     Raises:
         GraphError, MachineError, SearchError, ValueError, OSError: an argument is wrong, or the
             graph cannot be run.
     """
     require_tensorflow()
+    pins, together = check_pins(pin or {}), check_keep_together(keep_together)
     machines = {spec: make_described_machine(spec) for spec in specs}
     for path in (args.input_graph, args.feeds):
         if path is not None:
@@ -152,16 +163,17 @@ def cost_on_machines(args: argparse.Namespace, specs: Sequence[str]) -> dict[str
             clear_devices=args.clear_devices,
             read_values=False,
         )
-        said: set[str] = set()
-
-        def begin_once(stage: str) -> None:
-            # The machines have most notes about the graph in common.
-            (stages.enter if stage in said else stages.begin)(stage)
-            said.add(stage)
-
+        # The machines have most notes about the graph in common.
         return {
             spec: cost_graph(
-                workload, machine, steps=1, granularity="fine", report=begin_once
+                workload,
+                machine,
+                steps=1,
+                granularity=granularity,
+                restrictions=resolve_restrictions(
+                    pins, together, [device.name for device in machine.devices]
+                ),
+                report=stages.begin_once,
             ).problem()
             for spec, machine in machines.items()
         }

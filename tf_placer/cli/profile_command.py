@@ -14,9 +14,9 @@ from tf_placer.cli.arguments import (
     add_step,
     read_restrictions,
 )
-from tf_placer.cli.graph_costs import cost_graph_file
+from tf_placer.cli.graph_costs import cost_graph_file, cost_on_machines
 from tf_placer.files import check_output
-from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_file import name_problem_files, write_problem
 from tf_placer.report.problem_table import problem_table, problem_values
 
 if TYPE_CHECKING:
@@ -35,9 +35,17 @@ DESCRIPTION = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
-    parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
     parser.add_argument(
-        "--output", required=True, help="file for the problem (.json; - is standard output)"
+        "--machine",
+        nargs="+",
+        default=["attached"],
+        help=f"{MACHINE_HELP}. Of several machines that are not there, the graph is read once",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="file for the problem (.json; - is standard output); for several machines a "
+        "directory, which gets NAME.json for each",
     )
     add_step(parser)
     add_clear_devices(parser)
@@ -73,10 +81,14 @@ def run(args: argparse.Namespace) -> None:
     if args.steps < 1:
         raise ValueError(f"steps must be at least 1, not {args.steps}")
     check_standard_output(args)
+    if len(args.machine) > 1:
+        _profile_machines(args)
+        return
+    [machine] = args.machine
     check_output(args.output, args.input_graph, args.feeds)
     costed = cost_graph_file(
         args.input_graph,
-        args.machine,
+        machine,
         fetches=args.fetches,
         feeds_path=args.feeds,
         initializers=args.initializers,
@@ -104,6 +116,27 @@ def run(args: argparse.Namespace) -> None:
         "problem": args.output,
     }
     answer(args, f"{text}\n\n{problem_table(problem)}\nproblem: {args.output}", values)
+
+
+def _profile_machines(args: argparse.Namespace) -> None:
+    """Writes the problems of a graph on several described machines; see `run`."""
+    paths = name_problem_files(args.machine, args.output)
+    for path in paths:
+        check_output(path, args.input_graph, args.feeds)
+    problems = cost_on_machines(
+        args, args.machine, granularity=args.granularity, **read_restrictions(args)
+    )
+    texts, values = [], []
+    for (name, problem), path in zip(problems.items(), paths, strict=True):
+        write_problem(problem, path)
+        texts.append(
+            f"{name}: {problem.num_operations} operations in {problem.num_groups} groups, "
+            f"{problem.num_tensors} tensors\n\n{problem_table(problem)}\nproblem: {path}"
+        )
+        values.append(
+            {"machine": name, "costs": "analytic", **problem_values(problem), "problem": path}
+        )
+    answer(args, "\n\n".join(texts), {"machines": values})
 
 
 def _count_timeless_operations(costed: CostedGraph) -> int:

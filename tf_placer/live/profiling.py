@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 from graph_passes.restrictions import check_keep_together, check_pins, resolve_restrictions
 from graph_passes.util.json_text import format_value
@@ -17,12 +17,52 @@ from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_file import name_problem_files, write_problem
 from tf_placer.search.config import check_machine
 from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
 
 __all__ = ["profile"]
+
+
+class _Settings(TypedDict, total=False):
+    """The keywords of `profile` that do not decide what it returns."""
+
+    example_inputs: Any
+    signature_key: str | Sequence[str] | None
+    checkpoint: Any
+    steps: int
+    granularity: str
+    clear_devices: bool
+    pin: Mapping[str, str] | None
+    keep_together: Sequence[str | Sequence[str]]
+    verbose: bool
+
+
+@overload
+def profile(
+    graph: Any,
+    fetches: Any = None,
+    feed_dict: Any = None,
+    initializers: Any = None,
+    *,
+    output: str | os.PathLike[str],
+    machine: str | Machine | None = None,
+    **settings: Unpack[_Settings],
+) -> PlacementProblem: ...
+
+
+@overload
+def profile(
+    graph: Any,
+    fetches: Any = None,
+    feed_dict: Any = None,
+    initializers: Any = None,
+    *,
+    output: str | os.PathLike[str],
+    machine: list[str] | tuple[str, ...],
+    **settings: Unpack[_Settings],
+) -> dict[str, PlacementProblem]: ...
 
 
 @accept_former_keywords(
@@ -41,14 +81,14 @@ def profile(
     example_inputs: Any = None,
     signature_key: str | Sequence[str] | None = None,
     checkpoint: Any = None,
-    machine: str | Machine | None = None,
+    machine: str | Machine | list[str] | tuple[str, ...] | None = None,
     steps: int = 10,
     granularity: str = "fine",
     clear_devices: bool = False,
     pin: Mapping[str, str] | None = None,
     keep_together: Sequence[str | Sequence[str]] = (),
     verbose: bool = True,
-) -> PlacementProblem:
+) -> PlacementProblem | dict[str, PlacementProblem]:
     """Turns a step and a machine into a placement problem, for `search` and `simulate`.
 
     Costs are measured on an attached machine, and computed for a described one, such as "4xK80",
@@ -61,12 +101,14 @@ def profile(
         fetches: see `optimize`.
         feed_dict: see `optimize`.
         initializers: see `optimize`.
-        output: the file of the problem (`.json`).
+        output: the file of the problem (`.json`); of several machines the directory, which gets a
+            file `NAME.json` for each.
         example_inputs: see `optimize`.
         signature_key: see `optimize`.
         checkpoint: see `SearchConfig`.
         machine: "attached" (the default), "local:N", "grpc://HOST:PORT", a machine of the
-            catalog, a machine file, or a Machine.
+            catalog, a machine file, or a Machine; or a list of names, for which the step is read
+            once.
         steps: steps to trace on each kind of device.
         granularity: "fine", groups of operations that TensorFlow must have on one device, or
             "coarse", the groups that `optimize` finds.
@@ -76,7 +118,7 @@ def profile(
         verbose: whether to print the stages to the standard error.
 
     Returns:
-        The problem.
+        The problem; of a list of machines the problem of each by its name, as `compare` takes them.
 
     Raises:
         GraphError: a part of the step cannot be found, built or run on the machine, or a pin cannot
@@ -88,14 +130,20 @@ def profile(
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on, not {format_value(steps)}")
-    check_machine(machine)
     pins, together = check_pins(pin or {}), check_keep_together(keep_together)
-    check_path(output, "output", "file")
-    check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
-    found = machine if isinstance(machine, Machine) else find_machine(machine)
-    restrictions = resolve_restrictions(pins, together, [each.name for each in found.devices])
+    specs = machine if isinstance(machine, list | tuple) else [machine]
+    for spec in specs:
+        check_machine(spec)
+    paths = [output]
+    if isinstance(machine, list | tuple):
+        paths = name_problem_files(machine, output)
+    for path in paths:
+        check_path(path, "output", "file")
+        check_output(os.fspath(path), graph if isinstance(graph, str | os.PathLike) else None)
+    machines = [each if isinstance(each, Machine) else find_machine(each) for each in specs]
+    problems = []
     with Stages(say if verbose else lambda line: None) as stages:
-        stages.begin(f"profiling for {found.spec}")
+        stages.begin(f"profiling for {', '.join(each.spec for each in machines)}")
         given = read_target(
             graph,
             fetches=fetches,
@@ -105,20 +153,24 @@ def profile(
             signature_key=signature_key,
             checkpoint=checkpoint,
             clear_devices=clear_devices,
-            read_values=not found.describes_costs,
+            read_values=not all(each.describes_costs for each in machines),
         )
         for note in given.workload.notes:
             stages.say(note)
-        if found.backend.is_timed:
-            check_no_python_functions(given.workload.op_graph, given.workload.step)
-        costed = cost_graph(
-            given.workload,
-            found,
-            steps=steps,
-            granularity=granularity,
-            restrictions=restrictions,
-            report=stages.begin,
-        )
-    problem = costed.problem()
-    write_problem(problem, output)
-    return problem
+        for found, path in zip(machines, paths, strict=True):
+            if found.backend.is_timed:
+                check_no_python_functions(given.workload.op_graph, given.workload.step)
+            names = [device.name for device in found.devices]
+            costed = cost_graph(
+                given.workload,
+                found,
+                steps=steps,
+                granularity=granularity,
+                restrictions=resolve_restrictions(pins, together, names),
+                report=stages.begin_once,
+            )
+            problems.append(costed.problem())
+            write_problem(problems[-1], path)
+    if isinstance(machine, list | tuple):
+        return dict(zip(machine, problems, strict=True))
+    return problems[0]

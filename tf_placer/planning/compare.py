@@ -90,10 +90,7 @@ def compare(
 
     Example:
         >>> names = ["1xA100", "4xA100", "8xA100"]
-        >>> problems = {
-        ...     name: tf_placer.profile(graph, machine=name, output=f"{name}.json")
-        ...     for name in names
-        ... }
+        >>> problems = tf_placer.profile(graph, machine=names, output="plans")
         >>> print(tf_placer.compare(problems, prices={"4xA100": 14.0}))
     """
     if isinstance(machines, str | os.PathLike) or not machines:

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import pathlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -27,7 +28,13 @@ from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError
 
-__all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_problem"]
+__all__ = [
+    "name_problem_files",
+    "problem_from_json",
+    "problem_to_json",
+    "read_problem",
+    "write_problem",
+]
 
 _FORMAT = 1
 # Entries that all operations have or none has, with their names in `PlacementProblem`.
@@ -95,6 +102,26 @@ def _suggest_profile(path: str) -> str:
     if not is_catalog_name(path):
         return ""
     return f" ({path} is a machine: `profile` makes the problem of a graph on it)"
+
+
+def name_problem_files(
+    machines: Sequence[str], directory: str | os.PathLike[str]
+) -> list[str | os.PathLike[str]]:
+    """Names the files of the problems of a graph on several machines, and makes their directory.
+
+    Args:
+        machines: the names of the machines, or machine files.
+        directory: the directory.
+
+    Raises:
+        OSError: the directory cannot be made.
+        ValueError: there are no machines, or two have the same file.
+    """
+    names = [pathlib.PurePath(machine).name.removesuffix(".json") for machine in machines]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"each machine is given once, unlike {', '.join(machines) or 'none'}")
+    os.makedirs(directory, exist_ok=True)
+    return [os.path.join(directory, f"{name}.json") for name in names]
 
 
 def write_problem(problem: PlacementProblem, path: str | os.PathLike[str]) -> None:

@@ -41,6 +41,7 @@ class Stages:
         self.how_far: Callable[[], str] = str
         self._report, self._on_stage = report, on_stage
         self._stage = ""
+        self._said: set[str] = set()
         self._stage_start_secs = self._last_secs = time.monotonic()
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -50,6 +51,11 @@ class Stages:
         """Begins a stage and reports it."""
         self.enter(stage)
         self.say(stage)
+
+    def begin_once(self, stage: str) -> None:
+        """Begins a stage, and reports it unless the same line was reported so before."""
+        (self.enter if stage in self._said else self.begin)(stage)
+        self._said.add(stage)
 
     def enter(self, stage: str) -> None:
         """Begins a stage, which is reported only if it takes long."""

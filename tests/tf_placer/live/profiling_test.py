@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import pathlib
 from unittest import mock
 
@@ -16,9 +17,11 @@ from tensorflow.python.ops.resource_variable_ops import (
 )
 
 from graph_passes.errors import GraphError
+from tf_placer.cli import graph_costs
 from tf_placer.cli.main import main
+from tf_placer.live import profiling
 from tf_placer.live.profiling import profile
-from tf_placer.problem.problem_file import read_problem
+from tf_placer.problem.problem_file import problem_to_json, read_problem
 
 _MACHINE = "4xK80"
 
@@ -27,6 +30,39 @@ class ProfilingTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.output = pathlib.Path(self.create_tempdir().full_path, "problem.json")
+
+    def test_reads_a_step_once_for_several_machines(self):
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [64, 32], "x")
+            tf.tanh(tf.matmul(x, tf.ones([32, 16])), name="y")
+        path = self.output.with_name("graph.pb")
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        machines = ["1xK80", "2xP100"]
+        given = {"verbose": False, "pin": {"y": "/CPU:0"}}
+        one_by_one = {
+            name: profile(path, "y:0", machine=name, output=self.output, **given)
+            for name in machines
+        }
+        directory = self.output.with_name("plans")
+        with mock.patch.object(profiling, "read_target", wraps=profiling.read_target) as read:
+            problems = profile(path, "y:0", machine=machines, output=directory, **given)
+        read.assert_called_once()
+        self.assertEqual(list(problems), machines)
+        step = [f"--input_graph={path}", "--fetches=y:0", "--pin=y=/CPU:0"]
+        other = self.output.with_name("other")
+        with mock.patch.object(graph_costs, "_read_step", wraps=graph_costs._read_step) as read:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                main(["profile", *step, "--machine", *machines, f"--output={other}"])
+        read.assert_called_once()
+        for name in machines:
+            expected = json.dumps(problem_to_json(one_by_one[name]))
+            for found in (directory, other):
+                problem = read_problem(found / f"{name}.json")
+                self.assertEqual(json.dumps(problem_to_json(problem)), expected)
+            self.assertIn(f"problem: {other / name}.json", printed.getvalue())
+        with self.assertRaisesRegex(ValueError, "each machine is given once, unlike 1xK80, 1xK80"):
+            profile(path, "y:0", machine=["1xK80", "1xK80"], output=directory)
 
     def test_profiles_a_file_as_the_command_does(self):
         with tf.Graph().as_default() as graph:
