@@ -38,6 +38,8 @@ _UNLIMITED_BYTES = 2**50
 _MAX_ROUNDS = 10
 # A search is worth its preparation from this multiple of the time to simulate the starts.
 _LEAST_SEARCH_STEPS = 5
+# With more memory, a step that is longer by this share is about as short as any.
+_MORE_LONGER_SHARE = 0.1
 # Searches for more memory, the first of them with unlimited memory.
 _NUM_MORE = 5
 # Sizes whose ratio is less are the same for those who buy.
@@ -65,7 +67,7 @@ class MoreMemory:
 
     Attributes:
         peak_bytes: the memory of each GPU.
-        step_secs: the simulated step then, at most 5 % longer than with unlimited memory.
+        step_secs: the simulated step then, at most 10 % longer than with unlimited memory.
         unlimited_secs: the shortest step that was found with unlimited memory.
         assignment: the placement: a device index per group.
     """
@@ -160,7 +162,7 @@ def search_more_memory(
     """Searches for the memory of each GPU that work on a CPU for want of it would need.
 
     First searches with unlimited memory, and then by bisection for the smallest memory with which
-    a step is at most 5 % longer. Every placement that is known or found counts with its own peak.
+    a step is at most 10 % longer. Every placement that is known or found counts with its own peak.
 
     Args:
         problem: the problem.
@@ -203,19 +205,39 @@ def search_more_memory(
         if result.best.excess_bytes or (number and result.best.step_secs > stop_secs):
             low_bytes = size
         [again] = simulate_candidates(unlimited, simulator, result.best.placement[None])
-        found.append(again)
+        if not again.excess_bytes:
+            found.append(again)
         if result.interrupted:
             break
+        stop_secs = _find_most_secs(found)
+        if stop_secs >= now.step_secs:
+            return None
         enough_bytes, _ = _find_smallest_memory(problem, gpus, found)
-        stop_secs = (1.0 + _LONGER_SHARE) * min(each.step_secs for each in found)
         # Memory is sold in doublings, so the ratio of the sizes is halved.
         size = math.isqrt(low_bytes * enough_bytes)
-    enough_bytes, best = _find_smallest_memory(problem, gpus, found)
-    if LEAST_MEMORY_GAIN * best.step_secs >= now.step_secs:
+    if _find_most_secs(found) >= now.step_secs:
         return None
+    enough_bytes, best = _find_smallest_memory(problem, gpus, found)
     shortest_secs = min(each.step_secs for each in found)
     assignment = tuple(best.placement.tolist())
     return MoreMemory(enough_bytes, best.step_secs, shortest_secs, assignment)
+
+
+def _find_most_secs(found: Sequence[Candidate]) -> float:
+    """Finds the longest step that is about as short as with unlimited memory, and gains by it.
+
+    Args:
+        found: the placements with unlimited memory, the present one first.
+
+    Returns:
+        The step in seconds; the present one if more memory gains too little.
+    """
+    now_secs = found[0].step_secs
+    shortest_secs = min(each.step_secs for each in found)
+    if LEAST_MEMORY_GAIN * shortest_secs >= now_secs:
+        return now_secs
+    about_secs = (1.0 + _MORE_LONGER_SHARE) * shortest_secs
+    return min(about_secs, max(shortest_secs, now_secs / LEAST_MEMORY_GAIN))
 
 
 def _find_smallest_memory(
@@ -226,7 +248,7 @@ def _find_smallest_memory(
     Returns:
         The memory of each GPU with which it fits, and the placement.
     """
-    most_secs = (1.0 + _LONGER_SHARE) * min(each.step_secs for each in found)
+    most_secs = _find_most_secs(found)
     sizes = [
         (_find_size(problem, gpus, each), each) for each in found if each.step_secs <= most_secs
     ]

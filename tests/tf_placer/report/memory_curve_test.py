@@ -121,13 +121,13 @@ class MemoryCurveTest(absltest.TestCase):
         fullest = peak_bytes[:, 1:].max(axis=1)
         fits_cpu = peak_bytes[:, 0] <= 1000
         shortest_secs = step_secs[fits_cpu].min()
-        enough_bytes = fullest[fits_cpu & (step_secs <= 1.05 * shortest_secs)].min()
+        enough_bytes = fullest[fits_cpu & (step_secs <= 1.1 * shortest_secs)].min()
         more = search_more_memory(problem, group_graph(problem), now, search_secs=3.0)
         self.assertAlmostEqual(more.unlimited_secs, shortest_secs)
         # Eight operations on three GPUs: three on the fullest of them, and a tensor that arrives.
         self.assertBetween(enough_bytes, 30, 40)
         self.assertEqual(more.peak_bytes, enough_bytes)
-        self.assertLessEqual(more.step_secs, 1.05 * shortest_secs)
+        self.assertLessEqual(more.step_secs, 1.1 * shortest_secs)
         [found] = Simulator(problem).simulate(np.array([more.assignment], np.int32)).step_secs
         self.assertAlmostEqual(more.step_secs, found)
 
