@@ -415,6 +415,8 @@ def _confirm(
         )
         notes += [note] if note else []
         if outcome is Outcome.NOT_CONFIRMED:
+            rounds_secs = time.monotonic() - start_secs
+            context.round_secs = rounds_secs / max(len(confirmation.rounds), 1)
             notes.append(context.advise_time())
         if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
             break
