@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorflow.core.framework import tensor_pb2
 from tensorflow.python.framework import op_def_registry
 
 from graph_passes.nested_runs import Nested, run_nested
@@ -26,6 +28,13 @@ _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Arguments that the condition of a while loop ignores contain the name of a Python function.
 _IGNORED = re.compile(r"\w+(?=___redundant_placeholder)")
 _QUOTED = re.compile(r'"([^"\n]+)"')
+# Values of constants of this size and more are left out of the text of a function until it is
+# hashed, because searches in it would take most of the time.
+_LARGE_BYTES = 4096
+_CONTENT_NUMBER = re.compile(r"<content (\d+) of tf_placer>")
+_ESCAPED_AT_ONCE_BYTES = 1 << 16
+# A search computes the fingerprint of its graph several times, and escaping takes seconds.
+_known_hashes: dict[bytes, str] = {}
 
 
 class _Message(Protocol):
@@ -101,6 +110,7 @@ class FunctionDigests:
         plain.signature.ClearField("name")
         for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
             arg.ClearField("handle_data")
+        contents = _take_large_contents(plain.node_def)
         text = _IGNORED.sub("", text_format.MessageToString(plain))
         for match in _QUOTED.finditer(text):
             if match[1] in self._functions:
@@ -109,12 +119,61 @@ class FunctionDigests:
         # The gradient function is missing in a damaged library.
         if self._gradients.get(name) in self._functions:
             text += yield self._digest_function(self._gradients[name])
-        self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
+        self._digests[name] = _hash_text(text, contents)
         return self._digests[name]
 
     def _replace_name(self, match: re.Match[str]) -> str:
         name = match[1]
         return f'"{self._digests[name]}"' if name in self._functions else match[0]
+
+
+def _take_large_contents(nodes: Iterable[tf.compat.v1.NodeDef]) -> list[bytes]:
+    """Replaces the large values of constants by their numbers, and returns them."""
+    contents: list[bytes] = []
+    for node in nodes:
+        for attribute in node.attr.values():
+            if len(attribute.tensor.tensor_content) >= _LARGE_BYTES:
+                contents.append(attribute.tensor.tensor_content)
+                number = f"<content {len(contents) - 1} of tf_placer>"
+                attribute.tensor.tensor_content = number.encode()
+    return contents
+
+
+def _hash_text(text: str, contents: Sequence[bytes]) -> str:
+    """Hashes the text of a function with the values of its constants, as text format has them."""
+    if not contents:
+        return hashlib.sha256(text.encode()).hexdigest()
+    unescaped = hashlib.sha256(text.encode())
+    for content in contents:
+        unescaped.update(content)
+    key = unescaped.digest()
+    if key not in _known_hashes:
+        _known_hashes[key] = _hash_escaped(text, contents)
+    return _known_hashes[key]
+
+
+def _hash_escaped(text: str, contents: Sequence[bytes]) -> str:
+    digest = hashlib.sha256()
+    first, *others = _CONTENT_NUMBER.split(text)
+    digest.update(first.encode())
+    for number, after in zip(others[::2], others[1::2], strict=True):
+        content = np.frombuffer(contents[int(number)], np.uint8)
+        for start in range(0, len(content), _ESCAPED_AT_ONCE_BYTES):
+            padded = _list_escapes()[content[start : start + _ESCAPED_AT_ONCE_BYTES]]
+            digest.update(padded.tobytes().translate(None, delete=b"\0"))
+        digest.update(after.encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _list_escapes() -> np.ndarray:
+    """Lists the text that stands for each byte in text format, as bytes [256] of length 4."""
+    escapes = []
+    for byte in range(256):
+        text = text_format.MessageToString(tensor_pb2.TensorProto(tensor_content=bytes([byte])))
+        escapes.append(text.strip().removeprefix('tensor_content: "').removesuffix('"').encode())
+    # NumPy copies integers faster than strings.
+    return np.array(escapes, "S4").view(np.uint32)
 
 
 def _iterate_calls(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:

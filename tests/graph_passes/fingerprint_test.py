@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 from google.protobuf import text_format
 
+from graph_passes import fingerprint
 from graph_passes.fingerprint import graph_fingerprint
 from tests import graphs
 from tests.function_parts import build_nested_functions
@@ -238,6 +241,21 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         changed = copy_graph(graph_def)
         change(changed)
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
+
+    def test_large_constants_of_functions_are_hashed_as_in_text_format(self):
+        def build(values: np.ndarray) -> tf1.GraphDef:
+            with tf.Graph().as_default() as graph:
+                tf.function(lambda i: tf.gather(tf.constant(values), i))(tf.constant(1, name="i"))
+            return graph.as_graph_def()
+
+        # All bytes, some of which have longer texts, in more than one part.
+        values = np.tile(np.arange(256, dtype=np.uint8), 300)
+        found = graph_fingerprint(build(values))
+        self.assertEqual(found, graph_fingerprint(build(values)))
+        with mock.patch.object(fingerprint, "_LARGE_BYTES", 10**9):
+            self.assertEqual(found, graph_fingerprint(build(values)))
+        values[-1] ^= 1
+        self.assertNotEqual(found, graph_fingerprint(build(values)))
 
     def test_does_not_change_the_graph(self):
         graph_def = function_graph_def()

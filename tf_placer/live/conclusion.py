@@ -32,7 +32,7 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.report.least_memory import describe_least_memory, describe_offload, find_least_memory
 from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
-from tf_placer.runs.run_result import RunResult
+from tf_placer.runs.run_result import RunResult, is_slower_than_one_process
 from tf_placer.runs.search_result import build_placement, summarize_comparison
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
@@ -352,7 +352,7 @@ def _measure_one_process(context: SearchContext) -> float | None:
 def _compare_with_one_process(secs: float, placed_secs: float) -> str:
     """Compares a placement on workers with the original in one process, in a sentence."""
     text = f"one process on all cores takes about {format_step(secs)} for the original"
-    if secs < placed_secs:
+    if is_slower_than_one_process(placed_secs, secs):
         return f"but {text}, {placed_secs / secs:.2f} times as fast as placed on workers"
     if secs < _MIN_RATIO_TO_CLAIM * placed_secs:
         return f"{text}: the placement is about as fast as that"
@@ -415,6 +415,8 @@ def _confirm(
         )
         notes += [note] if note else []
         if outcome is Outcome.NOT_CONFIRMED:
+            rounds_secs = time.monotonic() - start_secs
+            context.round_secs = rounds_secs / max(len(confirmation.rounds), 1)
             notes.append(context.advise_time())
         if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
             break

@@ -137,6 +137,8 @@ class SearchContext:
         lack_of_time: the note that there was no time to profile the graph; None if there was.
         unfitting: by placer, the number of its placements that are not measured because by
             simulation they do not fit.
+        given_up_secs: the seconds after which profiling the graph was given up; 0 if it was not.
+        round_secs: the seconds of a round in a confirmation that lacked time; 0 if none did.
         begun: the names of the placers that have begun.
         found: the confirmed placement, if there is one.
     """
@@ -159,6 +161,8 @@ class SearchContext:
     notes: list[str] = dataclasses.field(default_factory=list)
     lack_of_time: str | None = None
     unfitting: dict[str, int] = dataclasses.field(default_factory=dict)
+    given_up_secs: float = 0.0
+    round_secs: float = 0.0
     begun: set[str] = dataclasses.field(default_factory=set)
     found: Placement | None = None
 
@@ -214,8 +218,11 @@ class SearchContext:
             trials,
             profile_secs=self.estimate_profile_secs(),
             was_too_short=was_too_short,
+            given_up_secs=self.given_up_secs,
+            round_secs=self.round_secs,
         )
-        return f"about {secs} s"
+        # Nobody knows how much longer profiling would have taken.
+        return f"{'at least' if self.given_up_secs else 'about'} {secs} s"
 
     def is_over(self) -> bool:
         """Returns whether the search should end."""

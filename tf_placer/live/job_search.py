@@ -261,6 +261,7 @@ class _Stages:
                     trials=trials,
                 )
         except TimeLimitReached:
+            context.given_up_secs = limit_secs
             raise _OutOfTimeError(
                 join_sentences(
                     needs,

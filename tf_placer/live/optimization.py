@@ -56,6 +56,8 @@ from tf_placer.text.units import format_duration
 __all__ = ["check_outputs", "place"]
 
 _MAX_UNREPORTED_EXCESS_SECS = 2.0
+# A kept answer for so much of a step is probably for the same one, fetched or fed otherwise.
+_LEAST_SIMILAR_SHARE = 0.9
 
 
 def place(
@@ -347,10 +349,18 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
             f"no answer can be kept for this step, because {caller!r} calls a Python function, and "
             "require_answer forbids a search"
         )
-    return (
+    text = (
         f"{store.path} has no answer for this step on this machine, and require_answer forbids a "
         "search: search with the same answers and without require_answer, until answer_kept of the "
         "result is true; a verdict that more time may change is not kept"
+    )
+    share = store.compute_common_share()
+    if share < _LEAST_SIMILAR_SHARE:
+        return text
+    return (
+        f"{text}. It has one for a step with {share:.0%} of these operations: an answer is for "
+        "what is fetched, where 'loss' is an operation and 'loss:0' its value, and for the shapes "
+        "of what is fed"
     )
 
 

@@ -17,6 +17,7 @@ from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
 from tf_placer.runs.result_html import format_result_html
 from tf_placer.runs.result_values import make_result_values
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_result import is_slower_than_one_process
 from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.notes import say
 from tf_placer.text.table import table
@@ -199,8 +200,7 @@ class OptimizeResult:
 
     @property
     def _is_slower_than_one_process(self) -> bool:
-        placed_secs, secs = self.placed_secs, self.one_process_secs
-        return placed_secs is not None and secs is not None and secs < placed_secs
+        return is_slower_than_one_process(self.placed_secs, self.one_process_secs)
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [self.table(), self.verdict]))

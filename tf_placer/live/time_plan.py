@@ -49,7 +49,14 @@ class TimePlanSettings:
         max_profile_steps: number of traced steps at most, as the command `profile` traces.
         profile_steps_ratio: ratio of all steps of a profile to the traced ones.
         links_secs: estimate of measuring the links of a machine.
-        max_profile_ratio: time limit of profiling, as a multiple of its estimate.
+        max_profile_ratio: time limit of profiling, as a multiple of its estimate, where the share
+            below is less.
+        profile_share: share of the time left that profiling may always take, so that with more time
+            it ends where the estimate is wrong.
+        given_up_ratio: the time that profiling is expected to take after it was given up, as a
+            multiple of its time until then.
+        round_ratio: the time that a round of a confirmation is expected to take, as a multiple of
+            its time in a confirmation that lacked time.
         trials_share: share of the time for trials in the estimate of the time that is enough.
         shortage_ratio: the time that is enough, as a multiple of a time that was enough by the
             estimate, and was not.
@@ -81,6 +88,9 @@ class TimePlanSettings:
     profile_steps_ratio: float = 2.5
     links_secs: float = 12.0
     max_profile_ratio: float = 3.0
+    profile_share: float = 0.5
+    given_up_ratio: float = 2.0
+    round_ratio: float = 1.25
     trials_share: float = 0.25
     shortage_ratio: float = 1.5
     tolerance: float = 0.15
@@ -256,7 +266,13 @@ class TimePlan:
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
     def estimate_enough_secs(
-        self, trials: Sequence[Trial], *, profile_secs: float, was_too_short: bool
+        self,
+        trials: Sequence[Trial],
+        *,
+        profile_secs: float,
+        was_too_short: bool,
+        given_up_secs: float = 0.0,
+        round_secs: float = 0.0,
     ) -> int:
         """Estimates the seconds, in tens, in which this search would come to a verdict.
 
@@ -269,10 +285,19 @@ class TimePlan:
             trials: all trials so far, at least one.
             profile_secs: the seconds of profiling, estimated or measured; 0 without profiling.
             was_too_short: whether the time of this search has not been enough.
+            given_up_secs: the seconds after which profiling was given up; 0 if it was not.
+            round_secs: the seconds of a round in a confirmation that lacked time; 0 if none did.
         """
-        secs = self.compute_first_trial_secs(trials) + profile_secs
-        secs += self.estimate_usual_secs(trials) + self._after_secs(trials)
-        secs /= 1.0 - _TIMES.trials_share
+        expected_secs = max(profile_secs, _TIMES.given_up_ratio * given_up_secs)
+        other_secs = self.compute_first_trial_secs(trials)
+        confirming_secs = LEAST_ROUNDS * _TIMES.round_ratio * round_secs
+        other_secs += max(self.estimate_usual_secs(trials), confirming_secs)
+        other_secs += self._after_secs(trials)
+        secs = (other_secs + expected_secs) / (1.0 - _TIMES.trials_share)
+        if given_up_secs > 0.0:
+            # The limit of profiling has to be as long, after the trials that precede it.
+            before_secs = trials[-1].elapsed_secs - trials[0].elapsed_secs
+            secs = max(secs, other_secs + before_secs + expected_secs / _TIMES.profile_share)
         if was_too_short and secs <= self.max_secs:
             secs = _TIMES.shortage_ratio * self.max_secs
         return _TENS * math.ceil(secs / _TENS)
@@ -299,15 +324,21 @@ class TimePlan:
     def limit_profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
         """Computes the time limit of profiling, in seconds.
 
-        It leaves a confirmation its time, and ends profiling that exceeds its estimate by far.
+        It leaves a confirmation its time, and ends profiling that exceeds its estimate by far and
+        takes most of the time.
 
         Args:
             trials: all trials so far, the original first.
             links_known: whether the links of the machine need not be measured.
         """
         expected_secs = self.profile_secs(trials, links_known=links_known)
-        limit_secs = max(SHORTEST_TIMEOUT_SECS, _TIMES.max_profile_ratio * expected_secs)
-        return min(limit_secs, self.compute_measuring_secs_left(trials))
+        left_secs = self.compute_measuring_secs_left(trials)
+        limit_secs = max(
+            SHORTEST_TIMEOUT_SECS,
+            _TIMES.max_profile_ratio * expected_secs,
+            _TIMES.profile_share * left_secs,
+        )
+        return min(limit_secs, left_secs)
 
     def profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
         """Estimates the duration of profiling from the trial of the original, in seconds.
@@ -439,7 +470,8 @@ def _slowness(trials: Sequence[Trial]) -> float:
     Estimates use the first trial, but other programs may have started since.
     """
     recent = [trial for trial in trials[1:] if trial.repeats is None][-_TIMES.recent_trials :]
-    return max(1.0, statistics.median([each.measurement.drift for each in recent] or [1.0]))
+    # A single slow trial counts for nothing, not even if it is the only one.
+    return max(1.0, statistics.median_low([1.0, *(each.measurement.drift for each in recent)]))
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:

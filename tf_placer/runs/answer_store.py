@@ -230,6 +230,17 @@ class AnswerStore:
                 )
         return found
 
+    def compute_common_share(self) -> float:
+        """Computes the share of the step's operations that the most similar answer has, 0 to 1."""
+        return max(
+            (
+                len(self._match(record)) / max(len(self._form.operations), 1)
+                for file in self._list_files(f"{self._machine}_*.json")[:_MAX_COMPARED]
+                if (record := self._read(file)) is not None
+            ),
+            default=0.0,
+        )
+
     def keep(
         self, result: RunResult, finalists: Mapping[str, Trial], placement: Placement | None
     ) -> bool:

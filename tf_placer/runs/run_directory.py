@@ -122,8 +122,9 @@ class RunDirectory:
         return (self.path / _REQUEST).exists()
 
     def remove_request(self) -> None:
-        """Removes the request, so that the directory has none."""
-        (self.path / _REQUEST).unlink(missing_ok=True)
+        """Removes all files of the request, so that the directory has none."""
+        for name in (_REQUEST, *_REQUEST_FILES, _INITIALIZER_FEEDS, _RESTORED):
+            (self.path / name).unlink(missing_ok=True)
 
     def read_machine(self) -> Machine:
         """Reads the machine of the request.

@@ -12,7 +12,19 @@ from graph_passes.util.json_text import format_value
 from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.confirmation.outcome import Outcome
 
-__all__ = ["RunResult"]
+__all__ = ["RunResult", "is_slower_than_one_process"]
+
+
+def is_slower_than_one_process(placed_secs: float | None, one_process_secs: float | None) -> bool:
+    """Returns whether one process on all cores is faster than a placement on worker processes.
+
+    Args:
+        placed_secs: the step of the placement in seconds; None if nothing was placed.
+        one_process_secs: the step of the original in one process; None if it was not measured.
+    """
+    if placed_secs is None or one_process_secs is None:
+        return False
+    return one_process_secs < placed_secs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +80,7 @@ class RunResult:
     @property
     def is_slower_than_one_process(self) -> bool:
         """Returns whether something won, and one process on all cores is faster than that."""
-        placed_secs, secs = self.placed_secs, self.one_process_secs
-        return placed_secs is not None and secs is not None and secs < placed_secs
+        return is_slower_than_one_process(self.placed_secs, self.one_process_secs)
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: all fields."""

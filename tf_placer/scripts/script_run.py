@@ -42,6 +42,7 @@ from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.missing_gpu import advise_on_missing_gpu
 from tf_placer.scripts.process_restart import ProcessRestart, Stage
 from tf_placer.scripts.script_search import (
+    forget_step,
     is_answer_wanted,
     is_search_wanted,
     needs_script,
@@ -52,11 +53,14 @@ from tf_placer.scripts.script_watcher import ScriptWatcher
 from tf_placer.start_up_messages import hide_start_up_messages
 from tf_placer.temporary_directory import remove_stale_directories
 from tf_placer.text.notes import say
+from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_step
 
 __all__ = ["prepare_script", "search_directory"]
 
 _SEARCH_SECS = 600.0
+_DEFAULT_MACHINE = "attached"
+_CHANGED = "the training step has changed since the search in"
 
 
 def search_directory(script: str) -> str:
@@ -164,16 +168,32 @@ def prepare_script(
             and not require_answer
             and is_answer_wanted(directory, answers, start.tell)
         ):
-            with hide_start_up_messages():
-                search_for_step(
-                    directory,
-                    search_secs,
-                    start.tell,
-                    answers=answers,
-                    require_answer=require_answer,
-                )
+            try:
+                with hide_start_up_messages():
+                    search_for_step(
+                        directory,
+                        search_secs,
+                        start.tell,
+                        answers=answers,
+                        require_answer=require_answer,
+                    )
+            except NoAnswerError as error:
+                # Programs get the error alone, so it has to tell of the change, too.
+                change = f"{_CHANGED} {os.fspath(directory.path)!r}"
+                has_changed = any(note.startswith(change) for note in start.notes)
+                text = join_sentences(change if has_changed else None, str(error))
+                raise NoAnswerError(text) from error
             start.restart(Stage.SEARCHED)
         else:
+            # The restarted script has to find the same settings in its arguments.
+            can_look_up_again = (
+                require_answer
+                and start.stage is Stage.FIRST
+                and not directory.trials.exists()
+                and (machine or _DEFAULT_MACHINE) == directory.read_machine().spec
+                and (restrictions is None or bool(pins or together))
+                and is_cleared == clear_devices
+            )
             watcher = _place(
                 os.fspath(directory.path),
                 machine,
@@ -181,6 +201,7 @@ def prepare_script(
                 require_answer,
                 start,
                 if_fastest=True,
+                can_look_up_again=can_look_up_again,
             )
     if watcher is not None:
         instrument(watcher)
@@ -256,10 +277,13 @@ def _describe_run(
     # Imported after the script, which may set what NumPy reads when it is imported.
     from tf_placer.runs.result_values import make_result_values, read_result_values
 
+    unknown = {**make_result_values(log_dir=directory.path), "placement": None}
     try:
-        values = read_result_values(directory)
+        # The result is of a former step if an answer is missing.
+        is_missing = isinstance(error, NoAnswerError)
+        values = unknown if is_missing else read_result_values(directory)
     except (OSError, ValueError) as unreadable:
-        values = {**make_result_values(log_dir=directory.path), "placement": None}
+        values = unknown
         notes = [*notes, describe_error(unreadable)]
     return {
         **values,
@@ -332,6 +356,7 @@ def _place(
     *,
     clear_devices: bool = False,
     if_fastest: bool = False,
+    can_look_up_again: bool = False,
 ) -> ScriptWatcher | None:
     """Returns a watcher that places the step; None if there is no placement.
 
@@ -343,6 +368,8 @@ def _place(
         start: the start of this process.
         clear_devices: whether the script's devices give way to the placement.
         if_fastest: whether the script runs unplaced if one process on all cores is faster.
+        can_look_up_again: whether an answer for a step that has changed is looked up, for which
+            the directory forgets the former step.
     """
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
@@ -360,17 +387,23 @@ def _place(
     slower = _explain_slower(directory) if is_placed and if_fastest else None
     if is_placed:
         read_json(file)  # Refuses a damaged placement before the script runs.
+    note = None
     if slower is not None:
         is_placed = False
-        start.tell(f"{script} runs unchanged: {slower}")
-        if not require_answer:
-            return None
+        note = f"{script} runs unchanged: {slower}"
     elif not is_placed:
+        why = _explain_unplaced(directory)
         if require_answer and directory.read_result() is None:
-            raise NoAnswerError(f"no answer for {script}: {_explain_unplaced(directory)}")
-        start.tell(f"{script} runs unchanged: {_explain_unplaced(directory)}")
-        if not require_answer:
-            return None
+            raise NoAnswerError(f"no answer for {script}: {why}")
+        note = f"{script} runs unchanged: {why}"
+    if note is not None and not require_answer:
+        start.tell(note)
+        return None
+
+    def look_up_again() -> None:
+        start.tell(f"{_CHANGED} {path!r}: the script is restarted to look for an answer for it")
+        forget_step(directory)
+        start.restart(Stage.FIRST)
 
     def make() -> Watcher:
         from graph_passes.placement import read_placement
@@ -381,7 +414,15 @@ def _place(
         if clear_devices:
             step = dataclasses.replace(step, is_cleared=True)
         placement = read_placement(file) if is_placed else None
-        return StepPlacer(step, placement, found, say=start.tell, must_fit=require_answer)
+        return StepPlacer(
+            step,
+            placement,
+            found,
+            say=start.tell,
+            must_fit=require_answer,
+            unplaced_note=note,
+            look_up_again=look_up_again if can_look_up_again else None,
+        )
 
     return ScriptWatcher(make, start.tell)
 
@@ -389,11 +430,10 @@ def _place(
 def _explain_slower(directory: RunDirectory) -> str | None:
     """Explains that one process on all cores is faster than the placement; None if it is not."""
     result = directory.read_result()
-    if result is None:
+    if result is None or not result.is_slower_than_one_process:
         return None
     placed_secs, secs = result.placed_secs, result.one_process_secs
-    if placed_secs is None or secs is None or secs >= placed_secs:
-        return None
+    assert placed_secs is not None and secs is not None
     return (
         f"in one process on all cores a step took {format_step(secs)}, on workers "
         f"{format_step(placed_secs)} with the placement found; "

@@ -13,19 +13,26 @@ from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.errors import NoAnswerError, SearchError, describe_error
 from tf_placer.files import read_json, write_json
-from tf_placer.runs.own_files import REFUSAL
+from tf_placer.runs.own_files import REFUSAL, TRAINED_BY
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.verdict import explain_unkept
-from tf_placer.text.notes import write_note
+from tf_placer.text import notes
+from tf_placer.text.stages import Stages
+from tf_placer.text.units import format_bytes
 
 __all__ = [
+    "SECS_WITHOUT_A_LINE",
     "Refusal",
+    "forget_step",
     "is_answer_wanted",
     "is_search_wanted",
     "needs_script",
     "read_refusal",
     "search_for_step",
 ]
+
+#: Seconds until a line says what the user waits for.
+SECS_WITHOUT_A_LINE = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +115,21 @@ def needs_script(directory: RunDirectory) -> bool:
         return False
 
 
+def forget_step(directory: RunDirectory) -> None:
+    """Removes the step of a directory without trials, its answer, and the directory if it is empty.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    directory.remove_request()
+    # The last one marks the directory as one of a script.
+    names = (directory.result.name, directory.placement.name, REFUSAL, TRAINED_BY)
+    for name in names:
+        (directory.path / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # The directory has other files.
+        directory.path.rmdir()
+
+
 def search_for_step(
     directory: RunDirectory,
     search_secs: float | None,
@@ -128,16 +150,20 @@ def search_for_step(
     Raises:
         NoAnswerError: an answer is required, and there is none.
     """
-    from tf_placer.live.entry_points import optimize
-    from tf_placer.live.process import SearchKilledError
-    from tf_placer.scripts.step_cache import read_cached_workload
-    from tf_placer.search.config import SearchConfig
+    with Stages(notes.say, first_secs=SECS_WITHOUT_A_LINE) as stages:
+        stages.enter("starting TensorFlow")
+        from tf_placer.live.entry_points import optimize
+        from tf_placer.live.process import SearchKilledError
+        from tf_placer.scripts.step_cache import read_cached_workload
+        from tf_placer.search.config import SearchConfig
 
     refusal = directory.path / REFUSAL
     refusal.unlink(missing_ok=True)
     allowed_secs = search_secs or 0.0
     try:
-        workload, config = read_cached_workload(directory)
+        with Stages(notes.say, first_secs=SECS_WITHOUT_A_LINE) as stages:
+            stages.enter(f"reading the step in '{directory.path}', {_describe_size(directory)}")
+            workload, config = read_cached_workload(directory)
         allowed_secs = search_secs or config.max_secs
         asked = SearchConfig(
             # Looked up again, because the sessions of the script may see fewer devices.
@@ -155,7 +181,7 @@ def search_for_step(
     except NoAnswerError:
         if not directory.trials.exists():
             # The next run finds the step of the script as it is then.
-            directory.remove_request()
+            forget_step(directory)
         raise
     except Exception as error:
         reason = describe_error(error)
@@ -170,10 +196,16 @@ def search_for_step(
         return
     for text in (result.table(), result.explanation_table()):
         if text:
-            write_note(text, end="\n\n")
+            notes.write_note(text, end="\n\n")
     say(f"{result.title} - {result.reason}")
     if directory.read_result() is None and result.log_dir is None:
         _write(refusal, Refusal(result.reason, allowed_secs))
+
+
+def _describe_size(directory: RunDirectory) -> str:
+    """Describes the size of the files of a step."""
+    files = (directory.graph, directory.path / "restored")
+    return format_bytes(sum(file.stat().st_size for file in files if file.exists()))
 
 
 def _write(path: pathlib.Path, refusal: Refusal) -> None:

@@ -57,6 +57,8 @@ class StepPlacer:
         *,
         say: Callable[[str], None],
         must_fit: bool = False,
+        unplaced_note: str | None = None,
+        look_up_again: Callable[[], None] | None = None,
     ) -> None:
         """Prepares to place.
 
@@ -66,8 +68,13 @@ class StepPlacer:
             machine: the machine that is to run the step.
             say: prints a line for the user.
             must_fit: whether the script ends when its step is another one.
+            unplaced_note: a line for the user when the script is about to train with the step and
+                there is no placement; None for none.
+            look_up_again: restarts the script to look for an answer for another step, instead of
+                ending it; None to end it.
         """
-        self._must_fit = must_fit
+        self._must_fit, self._look_up_again = must_fit, look_up_again
+        self._unplaced_note = unplaced_note
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
         self.has_met_step = False
@@ -207,6 +214,7 @@ class StepPlacer:
             if any(name in names for name in trained_by) or not trained_by:
                 if self._must_fit and self._has_other_shapes(fed):
                     self._report_change()
+                self._report_unplaced()
                 self._training.add(threading.get_ident())
             return
         key = (id(graph), names)
@@ -217,6 +225,9 @@ class StepPlacer:
             # The graph may have grown since it was last checked.
             self.before_graph_extension(session)
             if graph in self._graphs:
+                if self._must_fit and self._has_other_shapes(fed):
+                    self._report_change()
+                self._report_unplaced()
                 self._training.add(threading.get_ident())
             else:
                 self._report_change()
@@ -316,6 +327,7 @@ class StepPlacer:
                 return None
         self.has_met_step = True
         if placement is None:
+            self._report_unplaced()
             return None
         check_runs_elsewhere(graph_def, self._machine)
         if names is not None:
@@ -335,13 +347,24 @@ class StepPlacer:
             self._has_said_stays = True
             self._say(f"{name} is not placed: {error}")
 
+    def _report_unplaced(self) -> None:
+        if self._unplaced_note is not None:
+            self._say(self._unplaced_note)
+            self._unplaced_note = None
+
     def _report_change(self) -> None:
         if not self._has_said_changed:
             self._has_said_changed = True
-            end = "ends, because an answer is required" if self._must_fit else "runs unchanged"
+            if self._look_up_again is not None:
+                self._look_up_again()
+            title = self._step.title
             text = (
-                f"the training step is not the one of {self._step.title!r}: it has changed since, "
-                f"and the script {end}; use another --log_dir to search for a placement"
+                f"the training step has changed since the search in {title!r}, which has no answer "
+                "for it: the script ends, because an answer is required; another --log_dir has the "
+                "store of answers asked"
+                if self._must_fit
+                else f"the training step is not the one of {title!r}: it has changed since, and "
+                "the script runs unchanged; use another --log_dir to search for a placement"
             )
             self._say(text)
             if self._must_fit:

@@ -17,6 +17,7 @@ from graph_passes.clearing_advice import CLEARING_FLAG, clear_by
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.restrictions import Restrictions
+from tf_placer.errors import NoAnswerError
 from tf_placer.functions.keras_models import check_training
 from tf_placer.functions.process_gpus import build_session_config
 from tf_placer.inputs.given_devices import check_given_devices, describe_immovable_step
@@ -29,6 +30,7 @@ from tf_placer.machines.machine import Machine
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.process_restart import Stage
+from tf_placer.scripts.script_search import SECS_WITHOUT_A_LINE
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
     check_runs_elsewhere,
@@ -42,6 +44,8 @@ from tf_placer.scripts.training_steps import (
     is_training_step,
 )
 from tf_placer.search.config import SearchConfig
+from tf_placer.text.notes import say
+from tf_placer.text.stages import Stages
 
 __all__ = [
     "TrainingStepDetector",
@@ -225,13 +229,17 @@ class TrainingStepDetector:
         config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True
         try:
-            workload = read()
-            if self._clears_devices:
-                workload = _clear_devices(workload)
-            whole = workload.graph_def if workload.live is None else workload.live.as_graph_def()
-            check_runs_elsewhere(whole, self._machine)
-            self._check_devices(workload, soft=config.allow_soft_placement)
-            caller = check_python_functions_are_here(workload, self._machine)
+            # Large constants and variables take long to read.
+            with Stages(say, first_secs=SECS_WITHOUT_A_LINE) as stages:
+                stages.enter("reading the graph and the variables of the training step")
+                workload = read()
+                if self._clears_devices:
+                    workload = _clear_devices(workload)
+                live = workload.live
+                whole = workload.graph_def if live is None else live.as_graph_def()
+                check_runs_elsewhere(whole, self._machine)
+                self._check_devices(workload, soft=config.allow_soft_placement)
+                caller = check_python_functions_are_here(workload, self._machine)
         except GraphError as error:
             self._is_busy = False
             self._report_refusal(error)
@@ -246,13 +254,14 @@ class TrainingStepDetector:
         )
         if trained_by is None:
             trained_by = workload.step.fetches
-        write_cached_step(self._directory, workload, asked, trained_by)
         if caller is not None and not self._may_search:
-            self._say(
+            text = (
                 f"the script ends, because an answer is required, and none can be kept for its "
                 f"step: {caller!r} calls a Python function"
             )
-            raise SystemExit(1)
+            self._say(text)
+            raise SystemExit(1) from NoAnswerError(text)
+        write_cached_step(self._directory, workload, asked, trained_by)
         if caller is not None:
             # The step calls Python functions of this process, so the search has to run here.
             with clear_by(CLEARING_FLAG):

@@ -30,16 +30,23 @@ class Stages:
     """
 
     def __init__(
-        self, report: Callable[[str], None], on_stage: Callable[[str], None] | None = None
+        self,
+        report: Callable[[str], None],
+        on_stage: Callable[[str], None] | None = None,
+        *,
+        first_secs: float | None = None,
     ) -> None:
         """Initializes the stages; entering the context starts the reports.
 
         Args:
             report: called with lines of text for people, also from another thread.
             on_stage: called with each stage when it begins, even if no line reports it.
+            first_secs: seconds until the first line about a stage that was not reported when it
+                began; ten by default.
         """
         self.how_far: Callable[[], str] = str
         self._report, self._on_stage = report, on_stage
+        self._first_secs = first_secs
         self._stage = ""
         self._said: set[str] = set()
         self._stage_start_secs = self._last_secs = time.monotonic()
@@ -79,7 +86,11 @@ class Stages:
         while not self._ended.wait(_INTERVAL_SECS / 20):
             with self._lock:
                 now_secs = time.monotonic()
-                if self._stage and now_secs - self._last_secs >= _INTERVAL_SECS:
+                is_first = self._last_secs == self._stage_start_secs
+                wait_secs = _INTERVAL_SECS
+                if self._first_secs is not None and is_first:
+                    wait_secs = self._first_secs
+                if self._stage and now_secs - self._last_secs >= wait_secs:
                     self._last_secs = now_secs
                     took = format_duration(now_secs - self._stage_start_secs)
                     how_far = self.how_far()

@@ -155,8 +155,13 @@ class KeptAnswersTest(tf.test.TestCase):
         self.assertEqual(self.searches, 0)
         self.optimize(build())
         self.assertTrue(self.optimize(build("z/"), "z/", require_answer=True).changed)
-        with self.assertRaises(NoAnswerError):
+        with self.assertRaisesRegex(NoAnswerError, "is not kept$"):
             self.optimize(build(depth=5), require_answer=True)
+        # The operation of a tensor is another fetch than the tensor.
+        config = SearchConfig("local:2", answers=self.answers, require_answer=True)
+        feeds = {"x:0": np.ones([3, 3], np.float32)}
+        with self.assertRaisesRegex(NoAnswerError, "It has one for a step with 100% of these oper"):
+            optimize(build(), ["loss"], feeds, config=config, verbose=False)
         # Without a store, that of the user is meant.
         with self.assertRaisesRegex(NoAnswerError, os.environ["XDG_CACHE_HOME"]):
             self.optimize(build(), answers=None, require_answer=True)

@@ -88,10 +88,35 @@ class TimePlanTest(absltest.TestCase):
         late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
         self.assertEqual(late.estimate_enough_secs(trials, **usual), 160)
 
+    def test_what_was_measured_corrects_the_time_that_is_enough(self):
+        trials = set_restart_secs(self.trials[:1], 4.0)
+        usual = {"profile_secs": 13.0, "was_too_short": True}
+        # Four rounds of 40 s, and a quarter more, instead of four of 16 s.
+        secs = plan(100.0).estimate_enough_secs(trials, round_secs=40.0, **usual)
+        self.assertBetween((6 + 13 + 4 * 50 + 6) / 0.75, secs - 10, secs)
+        # Profiling that was given up after 40 s may take twice as long, which is half of the time
+        # that is left then.
+        secs = plan(100.0).estimate_enough_secs(trials, given_up_secs=40.0, **usual)
+        self.assertBetween(6 + 4 * 16 + 6 + 2 * 80, secs - 10, secs)
+        limit_secs = plan(secs).limit_profile_secs(trials, links_known=True)
+        self.assertGreaterEqual(limit_secs, 80.0)
+
+    def test_a_single_slow_trial_does_not_change_the_estimates(self):
+        trials = set_restart_secs(self.trials[:2], 4.0)
+        slow = dataclasses.replace(trials[1].measurement, drift=2.0)
+        slow = dataclasses.replace(trials[1], measurement=slow)
+        usual_secs = plan(1.0).profile_secs(trials, links_known=True)
+        self.assertEqual(plan(1.0).profile_secs([trials[0], slow], links_known=True), usual_secs)
+
     def test_profiling_is_limited_by_its_estimate_and_the_time_of_the_confirmation(self):
         trials = set_restart_secs(self.trials, 4.0)
-        limit_secs = plan(1000.0).limit_profile_secs(trials, links_known=True)
+        # Three times the estimate, of 130 s without 57.6 s for the confirmation.
+        limit_secs = plan(130.0).limit_profile_secs(trials, links_known=True)
         self.assertEqual(limit_secs, 3 * (3.0 + 10 * 1))
+        # Half of the time left is more.
+        left_secs = plan(1000.0).compute_measuring_secs_left(trials)
+        limit_secs = plan(1000.0).limit_profile_secs(trials, links_known=True)
+        self.assertAlmostEqual(limit_secs, left_secs / 2, delta=1.0)
         # The confirmation needs 4 rounds of 13 s, and 5.6 s for the work after them.
         limit_secs = plan(90.0).limit_profile_secs(trials, links_known=True)
         self.assertAlmostEqual(limit_secs, 90 - 4 * 13 - 5.6, delta=1.0)

@@ -411,11 +411,24 @@ class ScriptRunTest(tf.test.TestCase):
         directory.write_result(
             RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
         )
-        options = ("--require_answer", "--json=answer.json")
+        options = ("--require_answer", "--answers=store", "--json=answer.json")
         for width, ended in (("4", (0, "trained\n", None)), ("5", (1, "", "NoAnswerError"))):
             code, output, errors = self.run_script(script, width, options=options)
-            error = json.loads((self.directory / "answer.json").read_text())["error"]
+            answer = json.loads((self.directory / "answer.json").read_text())
+            error = answer["error"]
             self.assertEqual((code, output, error and error["kind"]), ended, errors)
+            # Nothing is said of the step of the directory if the script has another one.
+            self.assertEqual("runs unchanged: " in errors, code == 0, errors)
+            self.assertEqual(answer["outcome"], "not_faster" if code == 0 else None)
+        # On the machine that is asked for, an answer for the changed step is looked up.
+        options += ("--machine=local:2",)
+        code, output, errors = self.run_script(script, "5", options=options)
+        self.assertEqual((code, output), (1, ""), errors)
+        message = json.loads((self.directory / "answer.json").read_text())["error"]["message"]
+        self.assertStartsWith(message, "the training step has changed since the search in '")
+        self.assertIn("store has no answer for this step", message)
+        self.assertNotIn("runs unchanged", errors)
+        self.assertFalse(directory.path.exists())
 
     def test_tells_programs_about_the_placement(self):
         script = self.directory / "train.py"

@@ -120,6 +120,7 @@ class ScriptSearchTest(absltest.TestCase):
             ):
                 search_for_step(self.directory, None, self.said.append, require_answer=True)
             self.assertEqual(request.exists(), has_begun)
+        self.assertFalse(self.directory.path.exists())
 
     def test_a_step_that_calls_python_needs_the_script(self):
         self.assertFalse(needs_script(self.directory))

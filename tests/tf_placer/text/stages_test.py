@@ -37,6 +37,17 @@ class StagesTest(absltest.TestCase):
             self.wait_for(1)
         self.assertRegex(self.lines[0], r"^still measuring: 0\.\d s so far; 7 of 10 s used$")
 
+    def test_the_first_report_may_come_earlier_than_the_others(self):
+        with (
+            mock.patch.object(stages, "_INTERVAL_SECS", 2.0),
+            Stages(self.lines.append, first_secs=0.05) as work,
+        ):
+            work.enter("reading")
+            self.wait_for(1)
+            time.sleep(0.5)
+        self.assertLen(self.lines, 1)
+        self.assertRegex(self.lines[0], r"^still reading: 0\.\d s so far$|^still reading: .* ms so")
+
     def test_reports_nothing_after_the_end(self):
         with Stages(self.lines.append) as work:
             work.begin("reading")
