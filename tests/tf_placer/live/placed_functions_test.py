@@ -114,6 +114,43 @@ class PlacedFunctionsTest(tf.test.TestCase):
         model.fit(X, np.ones([4, 1], np.float32), verbose=0)
         self.assertNotAllEqual(model.get_weights()[0], before[0])
 
+    def test_a_search_that_runs_again_in_a_notebook_is_answered(self):
+        def build():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile("adam", "mse", jit_compile=False)
+            return model
+
+        model, y = build(), np.ones([4, 2], np.float32)
+        first = self.place(optimize_model, model, (X, y))
+        self.assertTrue(first.changed)
+        first.apply(model)
+        model.fit(X, y, verbose=0)
+        with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
+            again = self.place(optimize_model, model, (X, y))
+            again.apply(model)
+            # Keras counts on: the layer of this model is another "dense".
+            built = build()
+            rebuilt = self.place(optimize_model, built, (X, y))
+            rebuilt.apply(built)
+        for result, each in ((again, model), (rebuilt, built)):
+            self.assertEqual(result.reason, first.reason)
+            self.assertEqual(result.trials, first.trials)
+            each.fit(X, y, verbose=0)
+        self.assertEqual(again.placement.assignment, first.placement.assignment)
+        self.assertNotEqual(rebuilt.placement.assignment, first.placement.assignment)
+        self.assertEqual(
+            list(rebuilt.placement.assignment.values()), list(first.placement.assignment.values())
+        )
+
+    def test_what_a_result_has_prints_on_one_line(self):
+        result = self.place(optimize_function, step_function()[0], (X,))
+        self.assertRegex(repr(result.placement), r"^<Placement of \d+ operations, per device \[")
+        self.assertRegex(
+            repr(result.trials), r"^<10 trials, the fastest <Trial \d of '.*': 50.00 ms>>"
+        )
+        self.assertEqual(repr(result.trials[0]), "<Trial 0 of 'original': 100.0 ms>")
+        self.assertIsInstance(result.trials, tuple)
+
     def test_writes_a_saved_model_with_devices(self):
         path = save_functions(self.directory)
         result = self.place(optimize_saved_model, path, example_inputs=REQUEST)
