@@ -284,7 +284,9 @@ def _build_result(
         one_process_secs=result.one_process_secs,
         graph_def=workload.graph_def,
         changed=False,
-        reason=verdict(result, resumed_by=resumed_by),
+        reason=join_sentences(
+            verdict(result, resumed_by=resumed_by), _suspect_batch(result.outcome, step)
+        ),
         confirmation=result.confirmation,
         finalists=dict(finalists),
         unfitting=dict(result.unfitting),
@@ -313,6 +315,14 @@ def _build_result(
 
 def _find_batch_size(step: PlacedStep | PlacedSignature | None) -> int | None:
     return step.traced.batch_size if isinstance(step, PlacedStep) else None
+
+
+def _suspect_batch(outcome: Outcome, step: PlacedStep | PlacedSignature | None) -> str | None:
+    """Says after a search that lacked time or memory that its batch may be too large."""
+    batch_size = _find_batch_size(step)
+    if batch_size is None or outcome.is_verdict or outcome is Outcome.INTERRUPTED:
+        return None
+    return f"a step trained on a batch of {batch_size}: if these are all examples, pass one batch"
 
 
 def _describe_batch(step: PlacedStep | PlacedSignature | None) -> str | None:

@@ -13,6 +13,7 @@ from graph_passes.errors import GraphError
 from tests.saved_models import REQUEST, save_functions
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
@@ -140,6 +141,18 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.assertNotEqual(rebuilt.placement.assignment, first.placement.assignment)
         self.assertEqual(
             list(rebuilt.placement.assignment.values()), list(first.placement.assignment.values())
+        )
+
+    def test_a_search_of_a_model_that_lacked_time_asks_whether_the_batch_is_one(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", jit_compile=False)
+        config = SearchConfig(MACHINE, "random", max_trials=1)
+        batch = (np.ones([40, 3], np.float32), np.ones([40, 2], np.float32))
+        result = optimize_model(model, batch, config=config, verbose=False)
+        self.assertEqual(result.outcome, Outcome.NO_TIME)
+        self.assertEndsWith(
+            result.reason,
+            ". A step trained on a batch of 40: if these are all examples, pass one batch",
         )
 
     def test_what_a_result_has_prints_on_one_line(self):
