@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
@@ -36,7 +37,7 @@ __all__ = [
 _FORMAT = 1
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Placement:
     """Devices for the operations of one graph.
 
@@ -54,6 +55,11 @@ class Placement:
     assignment: Mapping[str, str]
     measurement: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        counts = collections.Counter(self.assignment.values())
+        per_device = [counts[device] for device in self.devices]
+        return f"<Placement of {len(self.assignment):,} operations, per device {per_device}>"
 
     def to_json(self) -> str:
         """Formats the placement as the text of a placement file."""

@@ -1,10 +1,18 @@
-"""The entry point of `python -m tf_placer`."""
+"""The entry point of `python -m tf_placer`, and of the console script."""
 
 import sys
 
-try:
-    from tf_placer.cli.main import main
-except KeyboardInterrupt:  # The import takes long enough to be interrupted.
-    sys.exit("tf_placer: interrupted")
+__all__ = ["run"]
 
-main()
+
+def run() -> None:
+    """Runs the command line; an interrupt while it is imported is one line, too."""
+    try:
+        from tf_placer.cli.main import main
+    except KeyboardInterrupt:  # The import takes long enough to be interrupted.
+        sys.exit("tf_placer: interrupted")
+    main()
+
+
+if __name__ == "__main__":
+    run()

@@ -24,6 +24,8 @@ __all__ = [
 _PACKAGES = ("keras", "tf_keras")
 _VERSION_2 = ".engine."
 _DEFAULT_BATCH_SIZE = 32
+# The attribute of a placed training step with the step that it replaces.
+_ORIGINAL = "_tf_placer_original"
 
 
 def is_keras_model(target: Any) -> bool:
@@ -89,22 +91,22 @@ def _has_variables(model: Any) -> bool:
 def convert_train_step(model: Any) -> Callable[..., Any]:
     """Returns the training step of a model, to be traced as `fit` traces it.
 
-    In Keras 2, AutoGraph converts layers and losses, so that their control flow may depend on
-    tensors; in Keras 3 it converts nothing.
+    Of a model that has a placed step, it is the step before. In Keras 2, AutoGraph converts layers
+    and losses, so that their control flow may depend on tensors; in Keras 3 it converts nothing.
     """
+    original = _find_original_step(model)
     if _VERSION_2 not in _module(model):
-        return model.train_step
+        return original
     autograph = tf.__internal__.autograph
     # Keras does not convert the step itself either, only the functions that it calls.
-    return autograph.tf_convert(
-        model.train_step, autograph.control_status_ctx(), convert_by_default=False
-    )
+    return autograph.tf_convert(original, autograph.control_status_ctx(), convert_by_default=False)
 
 
 def set_train_step(model: Any, function: Any, batch_size: int | None = None) -> None:
     """Replaces the training step that `fit` and `train_on_batch` run.
 
-    Compiling the model again removes the replacement, because it changes the step.
+    Compiling the model again removes the replacement, because it changes the step, and so does
+    another replacement.
 
     Args:
         model: the model.
@@ -113,13 +115,16 @@ def set_train_step(model: Any, function: Any, batch_size: int | None = None) -> 
             `fit` takes others. None to say nothing.
     """
     said: set[int | None] = {None, batch_size}
+    original = _find_original_step(model)
+    if hasattr(model.train_step, _ORIGINAL):
+        _remove_train_step(model)
 
     @functools.wraps(model.compile)
     def compile_again(*args: Any, **kwargs: Any) -> None:
-        del model.train_step, model.compile, model.fit
+        _remove_train_step(model)
         model.compile(*args, **kwargs)
 
-    @functools.wraps(model.train_step)
+    @functools.wraps(original)
     def train_step(data: Any) -> Any:
         # A Python function, because Keras would save a tf.function attribute with the model.
         return function(data)
@@ -138,11 +143,22 @@ def set_train_step(model: Any, function: Any, batch_size: int | None = None) -> 
 
     fit_before, model.fit = model.fit, fit
     model.compile = compile_again
+    setattr(train_step, _ORIGINAL, original)
     model.train_step = train_step
     # Keras has to trace these again, because the old traces may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None
     if hasattr(model, "make_train_function"):
         model.make_train_function(force=True)
+
+
+def _find_original_step(model: Any) -> Callable[..., Any]:
+    """Returns the training step of a model without a placement."""
+    return getattr(model.train_step, _ORIGINAL, model.train_step)
+
+
+def _remove_train_step(model: Any) -> None:
+    """Removes the step that `set_train_step` has set."""
+    del model.train_step, model.compile, model.fit
 
 
 def _find_batch_size(fit: Callable[..., Any], *args: Any, **kwargs: Any) -> int | None:

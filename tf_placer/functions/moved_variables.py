@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,10 @@ from tensorflow.python.ops.resource_variable_ops import (
 
 from tf_placer.functions.living_objects import find_living
 
-__all__ = ["find_handle_variables", "move_variables", "recreate_variables"]
+__all__ = ["find_handle_variables", "list_moved", "move_variables", "recreate_variables"]
+
+# By id, because variables cannot be hashed.
+_moved: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
@@ -43,7 +47,13 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
     ]
     if moved:
         _recreate(moved)
+        _moved.update({id(variable): variable for variable, _ in moved})
     return len(moved)
+
+
+def list_moved(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Lists the variables that `move_variables` has moved."""
+    return [variable for variable in variables if _moved.get(id(variable)) is variable]
 
 
 def find_handle_variables(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:

@@ -15,7 +15,7 @@ from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.functions.iterators import to_feed_value
 from tf_placer.functions.keras_models import check_model, convert_train_step, is_keras_model
-from tf_placer.functions.moved_variables import find_handle_variables
+from tf_placer.functions.moved_variables import find_handle_variables, list_moved
 from tf_placer.functions.placed_concrete_function import place_concrete_function
 from tf_placer.functions.placed_function import place_function
 from tf_placer.functions.process_local_resources import find_session_substitute
@@ -285,7 +285,8 @@ def _build_workload(
         raise GraphError("the function returns nothing and changes nothing: there is no step")
     _exclude_operations(nodes, outside)
     _merge_duplicates(graph_def, twice)
-    _clear_local_devices(graph_def)
+    moved = {variable.device for variable in list_moved(variables.values())}
+    _clear_variable_devices(graph_def, moved)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restrict(fetches, list(feeds))
@@ -321,15 +322,15 @@ def _merge_duplicates(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]
             node.input[:] = [twice.get(name, name) for name in node.input]
 
 
-def _clear_local_devices(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Removes devices of this process from operations.
+def _clear_variable_devices(graph_def: tf.compat.v1.GraphDef, moved: Collection[str]) -> None:
+    """Removes from operations the devices of this process, and those that variables have moved to.
 
     No user writes such a name. `tf.group` and optimizers copy it from a variable, and variables are
     to move.
     """
     for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
         for node in nodes:
-            if node.device.startswith(_THIS_PROCESS):
+            if node.device.startswith(_THIS_PROCESS) or node.device in moved:
                 node.device = ""
 
 

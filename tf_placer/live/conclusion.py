@@ -43,6 +43,8 @@ from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["conclude"]
 
+# An interrupt during the search or the confirmation leaves these open.
+_OPEN_AFTER_INTERRUPT = (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES, Outcome.NOT_CONFIRMED)
 _LEAST_MEMORY_SECS = 10.0
 # The original in one process is measured in bursts, for some seconds.
 _BURST_STEPS = 4
@@ -80,8 +82,8 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         outcome, confirmation = confirmed.outcome, confirmed.confirmation
         winner, note = confirmed.winner, confirmed.note
         one_process_secs = confirmed.one_process_secs
-        if was_interrupted and outcome in (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES):
-            # The trials that the interrupt has prevented may have found a faster placement.
+        if interrupts.count and outcome in _OPEN_AFTER_INTERRUPT:
+            # Trials or rounds that the interrupt has prevented may have shown a faster placement.
             outcome = Outcome.INTERRUPTED
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
             lacked_time = missing is not None or context.lack_of_time is not None

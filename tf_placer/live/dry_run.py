@@ -18,7 +18,8 @@ from tf_placer.live.preparation import explain_little_memory, explain_no_choice,
 from tf_placer.placers import find_granularity, needs_problem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.runs.header import live_header, mark_costs_known
-from tf_placer.runs.run_directory import TRIALS
+from tf_placer.runs.logged_names import name_as_logged
+from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
 from tf_placer.search.config import SearchConfig
@@ -127,6 +128,8 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         OSError: the log cannot be read.
     """
     workload, config = given.workload, prepare(given, config)
+    if config.log_dir is not None:
+        workload = name_as_logged(workload, config, RunDirectory(config.log_dir)).workload
     machine, log_dir = config.found_machine, config.log_dir
     devices = tuple(device.name for device in machine.devices)
     granularity = find_granularity(config.placer, config.placer_options)
@@ -173,8 +176,8 @@ def plan_search(given: OptimizationTarget, config: SearchConfig) -> SearchPlan:
         trials_there=trials_there,
         feeds={
             name: f"{value.dtype.name}{list(value.shape)}"
-            for name, value in workload.step.feeds.items()
+            for name, value in given.workload.step.feeds.items()
         },
-        fetches=workload.step.fetches,
+        fetches=given.workload.step.fetches,
         missing=missing,
     )

@@ -441,6 +441,8 @@ def _optimize(
         raise ValueError(f"config is a tf_placer.SearchConfig, {_not(config)}")
     values = {name: value for name, value in given.items() if value is not None}
     asked = override_config(config or SearchConfig(), values)
+    if not isinstance(callbacks, list | tuple):
+        raise ValueError(f"callbacks is a list of tf_placer.Callback objects, {_not(callbacks)}")
     for each in callbacks:
         if not isinstance(each, Callback):
             raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")

@@ -40,6 +40,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.runs.answer_store import Answer, AnswerStore
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
+from tf_placer.runs.logged_names import NamedWorkload, name_as_logged
 from tf_placer.runs.own_files import check_own_run, own_paths
 from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
@@ -48,7 +49,7 @@ from tf_placer.runs.verdict import explain_unkept, verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
-from tf_placer.search.trial_log import ORIGINAL, Trial, read_log
+from tf_placer.search.trial_log import ORIGINAL, Trial, Trials, read_log
 from tf_placer.temporary_directory import remove_stale_directories, temporary_directory
 from tf_placer.text.sentences import join_sentences
 from tf_placer.text.units import format_duration
@@ -98,6 +99,12 @@ def place(
             f"a step trains on a batch of {batch_size}: the placement is for fit with that size; "
             "if these are all examples, pass one batch of them"
         )
+    named = NamedWorkload(workload, workload)
+    if config.log_dir is not None and caller is None:
+        named = name_as_logged(workload, config, RunDirectory(config.log_dir))
+        if named.names is not None:
+            say(f"{_describe_names(named.names)}: the files in its log_dir keep those names")
+    workload = named.workload
     # The graph does not tell what functions of Python do.
     store = None
     if config.answers is not None and caller is None:
@@ -106,9 +113,9 @@ def place(
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
         if store is not None:
             _keep_answer(store, RunDirectory(config.log_dir), say)
-        return _read_and_show(RunDirectory(config.log_dir), workload, step, config, say)
+        return _read_and_show(RunDirectory(config.log_dir), named, step, config, say)
     if store is not None and (answer := _look_up(store, workload, config, say)) is not None:
-        return _build_answer(answer, workload, step)
+        return _build_answer(answer, named, step)
     if config.require_answer and (store is None or store.has_choice):
         raise NoAnswerError(_explain_no_answer(store, caller))
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
@@ -140,7 +147,7 @@ def place(
         return make_result(step, graph_def=workload.graph_def, changed=False, reason=reason)
     if store is not None:
         _keep_answer(store, directory, say)
-    result = _read_and_show(directory, workload, step, config, say)
+    result = _read_and_show(directory, named, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
     if used_secs > config.max_secs + _MAX_UNREPORTED_EXCESS_SECS:
@@ -215,9 +222,15 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
             temporary.rmdir()
 
 
+def _describe_names(names: Mapping[str, str]) -> str:
+    """Describes the other names of a logged graph by the first pair that differs."""
+    old, new = next((old, new) for old, new in names.items() if old != new)
+    return f"this is the graph of the log with other names, such as {new!r} for {old!r} there"
+
+
 def _read_and_show(
     directory: RunDirectory,
-    workload: Workload,
+    named: NamedWorkload,
     step: PlacedStep | PlacedSignature | None,
     config: SearchConfig,
     say: Callable[[str], None],
@@ -226,14 +239,14 @@ def _read_and_show(
     # A temporary directory keeps the log of the search, but the same call would not find it.
     is_given = config.log_dir is not None
     resumed_by = "the same call" if is_given else f"a call with log_dir={str(directory.path)!r}"
-    result = _read_result(directory, workload, step, resumed_by)
-    _show(result, workload.graph_def, config, say)
+    result = _read_result(directory, named, step, resumed_by)
+    _show(result, named.workload.graph_def, config, say)
     return result
 
 
 def _read_result(
     directory: RunDirectory,
-    workload: Workload,
+    named: NamedWorkload,
     step: PlacedStep | PlacedSignature | None,
     resumed_by: str,
 ) -> OptimizeResult:
@@ -246,10 +259,10 @@ def _read_result(
         result,
         {label: trials[index] for label, index in result.finalists.items()},
         None if result.winner is None else read_placement(directory.placement),
-        workload,
+        named,
         step,
         resumed_by=resumed_by,
-        trials=trials,
+        trials=Trials(trials),
         explanation=read_explanation(directory, result),
         log_dir=directory.path,
     )
@@ -259,13 +272,14 @@ def _build_result(
     result: RunResult,
     finalists: Mapping[str, Trial],
     placement: Placement | None,
-    workload: Workload,
+    named: NamedWorkload,
     step: PlacedStep | PlacedSignature | None,
     *,
     resumed_by: str = "the same call",
     **others: Any,
 ) -> OptimizeResult:
     """Builds the result for users, and puts the placement on the graph."""
+    workload = named.given
     unchanged = make_result(
         step,
         outcome=result.outcome,
@@ -273,7 +287,9 @@ def _build_result(
         one_process_secs=result.one_process_secs,
         graph_def=workload.graph_def,
         changed=False,
-        reason=verdict(result, resumed_by=resumed_by),
+        reason=join_sentences(
+            verdict(result, resumed_by=resumed_by), _suspect_batch(result.outcome, step)
+        ),
         confirmation=result.confirmation,
         finalists=dict(finalists),
         unfitting=dict(result.unfitting),
@@ -282,6 +298,7 @@ def _build_result(
     winner, confirmation = result.winner, result.confirmation
     if winner is None or confirmation is None or placement is None:
         return unchanged
+    placement = named.restore_names(placement)
     comparison = confirmation.comparisons[winner]
     with_step: dict[str, Any] = {}
     if step is not None:
@@ -301,6 +318,14 @@ def _build_result(
 
 def _find_batch_size(step: PlacedStep | PlacedSignature | None) -> int | None:
     return step.traced.batch_size if isinstance(step, PlacedStep) else None
+
+
+def _suspect_batch(outcome: Outcome, step: PlacedStep | PlacedSignature | None) -> str | None:
+    """Says after a search that lacked time or memory that its batch may be too large."""
+    batch_size = _find_batch_size(step)
+    if batch_size is None or outcome.is_verdict or outcome is Outcome.INTERRUPTED:
+        return None
+    return f"a step trained on a batch of {batch_size}: if these are all examples, pass one batch"
 
 
 def _describe_batch(step: PlacedStep | PlacedSignature | None) -> str | None:
@@ -380,7 +405,7 @@ def _keep_answer(store: AnswerStore, directory: RunDirectory, say: Callable[[str
 
 
 def _build_answer(
-    answer: Answer, workload: Workload, step: PlacedStep | PlacedSignature | None
+    answer: Answer, named: NamedWorkload, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
     """Builds the result for users from a kept answer."""
     explanation = answer.result.explanation
@@ -388,7 +413,7 @@ def _build_answer(
         answer.result,
         answer.finalists,
         answer.placement,
-        workload,
+        named,
         step,
         explanation=None if explanation is None else Explanation.from_json(explanation),
         kept=answer.day,

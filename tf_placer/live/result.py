@@ -143,7 +143,7 @@ class OptimizeResult:
         if not self.trials and not self.finalists:
             return ()
         finalists = self.finalists or {ORIGINAL: self.trials[0]}
-        return compare_trials(finalists, self.confirmation, self.winner)
+        return compare_trials(finalists, self.confirmation, self.winner, self.outcome)
 
     def to_json(self) -> dict[str, Any]:
         """Makes a JSON form for programs: the verdict, the finalists and the explanation."""

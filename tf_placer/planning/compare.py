@@ -86,6 +86,7 @@ def compare(
     Raises:
         KeyboardInterrupt: the comparison was interrupted before a machine was searched.
         OSError: a file cannot be read.
+        TypeError: `progress` or `say` cannot be called.
         ValueError: a file, a name or a number is wrong.
 
     Example:
@@ -95,6 +96,12 @@ def compare(
     """
     if isinstance(machines, str | os.PathLike) or not machines:
         raise ValueError("compare needs machines: problems by name, or a list of files")
+    for name, function in (("progress", progress), ("say", say)):
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"compare() calls {name}=... with lines for users: it is a function, not of type "
+                f"{type(function).__name__}"
+            )
     if not max_secs > 0:
         raise ValueError(f"max_secs must be greater than 0, not {format_value(max_secs)}")
     if not isinstance(machines, Mapping):

@@ -123,7 +123,7 @@ def plan(
         KeyboardInterrupt: the search was interrupted before there was a placement.
         LogError: the directory is that of another search.
         SearchError: workers or controllers are lost repeatedly.
-        TypeError: there is no such keyword, or `progress` cannot be called.
+        TypeError: there is no such keyword, or `progress` or `say` cannot be called.
         UnwrittenPlanError: a file cannot be written; the error has the result.
         OSError: a file is missing or cannot be read.
         ValueError: the problem or a setting is wrong.
@@ -132,7 +132,7 @@ def plan(
         >>> result = tf_placer.plan("problem.json", max_secs=30)
         >>> print(result.table())
     """
-    _check_keywords(progress, others)
+    _check_keywords(progress, say, others)
     given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
     given |= {"log_dir": log_dir, "seed": seed, "stop_at_gap": stop_at_gap}
     config = _make_config(config, {name: v for name, v in given.items() if v is not None})
@@ -172,11 +172,11 @@ def plan(
     return result
 
 
-def _check_keywords(progress: object, others: Mapping[str, object]) -> None:
+def _check_keywords(progress: object, say: object, others: Mapping[str, object]) -> None:
     """Checks the keywords of `plan`.
 
     Raises:
-        TypeError: a keyword is unknown, or `progress` cannot be called.
+        TypeError: a keyword is unknown, or `progress` or `say` cannot be called.
     """
     if "callbacks" in others:
         raise TypeError(
@@ -187,8 +187,13 @@ def _check_keywords(progress: object, others: Mapping[str, object]) -> None:
         raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
     if progress is not None and not callable(progress):
         raise TypeError(
-            "plan() calls progress=..., which is no function: for a page call "
+            "plan() calls progress=..., which is a function of the best so far and the seconds "
+            f"left, not of type {type(progress).__name__}: for a page call "
             "tf_placer.write_report(log_dir, path) after plan(..., log_dir=log_dir)"
+        )
+    if not callable(say):
+        raise TypeError(
+            f"plan() calls say=..., which is a function of a line, not of type {type(say).__name__}"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.confirmation.confirmation import Comparison, Confirmation
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 __all__ = ["ComparedTrial", "compare_trials"]
@@ -50,7 +51,10 @@ class ComparedTrial:
 
 
 def compare_trials(
-    trials: Mapping[str, Trial], confirmation: Confirmation | None, winner: str | None
+    trials: Mapping[str, Trial],
+    confirmation: Confirmation | None,
+    winner: str | None,
+    outcome: Outcome | None = None,
 ) -> tuple[ComparedTrial, ...]:
     """Compares trials with the original, by the confirmation where it has them.
 
@@ -58,6 +62,7 @@ def compare_trials(
         trials: by label, with the original.
         confirmation: the measurements side by side, or None.
         winner: the label of the winner, or None.
+        outcome: the outcome of the search; None if it is not known.
 
     Returns:
         The original, then the others, the fastest first.
@@ -74,7 +79,7 @@ def compare_trials(
         if confirmation is not None and label in confirmation.comparisons:
             comparison = confirmation.comparisons[label]
             speedup, interval = comparison.speedup, comparison.interval
-            basis = _describe(comparison, is_winner=label == winner)
+            basis = _describe(comparison, outcome, is_winner=label == winner)
             secs = None if basis == _FAILED else confirmation.step_secs(label)
         if speedup and original_secs:
             secs = original_secs / speedup
@@ -96,11 +101,13 @@ def _describe_failure(trial: Trial) -> str:
     return "" if failure is None else f"failed: {failure.kind.value}"
 
 
-def _describe(comparison: Comparison, *, is_winner: bool) -> str:
+def _describe(comparison: Comparison, outcome: Outcome | None, *, is_winner: bool) -> str:
     if is_winner and comparison.speedup is None:
         return "found: runs, as the original does not"
     if is_winner:
         return "found: faster beyond the noise"
+    if comparison.interval is not None and outcome is Outcome.INTERRUPTED:
+        return "interrupted, not confirmed"
     if comparison.interval is not None:
         return "not faster beyond the noise"
     if comparison.speedup is not None:

@@ -47,7 +47,7 @@ def make_result_values(
         explanation: the explanation, or None.
         log_dir: the directory of the search, or None.
     """
-    compared = compare_trials(finalists, confirmation, winner) if finalists else ()
+    compared = compare_trials(finalists, confirmation, winner, outcome) if finalists else ()
     comparison = original_secs = placed_secs = None
     if confirmation is not None:
         original_secs = confirmation.step_secs(ORIGINAL)

@@ -171,7 +171,8 @@ def _view_run(directory: RunDirectory) -> RunView:
     text = _describe_progress(trials)
     if result is not None:
         is_better = state.is_placed
-        title = "Placed" if is_better else "Unchanged"
+        title = "Unchanged" if result.outcome.is_verdict else "No verdict"
+        title = "Placed" if is_better else title
         if is_better and result.is_slower_than_one_process:
             title = "Placed on workers, slower than one process on all cores"
         text = f"{title}: {verdict(result)}"
@@ -189,7 +190,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         verdict=text,
         is_better=is_better,
         is_measured=True,
-        compared=tuple(_list_compared(trials, labels, confirmation, winner, explanation)),
+        compared=tuple(_list_compared(trials, labels, result, explanation)),
         steps=steps,
         points=tuple(_point(trial) for trial in trials),
         best=tuple(_running_best(trials)),
@@ -316,13 +317,15 @@ def _explain_missing_costs(placer: str, *, is_running: bool) -> str:
 def _list_compared(
     trials: Sequence[Trial],
     labels: Mapping[int, str],
-    confirmation: Confirmation | None,
-    winner: str | None,
+    result: RunResult | None,
     explanation: Explanation | None,
 ) -> list[ComparedPlacement]:
     """Lists the original, the finalists and the fastest other placements."""
     if not trials:
         return [ComparedPlacement(ORIGINAL, None)]
+    confirmation = winner = outcome = None
+    if result is not None:
+        confirmation, winner, outcome = result.confirmation, result.winner, result.outcome
     predicted = {}
     if explanation is not None:
         predicted = {each.label: each.predicted_secs for each in explanation.candidates}
@@ -343,7 +346,7 @@ def _list_compared(
             is_found=each.label == winner,
             searched_secs=each.trial.measurement.median_secs,
         )
-        for each in compare_trials(shown, confirmation, winner)
+        for each in compare_trials(shown, confirmation, winner, outcome)
     ]
 
 

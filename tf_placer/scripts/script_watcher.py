@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -90,8 +92,27 @@ class ScriptWatcher:
             return None
         try:
             return tell(self._watcher)
+        except KeyboardInterrupt as error:
+            # The script may handle it.
+            _print_in_a_line(error, self._say)
+            raise
         except Exception as error:
             self._has_failed = True
             text = shorten_text(" ".join(f"{type(error).__name__}: {error}".split()))
             self._say(f"the script continues unchanged, because it could not be watched: {text}")
             return None
+
+
+def _print_in_a_line(error: KeyboardInterrupt, say: Callable[[str], None]) -> None:
+    """Has Python print an interrupt of this package that ends the process without a traceback."""
+    show = sys.excepthook
+
+    def show_others(
+        kind: type[BaseException], value: BaseException, trace: types.TracebackType | None
+    ) -> None:
+        if value is error:
+            say("interrupted while the training step was read or searched for")
+        else:
+            show(kind, value, trace)
+
+    sys.excepthook = show_others

@@ -45,9 +45,9 @@ _SUBJECTS = {
 
 
 _PLACED_HINT = (
-    "; a model that is placed already is another graph, too, and so is one that was built again, "
-    "because Keras counts on in its names: call keras.utils.clear_session() and build it anew, or "
-    "search without this log_dir"
+    "; a function whose variables are placed already may be another graph, too, and so may a model "
+    "with pins by names in which Keras counts on: call keras.utils.clear_session() and build it "
+    "anew, or search without this log_dir"
 )
 _HINTS = {"graph_fingerprint": _PLACED_HINT, "grouping_fingerprint": _PLACED_HINT}
 

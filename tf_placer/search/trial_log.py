@@ -12,6 +12,7 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.former_names import FORMER_PLACERS
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError
+from tf_placer.text.units import format_step
 
 __all__ = [
     "ORIGINAL",
@@ -19,6 +20,7 @@ __all__ = [
     "LogMismatchError",
     "Trial",
     "TrialLog",
+    "Trials",
     "best_trial",
     "read_log",
 ]
@@ -31,7 +33,7 @@ ORIGINAL = "original"
 _FORMAT = 2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Trial:
     """A measured placement, as it is logged.
 
@@ -68,6 +70,9 @@ class Trial:
     controller: int | None = None
     version: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<Trial {self.index} of {self.placer!r}: {_describe(self.measurement)}>"
+
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields, with those of the measurement among them."""
         value = {
@@ -102,10 +107,29 @@ class Trial:
         return dataclasses.replace(trial, placer=FORMER_PLACERS.get(trial.placer, trial.placer))
 
 
+class Trials(tuple[Trial, ...]):
+    """A tuple of trials that prints as one line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        best = best_trial(self)
+        text = "none of which ran" if best is None else f"the fastest {best!r}"
+        return f"<{len(self)} trials, {text}>" if self else "()"
+
+
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
     """Finds the first trial with the lowest median step time; None if all failed."""
     ran = [trial for trial in trials if trial.measurement.median_secs is not None]
     return min(ran, key=_median_secs, default=None)
+
+
+def _describe(measurement: Measurement) -> str:
+    """Describes the step time or the failure in short."""
+    if measurement.failure is not None:
+        return measurement.failure.kind.value
+    assert measurement.median_secs is not None
+    return format_step(measurement.median_secs)
 
 
 def _median_secs(trial: Trial) -> float:

@@ -13,6 +13,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tf_placer.functions.connection import connect, full_name
+from tf_placer.functions.moved_variables import move_variables
+from tf_placer.functions.traced_call import trace_call
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine, MachineError
 
@@ -107,6 +109,24 @@ class ConnectionTest(unittest.TestCase):
             counted = [float(each) for each in count(1.0)]
             found = [float(variable.read_value()) for variable in variables]
             self.assertEqual({*counted, *found}, {number + 1.0})
+
+    def test_variables_that_have_moved_leave_the_step_as_it_was(self):
+        variable = tf.Variable(1.0)
+        optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
+
+        @tf.function
+        def train(x):
+            with tf.GradientTape() as tape:
+                loss = variable * x
+            optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
+            return loss
+
+        before = trace_call(train, (tf.constant(2.0),)).workload
+        moved = [variable, *optimizer.variables()]
+        device = self.machine.devices[0].name
+        self.assertEqual(move_variables({each.ref(): device for each in moved}), 2)
+        after = trace_call(train, (tf.constant(2.0),)).workload
+        self.assertEqual(before.graph_def.node, after.graph_def.node)
 
     def test_refuses_data_sets_that_assign_to_variables(self):
         self.assertIn("a data set assigns to the variable 'counted:0'", self.refusal)

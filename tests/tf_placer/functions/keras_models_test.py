@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.fingerprint import graph_fingerprint
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.functions.keras_models import has_train_step, is_keras_model
 from tf_placer.functions.placed_step import PlacedStep
@@ -85,6 +86,28 @@ class KerasModelTest(tf.test.TestCase):
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
         place(model)
         self.assertTrue(has_train_step(model))
+        self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+
+    def test_a_placed_model_has_the_step_of_the_original(self):
+        model = two_towers(recurrent=True)
+        before = place(model)
+        model.fit(X, Y, batch_size=8, verbose=0)
+        after = trace_call(model, BATCH)
+        self.assertEqual(
+            graph_fingerprint(before.workload.graph_def),
+            graph_fingerprint(after.workload.graph_def),
+        )
+        self.assertEqual({node.device for node in after.workload.graph_def.node}, {""})
+        self.assertEqual(before.workload.step.fetches, after.workload.step.fetches)
+
+    def test_a_model_may_be_placed_again(self):
+        model, original = two_towers(), two_towers()
+        for _ in range(2):
+            place(model)
+            self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+        for each in (model, original):
+            each.compile("sgd", each.loss, jit_compile=False)
+        self.assertFalse(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
     def test_says_once_that_fit_takes_other_batches_than_the_placement_was_found_for(self):

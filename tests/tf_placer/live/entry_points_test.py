@@ -107,6 +107,9 @@ class EntryPointsTest(absltest.TestCase):
             self.build_config(config={"seed": 1})
         with self.assertRaisesRegex(ValueError, "objects of tf_placer.Callback, not builtin"):
             self.build_config(callbacks=[print])
+        for given in ("yes", 3, Callback()):
+            with self.assertRaisesRegex(ValueError, "callbacks is a list of .*, not "):
+                self.build_config(callbacks=given)
         self.place.assert_not_called()
 
     def test_reads_the_checkpoint_of_the_configuration(self):

@@ -28,6 +28,7 @@ from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import verdict
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.distributed import placer_setup
@@ -155,7 +156,8 @@ class InterruptedSearchTest(tf.test.TestCase):
 
         self.script.secs = secs
         with mock.patch.object(TimePlan, "compute_secs_left", lambda _: left_secs[0]):
-            self.assertEqual(self.run_search(), Outcome.NOT_CONFIRMED)
+            self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
+        self.assertIn("no time left of 600 s", verdict(self.directory.read_result()))
         self.assertLen(self.script.confirmed, 1)
         self.assertFalse(self.directory.placement.exists())
 
@@ -176,6 +178,23 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.interrupt_at((5, 2))
         self.assertEqual(self.run_search(max_trials=5), Outcome.FASTER)
         self.assertBetween(self.script.confirmed.count({}), LEAST_ROUNDS, LEAST_ROUNDS + 1)
+
+    def test_an_interrupted_confirmation_does_not_say_that_nothing_is_faster(self):
+        def secs(assignment):
+            if (len(self.script.measured), len(self.script.confirmed)) == (5, 2):
+                signal.raise_signal(signal.SIGINT)
+            is_faster = uses_two_devices(assignment) and not self.script.confirmed
+            return ORIGINAL_SECS / 2 if is_faster else ORIGINAL_SECS
+
+        self.script.secs = secs
+        self.assertEqual(self.run_search(max_trials=5), Outcome.INTERRUPTED)
+        text = verdict(self.directory.read_result())
+        self.assertStartsWith(text, "interrupted after 5 of 5 trials, before a placement was")
+        view = read_run_view(self.directory.path)
+        self.assertStartsWith(view.verdict, "No verdict: interrupted after 5 of 5 trials")
+        bases = {each.basis for each in view.compared}
+        self.assertIn("interrupted, not confirmed", bases)
+        self.assertNotIn("not faster beyond the noise", bases)
 
     def test_a_second_interrupt_cancels_the_confirmation(self):
         self.interrupt_at((7, 0), (7, 2))

@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from graph_passes.placement import read_placement
 from tests.graph_parts import new_graph
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
@@ -24,6 +25,7 @@ from tf_placer.runs.result_values import read_result_values
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.search_description import describe_search
 from tf_placer.search.config import SearchConfig
+from tf_placer.search.log_header import LogMismatchError
 from tf_placer.search.trial_log import read_log
 
 tf1 = tf.compat.v1
@@ -131,6 +133,33 @@ class KeptAnswersTest(tf.test.TestCase):
         required = dataclasses.replace(config, require_answer=True)
         with self.assertRaises(NoAnswerError):
             optimize_model(make_model(units=6), (x, y), config=required, verbose=False)
+
+    def test_a_log_answers_and_resumes_for_the_same_step_with_other_names(self):
+        log_dir = self.directory / "run"
+        first = self.optimize(build(), log_dir=log_dir, answers=None)
+        graph = build("z/")
+        result = self.optimize(graph, "z/", log_dir=log_dir, answers=None)
+        self.assertEqual(self.searches, 1)
+        self.assertEqual((result.speedup, result.trials), (first.speedup, first.trials))
+        expected = {f"z/{name}": device for name, device in first.placement.assignment.items()}
+        for name in ("z/t0_0", "z/t1_0", "z/t1_3", "z/loss"):
+            self.assertEqual(graph.get_operation_by_name(name).device, expected[name])
+            self.assertEqual(result.placement.assignment[name], expected[name])
+        # With more trials the search resumes, and its files keep their names.
+        more = self.optimize(build("y/"), "y/", log_dir=log_dir, max_trials=12)
+        self.assertEqual(self.searches, 2)
+        self.assertEqual(more.trials[: len(first.trials)], first.trials)
+        self.assertLen(more.trials, 12)
+        self.assertIn("y/loss", more.placement.assignment)
+        self.assertEqual({n.name for n in more.graph_def.node if n.name == "y/loss"}, {"y/loss"})
+        self.assertIn("loss", read_placement(log_dir / "placement.json").assignment)
+        # The store of answers was filled under the names of the log.
+        kept = self.optimize(build("x/"), "x/", max_trials=12)
+        self.assertIsNotNone(kept.kept)
+        self.assertEqual(kept.placement.assignment["x/t1_3"], more.placement.assignment["y/t1_3"])
+        # Another step does not.
+        with self.assertRaisesRegex(LogMismatchError, "a log of another graph"):
+            self.optimize(build("z/", depth=5), "z/", log_dir=log_dir)
 
     def test_nothing_is_kept_or_looked_up_by_default(self):
         self.optimize(build(), answers=None)

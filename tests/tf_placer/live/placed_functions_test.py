@@ -13,6 +13,7 @@ from graph_passes.errors import GraphError
 from tests.saved_models import REQUEST, save_functions
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
@@ -113,6 +114,55 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.assertAllEqual(ours, theirs)
         model.fit(X, np.ones([4, 1], np.float32), verbose=0)
         self.assertNotAllEqual(model.get_weights()[0], before[0])
+
+    def test_a_search_that_runs_again_in_a_notebook_is_answered(self):
+        def build():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile("adam", "mse", jit_compile=False)
+            return model
+
+        model, y = build(), np.ones([4, 2], np.float32)
+        first = self.place(optimize_model, model, (X, y))
+        self.assertTrue(first.changed)
+        first.apply(model)
+        model.fit(X, y, verbose=0)
+        with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
+            again = self.place(optimize_model, model, (X, y))
+            again.apply(model)
+            # Keras counts on: the layer of this model is another "dense".
+            built = build()
+            rebuilt = self.place(optimize_model, built, (X, y))
+            rebuilt.apply(built)
+        for result, each in ((again, model), (rebuilt, built)):
+            self.assertEqual(result.reason, first.reason)
+            self.assertEqual(result.trials, first.trials)
+            each.fit(X, y, verbose=0)
+        self.assertEqual(again.placement.assignment, first.placement.assignment)
+        self.assertNotEqual(rebuilt.placement.assignment, first.placement.assignment)
+        self.assertEqual(
+            list(rebuilt.placement.assignment.values()), list(first.placement.assignment.values())
+        )
+
+    def test_a_search_of_a_model_that_lacked_time_asks_whether_the_batch_is_one(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", jit_compile=False)
+        config = SearchConfig(MACHINE, "random", max_trials=1)
+        batch = (np.ones([40, 3], np.float32), np.ones([40, 2], np.float32))
+        result = optimize_model(model, batch, config=config, verbose=False)
+        self.assertEqual(result.outcome, Outcome.NO_TIME)
+        self.assertEndsWith(
+            result.reason,
+            ". A step trained on a batch of 40: if these are all examples, pass one batch",
+        )
+
+    def test_what_a_result_has_prints_on_one_line(self):
+        result = self.place(optimize_function, step_function()[0], (X,))
+        self.assertRegex(repr(result.placement), r"^<Placement of \d+ operations, per device \[")
+        self.assertRegex(
+            repr(result.trials), r"^<10 trials, the fastest <Trial \d of '.*': 50.00 ms>>"
+        )
+        self.assertEqual(repr(result.trials[0]), "<Trial 0 of 'original': 100.0 ms>")
+        self.assertIsInstance(result.trials, tuple)
 
     def test_writes_a_saved_model_with_devices(self):
         path = save_functions(self.directory)

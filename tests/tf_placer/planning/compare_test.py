@@ -260,6 +260,15 @@ class CompareTest(absltest.TestCase):
         [compared] = tf_placer.compare([path], max_secs=0.5).machines
         self.assertAlmostEqual(compared.step_secs, 2e-3)
 
+    def test_names_an_argument_that_cannot_be_called(self):
+        for keywords, message in (
+            ({"progress": "yes"}, "progress=.*a function, not of type str"),
+            ({"progress": 3}, "progress=.*a function, not of type int"),
+            ({"say": object()}, "say=.*a function, not of type object"),
+        ):
+            with self.assertRaisesRegex(TypeError, message):
+                tf_placer.compare({"two": two_chain_problem(2)}, max_secs=0.2, **keywords)
+
     def test_keeps_to_its_time(self):
         problems = {str(count): build_layered_problem(300, count) for count in (2, 3, 4)}
         start_secs = time.monotonic()

@@ -205,7 +205,10 @@ class PlanTest(absltest.TestCase):
     def test_explains_keywords_of_other_functions(self):
         for keywords, message in (
             ({"callbacks": []}, "plan.. takes no callbacks, .* progress="),
-            ({"progress": "page.html"}, "no function: for a page call tf_placer.write_report"),
+            ({"progress": "page.html"}, "progress=.*not of type str: .* tf_placer.write_report"),
+            ({"progress": 3}, "progress=.*is a function of .*, not of type int"),
+            ({"progress": object()}, "progress=.*is a function of .*, not of type object"),
+            ({"say": "yes"}, "say=.*is a function of a line, not of type str"),
             ({"machine": "local:2"}, "unexpected keyword argument 'machine'"),
         ):
             with self.assertRaisesRegex(TypeError, message):

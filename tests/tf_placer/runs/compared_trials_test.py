@@ -5,6 +5,7 @@ from __future__ import annotations
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, trial
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.compared_trials import compare_trials
 
 ORIGINAL = trial(0, None, 0.1)
@@ -36,6 +37,15 @@ class ComparedTrialsTest(absltest.TestCase):
         self.assertAlmostEqual(auto.step_secs, original.step_secs / auto.speedup)
         self.assertEqual(auto.interval, confirmed.comparisons["auto"].interval)
         self.assertEqual(auto.basis, "found: faster beyond the noise")
+
+    def test_an_interrupted_confirmation_does_not_say_that_nothing_is_faster(self):
+        trials = {"original": ORIGINAL, "auto": trial(1, [0, 1], 0.05)}
+        for outcome, basis in (
+            (Outcome.INTERRUPTED, "interrupted, not confirmed"),
+            (Outcome.NOT_FASTER, "not faster beyond the noise"),
+        ):
+            _, auto = compare_trials(trials, confirmation({"auto": 1.0}), None, outcome)
+            self.assertEqual(auto.basis, basis)
 
     def test_an_original_that_fails_has_no_speedup(self):
         trials = {"original": trial(0, None, None), "auto": trial(1, [0, 1], 0.025)}

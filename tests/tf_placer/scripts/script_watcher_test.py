@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -44,6 +45,24 @@ class ScriptWatcherTest(absltest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             self.watcher.before_session_run("session", [], None)
         self.assertEmpty(self.said)
+
+    def test_an_interrupt_of_tf_placer_that_ends_the_process_is_one_line(self):
+        error = KeyboardInterrupt()
+        self.other.before_training.side_effect = error
+        with mock.patch.object(sys, "excepthook") as show:
+            with self.assertRaises(KeyboardInterrupt):
+                self.watcher.before_training("model", None)
+            sys.excepthook(KeyboardInterrupt, error, error.__traceback__)
+            show.assert_not_called()
+            self.assertEqual(
+                self.said, ["interrupted while the training step was read or searched for"]
+            )
+        other = ValueError()
+        with mock.patch.object(sys, "excepthook") as show:
+            with self.assertRaises(KeyboardInterrupt):
+                self.watcher.before_training("model", None)
+            sys.excepthook(ValueError, other, None)
+            show.assert_called_once_with(ValueError, other, None)
 
     def test_a_forked_process_is_left_alone(self):
         with mock.patch.object(os, "getpid", lambda: -1):
