@@ -183,7 +183,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.run_search()
         given_up = re.compile(
             r"placer 'cheapest' needs to know what the operations cost\. Profiling the graph was "
-            r"given up after \d+ s; about [\d.]+ s were expected\. Allow about \d+ s"
+            r"given up after \d+ s; about [\d.]+ s were expected\. Allow at least \d+ s"
         )
         self.assertRegex("\n".join(self.lines), given_up)
         # The search ends with the trials before, and the same call resumes it.
@@ -243,7 +243,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertEqual(self.run_search(), Outcome.FASTER)
         result = self.directory.read_result()
         self.assertRegex(
-            result.note, r"[Ww]ith about \d+ s, placer 'cheapest' would try more placements$"
+            result.note, r"[Ww]ith at least \d+ s, placer 'cheapest' would try more placements$"
         )
         self.assertNotIn("needs to know", result.note)
         # The same call resumes the search.
