@@ -13,6 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphPass
 from graph_passes.op_graph import OpGraph
+from graph_passes.unconditional import find_unconditional
 from graph_passes.util.messages import quote
 
 __all__ = ["HANDLE_TYPES", "AddHostCopies", "HostCopy", "find_copyable"]
@@ -21,12 +22,6 @@ __all__ = ["HANDLE_TYPES", "AddHostCopies", "HostCopy", "find_copyable"]
 # same kernel, and stays.
 _COPY = "StopGradient"
 _LEFT, _BACK = "to_host", "from_host"
-_CONTROL_FLOW = frozenset(
-    [
-        *("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger"),
-        *("RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"),
-    ]
-)
 # Operations whose output shares memory with their first input.
 _ALIASES = frozenset(
     [
@@ -69,20 +64,8 @@ def find_copyable(graph: OpGraph) -> np.ndarray:
         bool [num_operations].
     """
     stateful = np.array([_is_stateful(name) for name in graph.type_names], np.bool_)[graph.types]
-    follows = graph.has_type(_CONTROL_FLOW)
-    before = np.concatenate([graph.edge_producer, graph.control_edges[:, 0]])
-    after = np.concatenate([graph.edge_consumer, graph.control_edges[:, 1]])
-    by_producer = np.argsort(before, kind="stable")
-    followers = after[by_producer]
-    start = np.searchsorted(before[by_producer], np.arange(graph.num_operations + 1))
-    stack = np.flatnonzero(follows).tolist()
-    while stack:
-        i = stack.pop()
-        for follower in followers[start[i] : start[i + 1]].tolist():
-            if not follows[follower]:
-                follows[follower] = True
-                stack.append(follower)
-    copyable: np.ndarray = ~stateful & ~follows & ~_find_references(graph) & graph.needed
+    is_free = find_unconditional(graph) & ~stateful & ~_find_references(graph)
+    copyable: np.ndarray = is_free & graph.needed
     return copyable
 
 

@@ -57,6 +57,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tf_placer.cli.offload_command",
         "let tensors of a graph wait on the CPU, so that it fits",
     ),
+    "order": (
+        "tf_placer.cli.order_command",
+        "set the order in which GPUs are handed operations",
+    ),
     "compare": (
         "tf_placer.cli.compare_command",
         "compare machines to buy or rent by the best step on each",

@@ -10,6 +10,7 @@
 #include "tf_placer/native/annealing.h"
 #include "tf_placer/native/joins.h"
 #include "tf_placer/native/moves.h"
+#include "tf_placer/native/order.h"
 #include "tf_placer/native/step.h"
 #include "tf_placer/native/tables.h"
 
@@ -29,6 +30,8 @@ using tf_placer::kInfinity;
 using tf_placer::kNone;
 using tf_placer::MoveDrawer;
 using tf_placer::MoveTables;
+using tf_placer::OrderSearch;
+using tf_placer::OrderState;
 using tf_placer::Random;
 using tf_placer::Step;
 using tf_placer::Tables;
@@ -58,6 +61,15 @@ struct ChainSpace {
   Step step;
   const DrawnMove drawn;
   Chain chain;
+};
+
+// The state of a search of an order that Python does not own.
+struct OrderSpace {
+  OrderSpace(const Tables& tables, const OrderState& state, const int32_t* placement)
+      : step(tables), search(step, state, placement) {}
+
+  Step step;
+  OrderSearch search;
 };
 
 // PyCapsule_GetPointer and PyCapsule_GetContext, set at run time, because the core is built without
@@ -216,6 +228,30 @@ int64_t tf_placer_anneal(ChainSpace* space, const MoveTables* tables, const Rand
   const MoveDrawer drawer(*tables, space->chain.hot_spots(), space->drawn, *random);
   try {
     return space->chain.anneal(drawer, *random, *parameters, is_given, num_steps, num_made);
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
+}
+
+// Makes a search of the order in which devices are handed operations. The memory that the arguments
+// point to must outlive it, but for the placement, [num_groups].
+OrderSpace* tf_placer_make_order(const Tables* tables, const OrderState* state,
+                                 const int32_t* placement) {
+  try {
+    return new OrderSpace(*tables, *state, placement);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void tf_placer_free_order(OrderSpace* space) { delete space; }
+
+// Tries some changes of the order; returns 0, or -1 without memory.
+int64_t tf_placer_anneal_order(OrderSpace* space, const Random* random, double temperature,
+                               int64_t num_changes) {
+  try {
+    space->search.anneal(*random, temperature, num_changes);
+    return 0;
   } catch (const std::bad_alloc&) {
     return -1;
   }

@@ -163,6 +163,9 @@ def core() -> ctypes.CDLL:
         ("free_chain", None, [pointer]),
         ("restart", None, [pointer] * 2),
         ("anneal", int64, [*[pointer] * 4, ctypes.c_bool, int64, pointer]),
+        ("make_order", pointer, [pointer] * 3),
+        ("free_order", None, [pointer]),
+        ("anneal_order", int64, [*[pointer] * 2, double, int64]),
     ):
         function = getattr(library, f"tf_placer_{name}")
         function.restype, function.argtypes = result, arguments

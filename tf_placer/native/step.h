@@ -157,6 +157,16 @@ class Step {
     }
   }
 
+  // Sets the order in which asynchronous devices are handed operations; the arrays must outlive it.
+  //
+  // next: [num_operations], the operation of the same device that each is handed over before, or
+  //   -1; null for no order.
+  // follows: [num_operations], whether an operation is the next one of another.
+  void set_order(const int32_t* next, const uint8_t* follows) {
+    next_ = next;
+    follows_ = follows;
+  }
+
   // Simulates the step of the current placement.
   //
   // kMemory: the simulation of memory; `peaks` [num_devices] receives the peaks.
@@ -195,6 +205,7 @@ class Step {
   double secs(int64_t job) const { return jobs_[job].secs; }
   int64_t num_transfers() const { return num_jobs_ - tables_.num_operations; }
   double requested_secs(int64_t job) const { return jobs_[job].ready_secs; }
+  int32_t device(int64_t operation) const { return jobs_[operation].device; }
   int32_t destination(int64_t transfer) const {
     return jobs_[tables_.num_operations + transfer].device;
   }
@@ -521,7 +532,9 @@ class Step {
     }
     if (kTimes) times[operation] = {start_secs, start_secs + secs};
     if (kMemory != kNone) take_memory<kMemory>(operation, device, peaks);
-    return pass_on<kMemory>(operation, cause, count);
+    count = pass_on<kMemory>(operation, cause, count);
+    const int32_t next = next_ == nullptr ? -1 : next_[operation];
+    return next < 0 ? count : receive(next, cause, count);
   }
 
   // Allocates the memory of an operation when it is enqueued, and frees the memory that only it
@@ -776,6 +789,8 @@ class Step {
   Records<int64_t> end_moments_;  // by transfer
   Records<double> request_secs_;  // by transfer
   int64_t num_moments_ = 0;
+  const int32_t* next_ = nullptr;    // see `set_order`
+  const uint8_t* follows_ = nullptr;
   double step_secs_ = 0.0;
   int32_t last_job_ = -1;  // the job that ended last
   int64_t num_jobs_ = 0;
@@ -807,6 +822,11 @@ int64_t Step::start(int64_t* peaks) {
   for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
     jobs_[operation].num_missing = tables_.operations[operation].num_inputs;
   }
+  if (next_ != nullptr) {
+    for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
+      jobs_[operation].num_missing += follows_[operation];
+    }
+  }
   for (int64_t barrier = 0; barrier < tables_.num_barriers; ++barrier) {
     std::fill_n(missing_signals_ + barrier * tables_.num_devices, tables_.num_devices,
                 tables_.barriers[barrier].num_signals);
@@ -815,9 +835,14 @@ int64_t Step::start(int64_t* peaks) {
     const int32_t slots = tables_.slots[number];
     servers_[number] = {0.0, 0, 0.0, -kInfinity, -1, -1, -1, -1, slots, slots, false};
   }
-  for (int64_t at = 0; at < tables_.num_sources; ++at) jobs_[tables_.sources[at]].cause = -1;
-  std::copy_n(tables_.sources, tables_.num_sources, static_cast<int32_t*>(arrived_));
-  return tables_.num_sources;
+  int64_t num_arrived = 0;
+  for (int64_t at = 0; at < tables_.num_sources; ++at) {
+    const int32_t source = tables_.sources[at];
+    jobs_[source].cause = -1;
+    if (next_ != nullptr && follows_[source]) continue;
+    arrived_[num_arrived++] = source;
+  }
+  return num_arrived;
 }
 
 template <Memory kMemory, bool kTimes, bool kLimit, bool kStreams>
