@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from graph_passes.host_copies import HANDLE_TYPES, HostCopy, find_copyable
@@ -30,24 +32,61 @@ def choose_host_copies(
         The simulated step; and the copies, none if the placement fits by itself. None if it does
         not fit in this way.
     """
-    chooser = _Chooser(graph, problem)
+    chooser, paths = _Chooser(graph, problem), _Paths(graph)
     found = offload_to_host(problem, placement, chooser.find_movable())
     if found is None:
         return None
     host = next(device.name for device in problem.devices if not is_gpu(device))
     copies: list[HostCopy] = []
     for move in found.moves:
-        readers: dict[int, list[str]] = {}
-        for reader in move.readers:
-            for tensor in chooser.find_inputs(reader, move.tensor):
-                readers.setdefault(tensor, []).append(problem.operation_names[reader])
         trigger = problem.operation_names[move.trigger]
         gates = tuple(problem.operation_names[gate] for gate in move.gates)
+        readers: dict[int, list[str]] = {}
+        for reader in move.readers:
+            name = problem.operation_names[reader]
+            for tensor in chooser.find_inputs(reader, move.tensor):
+                maker = graph.names[graph.tensor_producer[tensor]]
+                # An input that only may be in the memory can be made after a gate.
+                if paths.add([(maker, gate) for gate in gates] + [(trigger, name)]):
+                    readers.setdefault(tensor, []).append(name)
         copies += [
             HostCopy(chooser.name_tensor(tensor), tuple(names), gates, trigger, host)
             for tensor, names in readers.items()
         ]
     return found, copies
+
+
+class _Paths:
+    """The paths of a graph, with the edges that copies add."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._graph = graph
+        self._after: list[list[int]] = [[] for _ in graph.names]
+        for before, after in zip(graph.edge_producer, graph.edge_consumer, strict=True):
+            self._after[before].append(int(after))
+        for before, after in graph.control_edges.tolist():
+            self._after[before].append(after)
+
+    def add(self, edges: Sequence[tuple[str, str]]) -> bool:
+        """Adds edges between operations, unless one would close a cycle; tells whether it did."""
+        index = self._graph.index
+        numbered = [(index[before], index[after]) for before, after in edges]
+        if any(self._has_path(after, before) for before, after in numbered):
+            return False
+        for before, after in numbered:
+            self._after[before].append(after)
+        return True
+
+    def _has_path(self, begin: int, end: int) -> bool:
+        seen, stack = {begin}, [begin]
+        while stack:
+            for operation in self._after[stack.pop()]:
+                if operation == end:
+                    return True
+                if operation not in seen:
+                    seen.add(operation)
+                    stack.append(operation)
+        return begin == end
 
 
 class _Chooser:
