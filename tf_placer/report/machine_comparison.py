@@ -84,7 +84,10 @@ class MachineComparison:
         cheapest = _find_cheapest(fitting)
         if cheapest is not None:
             cost = _format_price(cheapest.cost_per_million_steps)
-            lines.append(f"cheapest: {cheapest.name}, {cost} per million steps")
+            priced = [each for each in fitting if each.price_per_hour is not None]
+            among = "" if len(priced) == len(fitting) else f" of the {len(priced)} with a price"
+            if len(priced) > 1 or not among:
+                lines.append(f"cheapest{among}: {cheapest.name}, {cost} per million steps")
         return [*lines, *describe_remarks(self.machines)]
 
     def __str__(self) -> str:

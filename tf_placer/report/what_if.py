@@ -29,6 +29,7 @@ __all__ = ["THIS_MACHINE", "WhatIf", "add_device", "search_changed_machines"]
 THIS_MACHINE = "this machine, searched as long"
 _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
 _MORE_MEMORY = "twice the memory"
+_MOVED_SHARES = (1.0, 0.75, 0.5, 0.25)
 _NEGLIGIBLE_FACTOR = 1e-6
 # The preparation of a search takes about as long as this many simulated steps.
 _PREPARATION_STEPS = 5
@@ -69,8 +70,8 @@ def search_changed_machines(
     Each search starts from the given placements, and takes an equal share of the time. The machine
     as it is comes first, and the other searches also start from its placement: otherwise other
     machines would be credited with the gain of a better placement. One more device comes next,
-    because machines are chosen by that. Twice the memory is among the changes
-    if memory is short, and so are tensors that wait on the CPU if that makes a faster placement
+    because machines are chosen by that; it also starts from placements with work of CPUs on that
+    device, and gets two shares. Twice the memory is among the changes if memory is short, and so are tensors that wait on the CPU if that makes a faster placement
     fit. As memory makes the largest difference, that search is the next, gets two shares, and also
     starts from known placements, which may not fit. The reported step is at most the shortest
     present one: a faster machine allows that, although a simulated step may take longer when only
@@ -109,10 +110,16 @@ def search_changed_machines(
         if left_secs <= 0:
             break
         starts = fast
-        weights = [1.0 + (name == _MORE_MEMORY) for name, _ in machines[number:]]
+        weights = [
+            1.0 + (name == _MORE_MEMORY or each.num_devices > problem.num_devices)
+            for name, each in machines[number:]
+        ]
         share = weights[0] / sum(weights)
         if change == _MORE_MEMORY:
             starts = [*here, *known, *_move_off_cpu(problem, placement)]
+        elif machine.num_devices > problem.num_devices:
+            # Work that is on CPUs for want of memory may fit there.
+            starts = [placement, here[-1], *_move_parts(machine, here[-1])]
         found = coarse_to_fine_search(
             machine,
             groups,
@@ -149,6 +156,25 @@ def _move_off_cpu(problem: PlacementProblem, placement: np.ndarray) -> list[np.n
     """Lists the placement with its work on CPUs moved to GPUs, if there is such work."""
     moved, moves = move_to_gpus(problem, placement)
     return list(moved) if moves.any() else []
+
+
+def _move_parts(machine: PlacementProblem, placement: np.ndarray) -> list[np.ndarray]:
+    """Lists the placement with parts of its work on CPUs moved to the last device, if that is a GPU.
+
+    The parts are the first of the work in the order of the graph.
+    """
+    moved, moves = move_to_gpus(machine, placement)
+    position = np.full(machine.num_groups, machine.num_operations)
+    np.minimum.at(position, machine.groups[machine.order], np.arange(machine.num_operations))
+    groups = np.flatnonzero(moves)
+    groups = groups[np.argsort(position[groups], kind="stable")]
+    parts = []
+    for share in _MOVED_SHARES if len(groups) else ():
+        part = placement.copy()
+        first = groups[: round(share * len(groups))]
+        part[first] = moved[-1][first]
+        parts.append(part)
+    return parts
 
 
 def _change_machines(

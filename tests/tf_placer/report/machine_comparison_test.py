@@ -88,7 +88,13 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertSequenceAlmostEqual(costs[:2], [20.0, 25.0])
         self.assertIsNone(costs[2])
         self.assertRegex(compared.table(), r"4xA100 .* 9\.00 +25\.00\n")
-        self.assertIn("cheapest: 1xA100, 20.00 per million steps", compared.table())
+        self.assertIn(
+            "cheapest of the 2 with a price: 1xA100, 20.00 per million steps", compared.table()
+        )
+        all_priced = MachineComparison(compared.machines[:2])
+        self.assertIn("cheapest: 1xA100, 20.00 per million steps", all_priced.table())
+        one_priced = MachineComparison(compared.machines[::2])
+        self.assertNotIn("cheapest", one_priced.table())
 
     def test_says_that_fewer_do_as_well(self):
         for step_secs, is_enough in ((0.0101, True), (0.0103, False)):

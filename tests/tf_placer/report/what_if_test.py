@@ -207,7 +207,7 @@ class WhatIfTest(absltest.TestCase):
             return mock.Mock(best=mock.Mock(step_secs=5.0), interrupted=False)
 
         # To simulate a step takes 1 s, so to prepare a search takes about 5 s; there are four.
-        for search_secs, shares in ((2.0, []), (6.0, []), (9.0, [5.0]), (21.0, [5.0] * 3)):
+        for search_secs, shares in ((2.0, []), (6.0, []), (9.0, [5.0]), (21.0, [5.0, 6.0, 5.0])):
             given_secs: list[float] = []
             with (
                 mock.patch.object(what_if_module, "time", mock.Mock(monotonic=lambda: now_secs[0])),
