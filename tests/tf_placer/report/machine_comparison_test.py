@@ -202,7 +202,7 @@ class MachineComparisonTest(absltest.TestCase):
             change(128, 0.050, one_device_secs=None, cpu_share=0.43, cpu_work="convolution"),
         )
         found = [each for each in MachineComparison(machines).list_findings() if "mostly" in each]
-        # Of 64xA100, whose placement is slower than one GPU, this would not be true.
+        # The placement on 64xA100 is slower than one GPU, so its CPU shortens nothing.
         self.assertLen(found, 3)
         self.assertStartsWith(found[2], "128xA100: the CPU computes in 43% of the step, mostly con")
         self.assertStartsWith(
