@@ -29,7 +29,11 @@ from tf_placer.placers import Placer, check_is_importable, check_no_import_is_ru
 from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
-from tf_placer.search.config import SearchConfig, override_config
+from tf_placer.search.config import (
+    SearchConfig,
+    explain_unexpected_keyword,
+    override_config,
+)
 from tf_placer.text.stages import Stages
 
 __all__ = [
@@ -70,15 +74,10 @@ def _refer_to_config(entry: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in keywords and name in _FIELDS:
-                raise TypeError(_explain_unexpected(entry.__name__, name))
+                raise TypeError(explain_unexpected_keyword(entry.__name__, name, keywords, _FIELDS))
         return entry(*args, **kwargs)
 
     return call
-
-
-def _explain_unexpected(entry: str, name: str) -> str:
-    text = f"{entry}() got an unexpected keyword argument {name!r}"
-    return f"{text}: write config=tf_placer.SearchConfig({name}=...)" if name in _FIELDS else text
 
 
 def optimize(
@@ -480,7 +479,8 @@ def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None
     """
     for name in former:
         if name not in (*_CONFIG_KEYWORDS, *_STEP_KEYWORDS, _FORMER_FEEDS):
-            raise TypeError(_explain_unexpected("optimize", name))
+            keywords = inspect.signature(optimize).parameters.keys() - {"former"}
+            raise TypeError(explain_unexpected_keyword("optimize", name, keywords, _FIELDS))
     lines = []
     if _FORMER_FEEDS in former:
         if feed_dict is not None:

@@ -189,6 +189,9 @@ def _import(name: str, path: str, owner: str) -> Any:
         ValueError: the module has no such object, or raises an error.
     """
     module = path.partition(":")[0]
+    # An import takes "./file.py" for a relative module, and has no package that it is relative to.
+    if module.startswith("."):
+        return None
     _imports.append(name)
     try:
         return import_object(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.planning.simulated_step import check_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.auto_table import changes_table, limits_table
 from tf_placer.report.limits import Limits, find_limits
@@ -39,7 +41,7 @@ class PlacementExplanation:
 
 
 def explain(
-    problem: PlacementProblem,
+    problem: PlacementProblem | str | os.PathLike[str],
     assignment: Sequence[int] | np.ndarray,
     *,
     max_secs: float = 20.0,
@@ -48,14 +50,18 @@ def explain(
     """Finds the limits of the simulated step of a placement, and the gains on other machines.
 
     Args:
-        problem: the placement problem.
+        problem: the placement problem, or its file.
         assignment: a device index for each group, [num_groups].
         max_secs: seconds for the searches on other machines.
         seed: seed of these searches.
 
     Raises:
-        ValueError: the placement does not fit, or does not belong to the problem.
+        OSError: the file cannot be read.
+        ValueError: the file is wrong, or the placement does not fit, or does not belong to the
+            problem.
     """
+    if not isinstance(problem, PlacementProblem):
+        problem = read_problem(os.fspath(problem))
     placement = check_assignment(problem, assignment)
     [measurement] = SimulatedEnvironment(problem, threads=1).measure(placement[None])
     if measurement.failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import math
 import os
 import sys
@@ -42,7 +43,11 @@ from tf_placer.report.memory_curve import (
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
-from tf_placer.search.config import SearchConfig, override_config
+from tf_placer.search.config import (
+    SearchConfig,
+    explain_unexpected_keyword,
+    override_config,
+)
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_backend import connect_to_ray
 from tf_placer.search.distributed.ray_controllers import ray_controllers
@@ -60,6 +65,16 @@ __all__ = ["DEFAULT_SECS", "plan"]
 
 #: The default time limit of a search without a maximum number of trials.
 DEFAULT_SECS = 60.0
+# The fields of `SearchConfig` that `plan` uses and has no keywords for.
+_CONFIG_FIELDS = (
+    "placer_options",
+    "objective",
+    "max_memory",
+    "headroom",
+    "workers",
+    "num_workers",
+    "controllers",
+)
 # Share of the time of `auto` for the gains on other machines, and the time where there is no limit.
 _EXPLANATION_SHARE, _UNLIMITED_EXPLANATION_SECS = 0.2, 30.0
 # The analysis may take as long as a search that ends early, up to this.
@@ -84,7 +99,7 @@ def plan(
     stop_at_gap: float | None = None,
     config: SearchConfig | None = None,
     output: str | os.PathLike[str] | None = None,
-    progress: Callable[[SearchOutcome, float], None] | None = None,
+    progress: Callable[[SearchOutcome, float], bool | None] | None = None,
     say: Callable[[str], None] = lambda line: None,
     start_secs: float | None = None,
     **others: Any,
@@ -110,7 +125,8 @@ def plan(
         config: all settings; the arguments above override it. Settings of the machine of a live
             search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
-        progress: called with the best placement so far, and the seconds until the budget ends.
+        progress: called with the best placement so far, and the seconds until the budget ends. If
+            it returns true, the search ends as by an interrupt.
         say: called with lines for users.
         start_secs: start of the time limit, by `time.monotonic`; now by default.
         others: keywords that `plan` does not have, for an error that says what it has instead.
@@ -147,8 +163,9 @@ def plan(
 
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
         file.update(outcome, at_once=eta_secs is None)
-        if progress is not None and eta_secs is not None:
-            progress(outcome, eta_secs)
+        if progress is not None and eta_secs is not None and progress(outcome, eta_secs):
+            # Every search loop ends with the best so far on an interrupt.
+            raise KeyboardInterrupt
 
     if config.placer == AUTO:
         result = _plan_by_auto(placed, config, deadline, log, on_best, say)
@@ -183,8 +200,9 @@ def _check_keywords(progress: object, say: object, others: Mapping[str, object])
             "plan() takes no callbacks, which follow live searches: it calls the function progress="
             "... with the best placement so far and the seconds that are left"
         )
+    keywords = inspect.signature(plan).parameters.keys() - {"others"}
     for name in others:
-        raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
+        raise TypeError(explain_unexpected_keyword("plan", name, keywords, _CONFIG_FIELDS))
     if progress is not None and not callable(progress):
         raise TypeError(
             "plan() calls progress=..., which is a function of the best so far and the seconds "

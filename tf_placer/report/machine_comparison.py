@@ -200,6 +200,8 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             if each.cpu_work == work
             and each.cpu_share >= _NOTABLE_CPU_SHARE
             and each.displaced_share < LEAST_DISPLACED_SHARE
+            # The CPU does not shorten a step that is longer than that of one GPU.
+            and (each.speedup is None or each.speedup >= 1)
         ]
         if alike:
             least, most = (f"{f(each.cpu_share for each in alike):.0%}" for f in (min, max))

@@ -199,6 +199,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         problem=problem,
         notes=notes,
         facts=_facts(directory, header, trials),
+        placer=header.placer or "",
         graph_fingerprint=header.graph_fingerprint,
         feeds=header.feeds,
         original_id=(

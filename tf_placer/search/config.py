@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from graph_passes.restrictions import (
@@ -37,6 +37,7 @@ from tf_placer.placers import (
     name_placer,
 )
 from tf_placer.placers.former_names import FORMER_PLACERS
+from tf_placer.placers.options import suggest
 from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
@@ -323,6 +324,25 @@ def override_config(config: SearchConfig, given: Mapping[str, Any]) -> SearchCon
             f"{config.placer!r}: leave placer= out, or write placer={name!r} and its own "
             f"placer_options into the config ({shorten_text(str(error))})"
         ) from error
+
+
+def explain_unexpected_keyword(
+    function: str, name: str, keywords: Iterable[str], fields: Iterable[str]
+) -> str:
+    """Explains that a function has no such keyword, and what to write instead if that is known.
+
+    Args:
+        function: the name of the function.
+        name: the unknown keyword.
+        keywords: the keywords of the function.
+        fields: the fields of `SearchConfig` that the function uses.
+    """
+    text, fields = f"{function}() got an unexpected keyword argument {name!r}", tuple(fields)
+    if name not in fields:
+        return f"{text}{suggest(name, [*keywords, *fields])}"
+    # Options are checked against the placer of the same config.
+    more = "placer=..., " if name == "placer_options" else ""
+    return f"{text}: write config=tf_placer.SearchConfig({more}{name}=...)"
 
 
 def read_settings(value: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class SearchOutcome:
         elapsed_secs: time spent searching.
         placer: name of the placer.
         seed: seed of the placer.
-        interrupted: whether Ctrl-C ended the search.
+        interrupted: whether Ctrl-C ended the search, or the function `progress` of `plan`.
     """
 
     step_secs: float | None

@@ -153,6 +153,10 @@ class NamedPlacerTest(parameterized.TestCase):
             find_placer("colocrl:publishd")
         with self.assertRaisesRegex(ValueError, "no module 'no_such.module': run the command"):
             find_placer("no_such.module:Mine")
+        for path in ("own_file.py", "./own_file.py"):
+            self.write_module("own_file", "class Mine: ...\n")
+            with self.assertRaisesRegex(ValueError, f"finds no module '{path}': run the command"):
+                find_placer(f"{path}:Mine")
 
     def test_a_module_that_cannot_be_imported_is_named_with_the_reason(self):
         self.write_module("own_broken", "\nimport a_missing_module\n")

@@ -202,6 +202,29 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
 
+    def test_progress_may_end_the_search(self):
+        fine = build_layered_problem(40, 3)
+        # The search by coarse groups comes first.
+        coarse = dataclasses.replace(
+            fine, coarse_groups=np.arange(fine.num_operations, dtype=np.int32) // 2
+        )
+        for placer, problem in (("random", fine), ("auto", fine), ("auto", coarse)):
+            reported = []
+
+            def end_third(outcome, eta_secs, reported=reported):
+                reported.append(outcome)
+                return len(reported) == 3
+
+            result = tf_placer.plan(problem, placer=placer, max_secs=60.0, progress=end_third)
+            self.assertLen(reported, 3)
+            self.assertTrue(result.outcome.interrupted)
+            self.assertTrue(result.feasible)
+            self.assertLess(result.outcome.elapsed_secs, 30.0)
+            self.assertLessEqual(result.step_secs, reported[-1].step_secs)
+            self.assertEqual(
+                tf_placer.simulate(problem, result.assignment).step_secs, result.step_secs
+            )
+
     def test_explains_keywords_of_other_functions(self):
         for keywords, message in (
             ({"callbacks": []}, "plan.. takes no callbacks, .* progress="),
@@ -209,7 +232,14 @@ class PlanTest(absltest.TestCase):
             ({"progress": 3}, "progress=.*is a function of .*, not of type int"),
             ({"progress": object()}, "progress=.*is a function of .*, not of type object"),
             ({"say": "yes"}, "say=.*is a function of a line, not of type str"),
-            ({"machine": "local:2"}, "unexpected keyword argument 'machine'"),
+            ({"machine": "local:2"}, "unexpected keyword argument 'machine'$"),
+            ({"max_sec": 5}, r"unexpected keyword argument 'max_sec' \(did you mean 'max_secs'\?"),
+            ({"headrom": 0.1}, r"argument 'headrom' \(did you mean 'headroom'\?\)"),
+            ({"headroom": 0.1}, r"write config=tf_placer.SearchConfig\(headroom=...\)$"),
+            (
+                {"placer_options": {"rounds": 2}},
+                r"write config=tf_placer.SearchConfig\(placer=..., placer_options=...\)$",
+            ),
         ):
             with self.assertRaisesRegex(TypeError, message):
                 tf_placer.plan(small_problem(), max_trials=1, **keywords)

@@ -204,9 +204,13 @@ class MachineComparisonTest(absltest.TestCase):
             change(8, 0.020, cpu_share=0.25, cpu_work="lookup"),
             change(16, 0.020, cpu_share=0.9, cpu_work="update", displaced_share=0.8),
             change(32, 0.020, cpu_share=0.9),
+            change(64, 0.060, one_device_secs=0.050, cpu_share=0.43, cpu_work="update"),
+            change(128, 0.050, one_device_secs=None, cpu_share=0.43, cpu_work="convolution"),
         )
         found = [each for each in MachineComparison(machines).list_findings() if "mostly" in each]
-        self.assertLen(found, 2)
+        # The placement on 64xA100 is slower than one GPU, so its CPU shortens nothing.
+        self.assertLen(found, 3)
+        self.assertStartsWith(found[2], "128xA100: the CPU computes in 43% of the step, mostly con")
         self.assertStartsWith(
             found[0],
             "1xA100, 4xA100: the CPU computes in 32% to 57% of the step, mostly matrix products: "

@@ -30,7 +30,9 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.page.captions import describe_comparison
 from tf_placer.report.page.page import require_page_libraries, write_page
+from tf_placer.report.page.run_table import name_run
 from tf_placer.report.page.run_view import baseline_placements
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
@@ -91,6 +93,12 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
         )
     )
     return kept.path
+
+
+def set_result(run: pathlib.Path, **entries: object) -> None:
+    """Changes entries of the result in the directory of a simulated search."""
+    path = PlanDirectory(run).result
+    write_json(path, {**json.loads(path.read_text()), **entries})
 
 
 def build_problem(name: str) -> PlacementProblem:
@@ -321,6 +329,67 @@ class RunViewTest(absltest.TestCase):
         )
         self.assertStartsWith(view.verdict, "Planned: 3.000 s a step, 2.00 times as fast as one")
         self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
+
+    def test_a_plan_that_is_slower_than_a_baseline_says_so(self):
+        # By hand: 8 s on the first device, 9 s on the second, and 5 s for the split by layer.
+        problem = make_problem([[2.0, 3.0], [3.0, 4.0], [2.0, 1.0], [1.0, 1.0]])
+        for number, (assignment, verdict, remark) in enumerate(
+            (
+                (
+                    [1, 1, 1, 1],
+                    "The placement found (9.000 s) is slower than one device (8.000 s) and than "
+                    "the split by layer (5.000 s). It is simulated, not measured; no placement can "
+                    "be more than ",
+                    "1 of 2 other placements is faster than one device",
+                ),
+                (
+                    [0, 0, 0, 0],
+                    "The placement found (8.000 s) is slower than the split by layer (5.000 s).",
+                    "1 of 2 other placements is faster than one device",
+                ),
+                (
+                    [0, 0, 0, 1],
+                    "Planned: 7.000 s a step, 1.14 times as fast as one device (D0) (8.000 s a "
+                    "step), but slower than the split by layer (5.000 s).",
+                    "2 of 2 other placements are faster than one device",
+                ),
+            )
+        ):
+            path = plan(self.directory / str(number), problem)
+            set_result(path, assignment=assignment)
+            (path / "search.json").unlink()
+            view = read_run_view(path)
+            self.assertStartsWith(view.verdict, verdict)
+            self.assertRegex(view.verdict, r"more than [\d.]+ times as fast as the placement found")
+            self.assertStartsWith(describe_comparison(view), remark)
+            self.assertEqual(view.is_better, assignment[3] != assignment[0])
+
+    def test_a_plan_as_fast_as_one_device_says_so(self):
+        # The second operation takes far longer anywhere but on the first device.
+        problem = make_problem([[1.0, 9.0], [5.0, 90.0]])
+        path = plan(self.directory / "plan", problem)
+        set_result(path, assignment=[0, 0])
+        verdict = read_run_view(path).verdict
+        self.assertStartsWith(verdict, "The placement found is as fast as one device (D0): 6.000 s")
+
+    def test_runs_of_one_graph_on_one_machine_are_told_apart_by_their_placers(self):
+        problem = make_problem([[2.0, 3.0], [3.0, 4.0]])
+        for name, placer in (("a", "metis"), ("b", "post"), ("c", "post")):
+            set_result(plan(self.directory / name, problem), placer=placer)
+        other = plan(self.directory / "d", make_problem([[2.0, 3.0]]))
+        views = [
+            dataclasses.replace(read_run_view(path), name=f"runs/{path.name}")
+            for path in (*(self.directory / name for name in "abc"), other)
+        ]
+        self.assertEqual(
+            [name_run(views, number) for number in range(4)],
+            ["A · metis", "B · post · b", "C · post · c", f"D · {views[3].title}"],
+        )
+        write_page(views[0], self.directory / "page.html", beside=views[1:])
+        page = (self.directory / "page.html").read_text()
+        self.assertIn('<p class="run-name">A · metis</p>', page)
+        self.assertIn(f'<p class="eyebrow">A · runs/a · metis · {views[0].title}</p>', page)
+        self.assertIn(f'<p class="eyebrow">D · runs/d · {views[3].title}</p>', page)
 
     def test_the_axes_of_a_search_have_no_powers_of_ten(self):
         from tf_placer.report.page.charts import draw_search_chart

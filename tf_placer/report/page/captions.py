@@ -48,7 +48,12 @@ def describe_comparison(view: RunView) -> str:
     if not known:
         return ""
     least = _CLEARLY_FASTER if view.is_measured else 1.0
-    faster = [each for each in known if each.is_found or (each.speedup or 0.0) > least]
+    # A confirmed placement is faster; that of a plan may be slower.
+    faster = [
+        each
+        for each in known
+        if (view.is_measured and each.is_found) or (each.speedup or 0.0) > least
+    ]
     text = (
         f"{len(faster)} of {len(known)} other {_plural('placement', len(known))} "
         f"{'is' if len(faster) == 1 else 'are'} {'more than 2 % ' if view.is_measured else ''}"

@@ -30,9 +30,11 @@ from tf_placer.report.page.captions import (
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_table import (
     compare_views,
+    describe_run,
     describe_runs,
     list_run_remarks,
     make_run_table,
+    name_run,
 )
 from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
@@ -197,6 +199,8 @@ def _run_values(
     return {
         "number": number,
         "name": RUN_NAMES[number] if len(views) > 1 else "",
+        "heading": name_run(views, number),
+        "eyebrow": describe_run(views, number) if len(views) > 1 else f"tf_placer · {view.title}",
         "view": view,
         "headline": headline,
         "rest": rest and f"{rest}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ __all__ = ["view_plan"]
 
 # At most this multiple of the lower bound, a longer search hardly helps.
 _NEAR_BOUND = 1.02
+# Steps that differ by a smaller share are equal.
+_ROUNDING = 1e-9
 
 
 def view_plan(
@@ -93,12 +95,12 @@ def view_plan(
         if each.label != "found"
     ]
     is_better = fits and (
-        reference is None or found.trace.step_secs < reference.trace.step_secs * (1 - 1e-9)
+        reference is None or _is_faster(found.trace.step_secs, reference.trace.step_secs)
     )
     placer = str(result.get("placer", "unknown"))
     return RunView(
         title=_title(problem),
-        verdict=_verdict(found, reference, limits, fits),
+        verdict=_verdict(found, reference, compared, limits, fits),
         is_better=is_better,
         is_measured=False,
         compared=(*compared, chosen, *others),
@@ -111,6 +113,7 @@ def view_plan(
         problem=problem,
         notes=_notes(record, fits=fits),
         facts=_facts(result, record, problem_path),
+        placer=placer,
     )
 
 
@@ -170,7 +173,13 @@ def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compare
     return reference, compared
 
 
-def _verdict(found: StepView, reference: StepView | None, limits: Limits, fits: bool) -> str:
+def _verdict(
+    found: StepView,
+    reference: StepView | None,
+    baselines: Sequence[ComparedPlacement],
+    limits: Limits,
+    fits: bool,
+) -> str:
     step = format_step(found.trace.step_secs)
     if not fits:
         return (
@@ -180,22 +189,46 @@ def _verdict(found: StepView, reference: StepView | None, limits: Limits, fits: 
     if reference is None:
         text = f"Planned: {step} a step, where neither one device nor a split by layer fits"
     else:
-        ratio = reference.trace.step_secs / max(found.trace.step_secs, 1e-300)
-        before = f"{reference.label} ({format_step(reference.trace.step_secs)} a step)"
-        text = (
-            f"Planned: {step} a step, {ratio:.2f} times as fast as {before}"
-            if ratio > 1
-            else f"Unchanged: nothing is faster than {before}"
-        )
+        text = _compare(found, reference, baselines)
     near = found.trace.step_secs / max(limits.lower_bound_secs, 1e-300)
     bound = (
-        f"no placement can be more than {near:.2f} times as fast as that"
+        f"no placement can be more than {near:.2f} times as fast as the placement found"
         if near > _NEAR_BOUND
         else "no placement can be faster by more than 2 %"
     )
     return (
         f"{text}. It is simulated, not measured; {bound}. It is bound by {describe_bound(limits)}"
     )
+
+
+def _compare(found: StepView, reference: StepView, baselines: Sequence[ComparedPlacement]) -> str:
+    """Compares a placement that fits with the baselines, of which the reference is one."""
+    secs, before_secs = found.trace.step_secs, reference.trace.step_secs
+    step = format_step(secs)
+    faster = " and than ".join(
+        f"{_name_baseline(each.label)} ({format_step(each.step_secs)})"
+        for each in baselines
+        if each.step_secs is not None and _is_faster(each.step_secs, secs)
+    )
+    if _is_faster(secs, before_secs):
+        text = (
+            f"Planned: {step} a step, {before_secs / max(secs, 1e-300):.2f} times as fast as "
+            f"{reference.label} ({format_step(before_secs)} a step)"
+        )
+        return f"{text}, but slower than {faster}" if faster else text
+    if faster:
+        return f"The placement found ({step}) is slower than {faster}"
+    return f"The placement found is as fast as {reference.label}: {step} a step"
+
+
+def _is_faster(secs: float, than_secs: float) -> bool:
+    return secs < than_secs * (1 - _ROUNDING)
+
+
+def _name_baseline(label: str) -> str:
+    """Names a baseline in a sentence, without the device in parentheses."""
+    name = label.partition(" (")[0]
+    return name if name == ONE_DEVICE else f"the {name}"
 
 
 def _points(samples: tuple[Sample, ...], placer: str) -> tuple[Point, ...]:

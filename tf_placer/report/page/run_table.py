@@ -11,7 +11,14 @@ from tf_placer.report.page.captions import find_subject
 from tf_placer.report.page.run_view import RUN_NAMES, RunView
 from tf_placer.text.units import format_step
 
-__all__ = ["compare_views", "describe_runs", "list_run_remarks", "make_run_table"]
+__all__ = [
+    "compare_views",
+    "describe_run",
+    "describe_runs",
+    "list_run_remarks",
+    "make_run_table",
+    "name_run",
+]
 
 # The columns that the table of `compare` has, too.
 _MACHINE_COLUMNS = ("data par.", "on CPU", "price/h", "1M steps")
@@ -65,7 +72,7 @@ def make_run_table(
     for number, view in enumerate(views):
         step_secs, speedup = _find_step_secs(view), find_subject(view).speedup
         cells = [
-            " · ".join(filter(None, [RUN_NAMES[number], view.name, view.title])),
+            describe_run(views, number),
             "none fits" if step_secs is None else format_step(step_secs),
             "-" if speedup is None or step_secs is None else f"{speedup:.2f}x",
             "-" if view.limits is None else format_step(view.limits.lower_bound_secs),
@@ -83,6 +90,35 @@ def list_run_remarks(views: Sequence[RunView], machines: Sequence[ComparedMachin
     """
     planned = [each for each, view in zip(machines, views, strict=True) if _is_plan(view)]
     return describe_remarks(planned)
+
+
+def describe_run(views: Sequence[RunView], number: int) -> str:
+    """Describes one of several runs by its letter, directory, graph and machine.
+
+    The placer stands before the graph if others placed the same graph on the same machine.
+    """
+    view = views[number]
+    placer = "" if _has_own_title(views, number) else view.placer
+    return " · ".join(filter(None, [RUN_NAMES[number], view.name, placer, view.title]))
+
+
+def name_run(views: Sequence[RunView], number: int) -> str:
+    """Names one of several runs by its letter and what tells it from the others.
+
+    That is its title; its placer, if others have the same title; and its directory, too, if they
+    also have the same placer.
+    """
+    view = views[number]
+    if _has_own_title(views, number):
+        return f"{RUN_NAMES[number]} · {view.title}"
+    alike = [each for each in views if (each.title, each.placer) == (view.title, view.placer)]
+    directory = pathlib.PurePath(view.name).name if len(alike) > 1 else ""
+    known = list(filter(None, [view.placer, directory])) or [view.title]
+    return " · ".join([RUN_NAMES[number], *known])
+
+
+def _has_own_title(views: Sequence[RunView], number: int) -> bool:
+    return [view.title for view in views].count(views[number].title) == 1
 
 
 def describe_runs(views: Sequence[RunView]) -> str:

@@ -126,6 +126,7 @@ class RunView:
             unknown.
         has_ended: whether the search has come to its end.
         name: the name of the run on a page about several.
+        placer: the name of the placer; empty if unknown.
         price_per_hour: the price of its machine; None if it was not given.
         num_left_out: the number of placements that are not compared, because others are faster.
     """
@@ -149,6 +150,7 @@ class RunView:
     original_id: tuple[Any, ...] = ()
     has_ended: bool = True
     name: str = ""
+    placer: str = ""
     price_per_hour: float | None = None
     num_left_out: int = 0
 
