@@ -71,8 +71,8 @@ def search_changed_machines(
     as it is comes first, and the other searches also start from its placement: otherwise other
     machines would be credited with the gain of a better placement. One more device comes next,
     because machines are chosen by that; it also starts from placements with work of CPUs on that
-    device, and gets two shares. Twice the memory is among the changes if memory is short, and so are tensors that wait on the CPU if that makes a faster placement
-    fit. As memory makes the largest difference, that search is the next, gets two shares, and also
+    device, and gets two shares. Twice the memory is among the changes if memory is short, and so
+    are tensors that wait on the CPU if that makes a faster placement fit. As memory makes the largest difference, that search is the next, gets two shares, and also
     starts from known placements, which may not fit. The reported step is at most the shortest
     present one: a faster machine allows that, although a simulated step may take longer when only
     a transfer is faster, because operations then run in another order.
@@ -159,7 +159,7 @@ def _move_off_cpu(problem: PlacementProblem, placement: np.ndarray) -> list[np.n
 
 
 def _move_parts(machine: PlacementProblem, placement: np.ndarray) -> list[np.ndarray]:
-    """Lists the placement with parts of its work on CPUs moved to the last device, if that is a GPU.
+    """Lists the placement with parts of its work on CPUs moved to the last device, if a GPU.
 
     The parts are the first of the work in the order of the graph.
     """
