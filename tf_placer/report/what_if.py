@@ -71,9 +71,10 @@ def search_changed_machines(
     as it is comes first, and the other searches also start from its placement: otherwise other
     machines would be credited with the gain of a better placement. One more device comes next,
     because machines are chosen by that; it also starts from placements with work of CPUs on that
-    device, and gets two shares. Twice the memory is among the changes if memory is short, and so
-    are tensors that wait on the CPU if that makes a faster placement fit. As memory makes the largest difference, that search is the next, gets two shares, and also
-    starts from known placements, which may not fit. The reported step is at most the shortest
+    device, and gets two shares. Twice the memory is among the changes if memory is short, and
+    so are tensors that wait on the CPU if that makes a faster placement fit. As memory makes
+    the largest difference, that search is the next, gets two shares, and also starts from known
+    placements, which may not fit. The reported step is at most the shortest
     present one: a faster machine allows that, although a simulated step may take longer when only
     a transfer is faster, because operations then run in another order.
 
