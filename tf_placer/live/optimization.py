@@ -37,7 +37,7 @@ from tf_placer.live.step_events import write_step_events
 from tf_placer.private_network import describe_open_servers, find_open_reason
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.runs.answer_store import Answer, AnswerStore
+from tf_placer.runs.answer_store import Answer, AnswerStore, Similarity
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.header import request_digest
 from tf_placer.runs.logged_names import NamedWorkload, name_as_logged
@@ -374,18 +374,36 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
             f"no answer can be kept for this step, because {caller!r} calls a Python function, and "
             "require_answer forbids a search"
         )
-    text = (
-        f"{store.path} has no answer for this step on this machine, and require_answer forbids a "
-        "search: search with the same answers and without require_answer, until answer_kept of the "
-        "result is true; a verdict that more time may change is not kept"
+    missing = (
+        f"{store.path} has no answer for this step on this machine"
+        if store.path.is_dir()
+        else f"there is no directory {store.path}, which would have the answers"
     )
-    share = store.compute_common_share()
-    if share < _LEAST_SIMILAR_SHARE:
+    text = (
+        f"{missing}, and require_answer forbids a search: search with the same answers and without "
+        "require_answer, until answer_kept of the result is true; a verdict that more time may "
+        "change is not kept"
+    )
+    similarity = store.compare_most_similar()
+    if similarity is None or similarity.common_share < _LEAST_SIMILAR_SHARE:
         return text
+    return f"{text}. {_describe_similarity(similarity)}"
+
+
+def _describe_similarity(similarity: Similarity) -> str:
+    """Describes what differs between the step and that of the most similar answer."""
+    here, kept = similarity.num_operations, similarity.num_kept_operations
+    if similarity.is_one_in_the_other:
+        return (
+            f"It has one for a step with {similarity.common_share:.0%} of these operations: an "
+            "answer is for what is fetched, where 'loss' is an operation and 'loss:0' its value, "
+            "for the shapes of what is fed, and for the same pins"
+        )
+    if here != kept:
+        return f"It has one for a step of {kept} operations where this one has {here}"
     return (
-        f"{text}. It has one for a step with {share:.0%} of these operations: an answer is for "
-        "what is fetched, where 'loss' is an operation and 'loss:0' its value, and for the shapes "
-        "of what is fed"
+        f"It has one for a step of as many operations, {here}, of which some have other shapes, "
+        "attributes or inputs"
     )
 
 

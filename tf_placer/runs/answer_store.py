@@ -22,7 +22,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.sentences import join_sentences
 
-__all__ = ["Answer", "AnswerStore"]
+__all__ = ["Answer", "AnswerStore", "Similarity"]
 
 _FORMAT = 1
 # Only files that begin so are removed, because users may name any directory.
@@ -76,6 +76,24 @@ class Answer:
     result: RunResult
     finalists: Mapping[str, Trial]
     placement: Placement | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity:
+    """The comparison of a step with that of a kept answer.
+
+    Attributes:
+        common_share: the share of the step's operations that have a counterpart, 0 to 1.
+        num_operations: number of operations of the step.
+        num_kept_operations: number of operations of the step of the answer.
+        is_one_in_the_other: whether all operations of one of them are in the other, with the same
+            attributes and inputs: only what is fetched, fed or pinned differs.
+    """
+
+    common_share: float
+    num_operations: int
+    num_kept_operations: int
+    is_one_in_the_other: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -230,15 +248,28 @@ class AnswerStore:
                 )
         return found
 
-    def compute_common_share(self) -> float:
-        """Computes the share of the step's operations that the most similar answer has, 0 to 1."""
+    def compare_most_similar(self) -> Similarity | None:
+        """Compares the step with that of the most similar answer on this machine.
+
+        Returns:
+            The comparison; None if there is no answer for the machine.
+        """
+        num_operations = len(self._form.operations)
+        compared = [
+            Similarity(
+                len(self._match(record)) / max(num_operations, 1),
+                num_operations,
+                len(record.operations),
+                _is_one_in_the_other(self._form.labels, record.labels),
+            )
+            for file in self._list_files(f"{self._machine}_*.json")[:_MAX_COMPARED]
+            if (record := self._read(file)) is not None
+        ]
+        # The same operations, fetched or fed otherwise, are closer than others of these names.
         return max(
-            (
-                len(self._match(record)) / max(len(self._form.operations), 1)
-                for file in self._list_files(f"{self._machine}_*.json")[:_MAX_COMPARED]
-                if (record := self._read(file)) is not None
-            ),
-            default=0.0,
+            compared,
+            key=lambda each: (each.common_share, each.is_one_in_the_other),
+            default=None,
         )
 
     def keep(
@@ -400,6 +431,12 @@ class AnswerStore:
                 num_bytes += file.stat().st_size
                 if num_bytes > _MAX_BYTES and _is_own(file):
                     file.unlink()
+
+
+def _is_one_in_the_other(labels: Sequence[str], others: Sequence[str]) -> bool:
+    """Returns whether all labels of one of two steps are labels of the other."""
+    counts, other_counts = collections.Counter(labels), collections.Counter(others)
+    return counts <= other_counts or other_counts <= counts
 
 
 def _is_own(file: pathlib.Path) -> bool:

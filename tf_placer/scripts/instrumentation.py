@@ -28,6 +28,13 @@ class Watcher(Protocol):
         """True if the training step was placed."""
 
     @property
+    def has_changed_step(self) -> bool | None:
+        """True if the script trains with another step than that of the search.
+
+        None if its training step was not compared with that.
+        """
+
+    @property
     def may_have_broken(self) -> bool:
         """True if something was placed that has not trained yet, and may make the script fail."""
 

@@ -127,12 +127,27 @@ def prepare_script(
     if find_emulated_spec() is not None:
         disable_keras_xla()
     remove_stale_directories(directory.path)
+    # Programs must not take the answer for a former step for that of this one.
+    compares = answer is not None or answers is not None
+    has_store = answers is not None or require_answer
     watcher: ScriptWatcher | None = None
+
+    def tell_of_search(line: str) -> None:
+        # The step of the script may be another one.
+        start.tell(f"the search in {os.fspath(directory.path)!r}: {line}")
+
     if start.stage is Stage.ORIGINAL:
         pass
     elif placement is not None:
-        path = os.path.abspath(placement)
-        watcher = _place(path, machine, script, require_answer, start, clear_devices=clear_devices)
+        watcher = _place(
+            os.path.abspath(placement),
+            machine,
+            script,
+            require_answer,
+            start,
+            compares=compares,
+            clear_devices=clear_devices,
+        )
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
@@ -173,7 +188,7 @@ def prepare_script(
                     search_for_step(
                         directory,
                         search_secs,
-                        start.tell,
+                        start.tell if is_wanted else tell_of_search,
                         answers=answers,
                         require_answer=require_answer,
                     )
@@ -182,7 +197,11 @@ def prepare_script(
                 change = f"{_CHANGED} {os.fspath(directory.path)!r}"
                 has_changed = any(note.startswith(change) for note in start.notes)
                 text = join_sentences(change if has_changed else None, str(error))
-                raise NoAnswerError(text) from error
+                missing = NoAnswerError(text)
+                if answer is not None and has_changed:
+                    values = _describe_run(script, directory, None, start.notes, missing)
+                    answer({**values, "step_changed": True})
+                raise missing from error
             start.restart(Stage.SEARCHED)
         else:
             # The restarted script has to find the same settings in its arguments.
@@ -200,6 +219,7 @@ def prepare_script(
                 script,
                 require_answer,
                 start,
+                compares=compares,
                 if_fastest=True,
                 can_look_up_again=can_look_up_again,
             )
@@ -219,7 +239,9 @@ def prepare_script(
             raise
         finally:
             if answer is not None:
-                answer(_describe_run(script, source, watcher, start.notes, error))
+                answer(
+                    _describe_run(script, source, watcher, start.notes, error, has_store=has_store)
+                )
 
     return run
 
@@ -264,6 +286,8 @@ def _describe_run(
     watcher: ScriptWatcher | None,
     notes: Sequence[str],
     error: Exception | None,
+    *,
+    has_store: bool = False,
 ) -> dict[str, Any]:
     """Describes the placement of a script that has ended as JSON values.
 
@@ -273,14 +297,16 @@ def _describe_run(
         watcher: the watcher of the script; None if nothing was watched.
         notes: the lines that the user was told.
         error: the error that has ended the script; None if it has ended by itself.
+        has_store: whether answers are looked up and kept.
     """
     # Imported after the script, which may set what NumPy reads when it is imported.
     from tf_placer.runs.result_values import make_result_values, read_result_values
 
+    has_changed = None if watcher is None else watcher.has_changed_step
     unknown = {**make_result_values(log_dir=directory.path), "placement": None}
     try:
-        # The result is of a former step if an answer is missing.
-        is_missing = isinstance(error, NoAnswerError)
+        # The result is of a former step if the step has changed or an answer is missing.
+        is_missing = has_changed is True or isinstance(error, NoAnswerError)
         values = unknown if is_missing else read_result_values(directory)
     except (OSError, ValueError) as unreadable:
         values = unknown
@@ -288,6 +314,9 @@ def _describe_run(
     return {
         **values,
         "placed": watcher is not None and watcher.has_placed,
+        # The step of this run need not be that of the directory unless they were compared.
+        "answer_kept": values["answer_kept"] if has_store and has_changed is False else None,
+        "step_changed": has_changed,
         "script": script,
         "notes": [*notes],
         "error": None
@@ -354,6 +383,7 @@ def _place(
     require_answer: bool,
     start: ProcessRestart,
     *,
+    compares: bool = False,
     clear_devices: bool = False,
     if_fastest: bool = False,
     can_look_up_again: bool = False,
@@ -366,6 +396,8 @@ def _place(
         script: the Python file.
         require_answer: whether the script ends when its step is another one.
         start: the start of this process.
+        compares: whether the step of the script is compared with that of the search where there
+            is no placement.
         clear_devices: whether the script's devices give way to the placement.
         if_fastest: whether the script runs unplaced if one process on all cores is faster.
         can_look_up_again: whether an answer for a step that has changed is looked up, for which
@@ -398,7 +430,9 @@ def _place(
         note = f"{script} runs unchanged: {why}"
     if note is not None and not require_answer:
         start.tell(note)
-        return None
+        if not compares:
+            return None
+        note = None
 
     def look_up_again() -> None:
         start.tell(f"{_CHANGED} {path!r}: the script is restarted to look for an answer for it")
@@ -437,7 +471,8 @@ def _explain_slower(directory: RunDirectory) -> str | None:
     return (
         f"in one process on all cores a step took {format_step(secs)}, on workers "
         f"{format_step(placed_secs)} with the placement found; "
-        f"--placement {os.fspath(directory.path)!r} has it placed nevertheless"
+        f"--placement {os.fspath(directory.path)!r} has it placed nevertheless, and use another "
+        "--log_dir if the step has changed"
     )
 
 

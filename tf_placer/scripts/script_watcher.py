@@ -47,6 +47,11 @@ class ScriptWatcher:
         return "_watcher" in vars(self) and self._watcher.has_placed
 
     @property
+    def has_changed_step(self) -> bool | None:
+        """True if the step has changed since the search; None if it was not compared."""
+        return self._watcher.has_changed_step if "_watcher" in vars(self) else None
+
+    @property
     def may_have_broken(self) -> bool:
         """True if something was placed, and has not trained yet."""
         return "_watcher" in vars(self) and self._watcher.may_have_broken

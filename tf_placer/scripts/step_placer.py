@@ -97,6 +97,16 @@ class StepPlacer:
         return self.has_met_step or self._has_said_changed or self._has_said_stays
 
     @property
+    def has_changed_step(self) -> bool | None:
+        """True if the step has changed since the search; None if it was not compared."""
+        if self._step.fingerprint is None:
+            return None
+        # Batches of another size are another step only where the script ends for them.
+        if self._has_said_changed and (self._must_fit or not self.has_met_step):
+            return True
+        return False if self.has_met_step else None
+
+    @property
     def may_have_broken(self) -> bool:
         """True if something was placed, and has not trained yet."""
         return (

@@ -106,6 +106,11 @@ class TrainingStepDetector:
         return False
 
     @property
+    def has_changed_step(self) -> bool | None:
+        """None, because there is no other step to compare with."""
+        return None
+
+    @property
     def may_have_broken(self) -> bool:
         """False, because nothing is placed."""
         return False

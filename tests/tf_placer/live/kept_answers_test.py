@@ -31,7 +31,7 @@ from tf_placer.search.trial_log import read_log
 tf1 = tf.compat.v1
 
 
-def build(prefix: str = "", depth: int = 4) -> tf.Graph:
+def build(prefix: str = "", depth: int = 4, transposed: bool = False) -> tf.Graph:
     """Builds two chains of products of different data."""
     with new_graph() as graph:
         x = tf1.placeholder(tf.float32, [3, 3], name=f"{prefix}x")
@@ -39,7 +39,9 @@ def build(prefix: str = "", depth: int = 4) -> tf.Graph:
         for tower in range(2):
             value = x + float(tower)
             for k in range(depth):
-                value = tf.matmul(value, value, name=f"{prefix}t{tower}_{k}")
+                value = tf.matmul(
+                    value, value, transpose_a=transposed, name=f"{prefix}t{tower}_{k}"
+                )
             ends.append(tf.reduce_sum(value))
         tf.add_n(ends, name=f"{prefix}loss")
     return graph
@@ -179,6 +181,9 @@ class KeptAnswersTest(tf.test.TestCase):
         self.assertEqual(self.searches, 2)
 
     def test_a_required_answer_that_is_missing_is_an_error(self):
+        with self.assertRaisesRegex(NoAnswerError, "^there is no directory .*answers, which would"):
+            self.optimize(build(), require_answer=True)
+        self.answers.mkdir()
         with self.assertRaisesRegex(NoAnswerError, "has no answer for this step on this machine"):
             self.optimize(build(), require_answer=True)
         self.assertEqual(self.searches, 0)
@@ -186,6 +191,13 @@ class KeptAnswersTest(tf.test.TestCase):
         self.assertTrue(self.optimize(build("z/"), "z/", require_answer=True).changed)
         with self.assertRaisesRegex(NoAnswerError, "is not kept$"):
             self.optimize(build(depth=5), require_answer=True)
+        # The fetches of these steps are the same, and their operations are not.
+        for graph, differs in (
+            (build(depth=3), "It has one for a step of 17 operations where this one has 15$"),
+            (build(transposed=True), "It has one for a step of as many operations, 17, of which"),
+        ):
+            with self.assertRaisesRegex(NoAnswerError, differs):
+                self.optimize(graph, require_answer=True)
         # The operation of a tensor is another fetch than the tensor.
         config = SearchConfig("local:2", answers=self.answers, require_answer=True)
         feeds = {"x:0": np.ones([3, 3], np.float32)}

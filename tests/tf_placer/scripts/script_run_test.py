@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -35,6 +36,21 @@ _REQUEST = {
     "max_secs": 600.0,
     "seed": 0,
 }
+
+
+_SESSION_SCRIPT = """
+    import sys
+    import tensorflow.compat.v1 as tf
+    tf.disable_eager_execution()
+    weights = tf.get_variable("weights", [3, int(sys.argv[1])])
+    x = tf.placeholder(tf.float32, [2, 3], name="x")
+    loss = tf.reduce_sum((x @ weights) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train, {x: [[1.0] * 3] * 2})
+        print("trained")
+    """
 
 
 class _RestartError(Exception):
@@ -378,20 +394,8 @@ class ScriptRunTest(tf.test.TestCase):
             cli.main(["run", "--placement=kept", "train.py"])
         self.assertIn("run without --answers and with another --log_dir than", errors.getvalue())
 
-    def test_a_required_answer_is_of_this_step_even_if_nothing_was_faster(self):
-        script = """
-            import sys
-            import tensorflow.compat.v1 as tf
-            tf.disable_eager_execution()
-            weights = tf.get_variable("weights", [3, int(sys.argv[1])])
-            x = tf.placeholder(tf.float32, [2, 3], name="x")
-            loss = tf.reduce_sum((x @ weights) ** 2)
-            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-            with tf.Session() as session:
-                session.run(tf.global_variables_initializer())
-                session.run(train, {x: [[1.0] * 3] * 2})
-                print("trained")
-            """
+    def cache_step(self) -> RunDirectory:
+        """Caches the step of `_SESSION_SCRIPT` with width 4, without a search."""
         directory = RunDirectory(self.directory / "train.tf_placer")
         detector = TrainingStepDetector(
             directory,
@@ -408,23 +412,68 @@ class ScriptRunTest(tf.test.TestCase):
             session.run(weights.initializer)
             with self.assertRaises(_RestartError):
                 detector.before_session_run(session, train, {x: [[1.0] * 3] * 2})
+        return directory
+
+    def test_programs_are_told_of_a_step_that_has_changed(self):
+        directory = self.cache_step()
+        not_faster = RunResult(
+            *(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}),
+            is_complete=True,
+            answer_kept=True,
+        )
+        slower = dataclasses.replace(
+            not_faster,
+            outcome=Outcome.FASTER,
+            winner="auto",
+            confirmation=confirmation({"auto": 1.25}),
+            finalists={"auto": 1},
+            one_process_secs=0.079,
+        )
+        answers = ("--answers=store",)
+        for result, options, width, has_changed, outcome, answer_kept in (
+            (not_faster, answers, "4", False, "not_faster", True),
+            (not_faster, (), "4", False, "not_faster", None),
+            (slower, answers, "5", True, None, None),
+        ):
+            directory.write_result(result)
+            if result is not_faster:
+                directory.placement.unlink(missing_ok=True)
+            else:
+                write_placement(Placement("", (), {}), directory.placement)
+            code, output, errors = self.run_script(
+                _SESSION_SCRIPT, width, options=(*options, "--json=answer.json")
+            )
+            self.assertEqual((code, output), (0, "trained\n"), errors)
+            value = json.loads((self.directory / "answer.json").read_text())
+            self.assertIs(value["step_changed"], has_changed, errors)
+            self.assertEqual((value["outcome"], value["answer_kept"]), (outcome, answer_kept))
+            self.assertEqual(value["has_verdict"], not has_changed)
+            self.assertIn("use another --log_dir if the step has changed", value["notes"][0])
+            self.assertEqual("it has changed since" in value["notes"][-1], has_changed)
+
+    def test_a_required_answer_is_of_this_step_even_if_nothing_was_faster(self):
+        directory = self.cache_step()
         directory.write_result(
             RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
         )
         options = ("--require_answer", "--answers=store", "--json=answer.json")
         for width, ended in (("4", (0, "trained\n", None)), ("5", (1, "", "NoAnswerError"))):
-            code, output, errors = self.run_script(script, width, options=options)
+            code, output, errors = self.run_script(_SESSION_SCRIPT, width, options=options)
             answer = json.loads((self.directory / "answer.json").read_text())
             error = answer["error"]
             self.assertEqual((code, output, error and error["kind"]), ended, errors)
             # Nothing is said of the step of the directory if the script has another one.
             self.assertEqual("runs unchanged: " in errors, code == 0, errors)
             self.assertEqual(answer["outcome"], "not_faster" if code == 0 else None)
+            self.assertIs(answer["step_changed"], code != 0)
         # On the machine that is asked for, an answer for the changed step is looked up.
         options += ("--machine=local:2",)
-        code, output, errors = self.run_script(script, "5", options=options)
+        (self.directory / "store").mkdir()
+        code, output, errors = self.run_script(_SESSION_SCRIPT, "5", options=options)
         self.assertEqual((code, output), (1, ""), errors)
-        message = json.loads((self.directory / "answer.json").read_text())["error"]["message"]
+        answer = json.loads((self.directory / "answer.json").read_text())
+        self.assertIs(answer["step_changed"], True)
+        message = answer["error"]["message"]
         self.assertStartsWith(message, "the training step has changed since the search in '")
         self.assertIn("store has no answer for this step", message)
         self.assertNotIn("runs unchanged", errors)
@@ -448,7 +497,8 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertEqual((value["has_verdict"], value["answer_kept"]), (True, None))
         self.assertEqual(value["log_dir"], str(directory.path))
         self.assertIsNone(value["placement"])
-        self.assertRegex(value["notes"][-1], "train.py runs unchanged: .* nothing faster")
+        self.assertIsNone(value["step_changed"])
+        self.assertRegex(value["notes"][0], "train.py runs unchanged: .* nothing faster")
 
         directory.write_result(
             RunResult(Outcome.NO_TIME, 1, 150, 25.0, None, None, None, {}, is_complete=True)
