@@ -135,6 +135,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
                 is_complete=not interrupts.count and not context.notes,
                 request_digest=digest,
                 one_process_secs=one_process_secs,
+                has_placer_ended=context.has_placer_ended,
             )
         )
 

@@ -140,6 +140,7 @@ class SearchContext:
         given_up_secs: the seconds after which profiling the graph was given up; 0 if it was not.
         round_secs: the seconds of a round in a confirmation that lacked time; 0 if none did.
         begun: the names of the placers that have begun.
+        has_placer_ended: see `RunResult`.
         found: the confirmed placement, if there is one.
     """
 
@@ -164,6 +165,7 @@ class SearchContext:
     given_up_secs: float = 0.0
     round_secs: float = 0.0
     begun: set[str] = dataclasses.field(default_factory=set)
+    has_placer_ended: bool = False
     found: Placement | None = None
 
     @property

@@ -211,6 +211,7 @@ class _Stages:
                 placements = propose_checked(placer, count)
             self._context.stages.enter("measuring placements")
             if placer.name == self._config.placer and not len(placements):
+                self._context.has_placer_ended = not placer.lacks_time
                 self._context.stages.say(f"{placer.name} ended: {placer.explain_end()}")
             return placements
         except KeyboardInterrupt:

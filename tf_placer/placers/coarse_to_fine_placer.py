@@ -44,6 +44,11 @@ class CoarseToFinePlacer(Placer):
         self._placer.observe(placements[:, self._firsts], measurements)
         self.batch_size = self._placer.batch_size
 
+    @property
+    def lacks_time(self) -> bool:
+        """True if the placer has ended for want of time; see `Placer.lacks_time`."""
+        return self._placer.lacks_time
+
     def explain_end(self) -> str:
         """Explains why the placer has ended; see `Placer.explain_end`."""
         return self._placer.explain_end()

@@ -89,6 +89,11 @@ class Placer(abc.ABC):
             left_secs: returns the seconds left to search.
         """
 
+    @property
+    def lacks_time(self) -> bool:
+        """True if the placer proposes no more placements for want of time alone."""
+        return False
+
     def explain_end(self) -> str:
         """Explains, as a clause, why the placer proposes no more placements."""
         return "it has proposed all of its placements"

@@ -51,6 +51,7 @@ class RunResult:
         answer_kept: whether the store of answers has this result; None without a store.
         one_process_secs: the step of the original in one process on all cores that worker
             processes divide; None if that was not measured.
+        has_placer_ended: whether the placer had no other placement to propose, with time left.
     """
 
     outcome: Outcome
@@ -69,6 +70,7 @@ class RunResult:
     kept: str | None = None
     answer_kept: bool | None = None
     one_process_secs: float | None = None
+    has_placer_ended: bool = False
 
     @property
     def placed_secs(self) -> float | None:

@@ -35,6 +35,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.runs.own_files import check_own_step
 from tf_placer.runs.run_directory import RunDirectory, check_writable
+from tf_placer.runs.verdict import explain_unkept
 from tf_placer.scripts.former_tensorflow import advise_on_former_tensorflow
 from tf_placer.scripts.instrumentation import Watcher, instrument
 from tf_placer.scripts.keras_without_xla import disable_keras_xla
@@ -493,12 +494,14 @@ def _explain_unplaced(directory: RunDirectory) -> str:
             "an earlier search on such a machine found nothing faster; run without --answers and "
             f"with another --log_dir than {path!r} to search again"
         )
-    secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     found = "found nothing faster" if result.outcome.is_verdict else "came to no verdict"
-    return (
-        f"the search in {path!r} {found}; a --search_secs{secs} resumes it, and "
-        "use another --log_dir if the step has changed"
-    )
+    if result.has_placer_ended and explain_unkept(result) is None:
+        # With more time, the search would end after the same trials.
+        then = " and has no other placement to try; use"
+    else:
+        secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
+        then = f"; a --search_secs{secs} resumes it, and use"
+    return f"the search in {path!r} {found}{then} another --log_dir if the step has changed"
 
 
 def _find_machine(spec: str | None) -> Machine:

@@ -197,10 +197,12 @@ class LiveCostsTest(tf.test.TestCase):
         ended = [line for line in self.lines if " ended: " in line]
         self.assertLen(ended, 1)
         self.assertStartsWith(ended[0], "auto ended: it")
+        self.assertTrue(self.directory.read_result().has_placer_ended)
         # Baselines and searches that the budget ends are no placers that end.
         self.directory = RunDirectory(self.create_tempdir().full_path)
         self.run_search(placer="random")
         self.assertFalse(self.has_line(" ended: "))
+        self.assertFalse(self.directory.read_result().has_placer_ended)
 
     def test_profiles_in_the_time_of_a_confirmation_where_nothing_is_faster(self):
         # Four rounds of the original and the baseline, and the work after them, would take 62 s of

@@ -385,14 +385,23 @@ class ScriptRunTest(tf.test.TestCase):
         directory.path.mkdir()
         request = {"machine": find_machine("local:2").to_json(), **_REQUEST}
         (directory.path / "request.json").write_text(json.dumps(request))
-        directory.write_result(RunResult(Outcome.NOT_FASTER, 5, 40, 60.0, None, None, None, {}))
-        with (
-            contextlib.chdir(self.directory),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()) as errors,
+        kept = RunResult(Outcome.NOT_FASTER, 5, 40, 60.0, None, None, None, {})
+        # More time helps no placer that has ended, unless the best may be faster.
+        ended = dataclasses.replace(kept, is_complete=True, has_placer_ended=True)
+        noisy = confirmation({"auto": 1.02}, noise=0.1)
+        for result, text in (
+            (kept, "run without --answers and with another --log_dir than"),
+            (ended, "nothing faster and has no other placement to try; use another --log_dir if"),
+            (dataclasses.replace(ended, confirmation=noisy), "of more than 60 resumes it, and use"),
         ):
-            cli.main(["run", "--placement=kept", "train.py"])
-        self.assertIn("run without --answers and with another --log_dir than", errors.getvalue())
+            directory.write_result(result)
+            with (
+                contextlib.chdir(self.directory),
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()) as errors,
+            ):
+                cli.main(["run", "--placement=kept", "train.py"])
+            self.assertIn(text, errors.getvalue())
 
     def cache_step(self) -> RunDirectory:
         """Caches the step of `_SESSION_SCRIPT` with width 4, without a search."""

@@ -114,6 +114,11 @@ class AutoPlacer(Placer):
         empty = np.zeros([0, self.groups.num_groups], np.int32)
         return np.concatenate([empty, *(row[None] for row in self._candidates or ())])[:count]
 
+    @property
+    def lacks_time(self) -> bool:
+        """True if there was no time for another search; see `Placer.lacks_time`."""
+        return self._lacked_time
+
     def explain_end(self) -> str:
         """Explains why the placer has ended; see `Placer.explain_end`."""
         if self._batches >= self._config.rounds:

@@ -130,6 +130,7 @@ class AutoPlacerTest(absltest.TestCase):
         run(placer, measure)
         self.assertLen(batches, 2)
         self.assertIn("were not faster", placer.explain_end())
+        self.assertFalse(placer.lacks_time)
 
     def test_proposes_nothing_without_time(self):
         problem = SMALL_PROBLEMS["chain"]
@@ -137,6 +138,7 @@ class AutoPlacerTest(absltest.TestCase):
         placer.prepare(np.zeros([0, problem.num_groups], np.int32), [], lambda: 0.0)
         self.assertEmpty(placer.propose(1))
         self.assertIn("no time", placer.explain_end())
+        self.assertTrue(placer.lacks_time)
 
     def test_the_config_limits_searches_and_proposals(self):
         problem = unroll_lstm(3, 3)
