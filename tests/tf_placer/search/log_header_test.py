@@ -68,7 +68,8 @@ class CheckHeaderTest(parameterized.TestCase):
                 {**given, "num_operations": 1300, "feeds": {"data:0": "float32[64, 8]"}},
             ),
             "a log of another graph: name another log_dir, or delete this one. The log log has "
-            "batch size 32 and 1,210 operations, this search has batch size 64 and 1,300 operations",
+            "batch size 32 and 1,210 operations, this search has batch size 64 and 1,300 "
+            "operations",
         )
 
     @parameterized.parameters(
