@@ -29,6 +29,7 @@ from tf_placer.live.result import FunctionResult, SavedModelResult
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
+from tf_placer.search.log_header import LogMismatchError
 
 X = np.ones([4, 3], np.float32)
 
@@ -168,6 +169,24 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.place(optimize_model, model, batch, callbacks=[callback])
             told = any(line.startswith("a step trains on a batch of 4:") for line in lines)
             self.assertEqual(told, begins, lines)
+
+    def test_a_model_with_another_batch_or_optimizer_needs_another_log_dir(self):
+        def run(num_examples: int, optimizer: str) -> None:
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile(optimizer, "mse", jit_compile=False)
+            batch = (np.ones([num_examples, 3], np.float32), np.ones([num_examples, 2], np.float32))
+            self.place(optimize_model, model, batch)
+
+        run(4, "sgd")
+        remedy = "^a log of another .*: name another log_dir, or delete this one. The log .* has "
+        with self.assertRaisesRegex(
+            LogMismatchError, f"{remedy}batch size 4, this search has batch size 8$"
+        ):
+            run(8, "sgd")
+        with self.assertRaisesRegex(
+            LogMismatchError, remedy + r"\d+ operations, this search has \d+ operations$"
+        ):
+            run(4, "adam")
 
     def test_the_bar_of_a_notebook_tells_a_failure_from_an_end(self):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="small")
