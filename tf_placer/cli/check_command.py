@@ -8,6 +8,8 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import MACHINE_HELP, add_device_map, read_device_pairs
 from tf_placer.errors import SearchError, require_tensorflow
 from tf_placer.machines.lookup import find_machine
+from tf_placer.text.notes import write_note
+from tf_placer.text.stages import Stages
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -49,16 +51,20 @@ def run(args: argparse.Namespace) -> None:
     """
     device_map = read_device_pairs(args)
     require_tensorflow()
-    from tf_placer.live.signature_check import check_saved_model
+    with Stages(write_note) as stages:
+        stages.begin("importing TensorFlow")
+        from tf_placer.live.signature_check import check_saved_model
 
-    check = check_saved_model(
-        args.saved_model,
-        find_machine(args.machine),
-        original=args.original,
-        signature_key=args.signature,
-        feeds=args.feeds,
-        device_map=device_map,
-    )
+        stages.enter(f"finding the devices of {args.machine}")
+        check = check_saved_model(
+            args.saved_model,
+            find_machine(args.machine),
+            original=args.original,
+            signature_key=args.signature,
+            feeds=args.feeds,
+            device_map=device_map,
+            report=stages.begin,
+        )
     answer(args, check.table(), check.to_json())
     if check.failure is not None:
         raise SearchError(check.failure)

@@ -371,6 +371,8 @@ def _explain_refusal(inner: tf.Tensor) -> str:
 
 
 def _name(target: Any) -> str:
+    if is_keras_model(target):
+        return f"the model {target.name!r}"
     return f"the function {getattr(target, '__name__', None) or type(target).__name__!r}"
 
 

@@ -32,14 +32,14 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.report.least_memory import describe_least_memory, describe_offload, find_least_memory
 from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
-from tf_placer.runs.run_result import RunResult, is_slower_than_one_process
+from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_result import build_placement, summarize_comparison
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.simulation.host_offload import find_offload
 from tf_placer.text.sentences import join_sentences
-from tf_placer.text.units import format_duration, format_step
+from tf_placer.text.units import format_duration
 
 __all__ = ["conclude"]
 
@@ -50,8 +50,6 @@ _LEAST_MEMORY_SECS = 10.0
 _BURST_STEPS = 4
 _MOST_BURSTS = 40
 _ONE_PROCESS_SECS = 5.0
-# A comparison of two times that were not measured side by side shows no less.
-_MIN_RATIO_TO_CLAIM = 1.1
 
 
 def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
@@ -313,9 +311,7 @@ def _confirm_hopeful(
         context.keep(context.write_found)
         placed_secs = confirmed.confirmation.step_secs(confirmed.winner)
         secs = None if placed_secs is None else _measure_one_process(context)
-        if placed_secs is not None and secs is not None:
-            note = join_sentences(confirmed.note, _compare_with_one_process(secs, placed_secs))
-            return dataclasses.replace(confirmed, note=note, one_process_secs=secs)
+        return dataclasses.replace(confirmed, one_process_secs=secs)
     return confirmed
 
 
@@ -350,16 +346,6 @@ def _measure_one_process(context: SearchContext) -> float | None:
             bursts.append(statistics.median(steps))
         return min(bursts)
     return None
-
-
-def _compare_with_one_process(secs: float, placed_secs: float) -> str:
-    """Compares a placement on workers with the original in one process, in a sentence."""
-    text = f"one process on all cores takes about {format_step(secs)} for the original"
-    if is_slower_than_one_process(placed_secs, secs):
-        return f"but {text}, {placed_secs / secs:.2f} times as fast as placed on workers"
-    if secs < _MIN_RATIO_TO_CLAIM * placed_secs:
-        return f"{text}: the placement is about as fast as that"
-    return f"{text}: the placement is about {secs / placed_secs:.2f} times as fast as that"
 
 
 def _confirm(

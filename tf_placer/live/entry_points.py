@@ -453,7 +453,7 @@ def _optimize(
     clearing = find_clearing_setting()
     if clearing == CLEARING_ARGUMENT and (isinstance(target, Workload) or is_traceable(target)):
         clearing = None
-    is_complete = False
+    is_complete = is_failed = False
     try:
         with clear_by(clearing):
             with Stages(shown.on_note if verbose else _ignore, callback.on_stage) as stages:
@@ -461,9 +461,12 @@ def _optimize(
                 read = read_target(target, **step, checkpoint=asked.checkpoint, seed=asked.seed)
             result = place(read, asked, callback, start_secs)
         is_complete = result.outcome is not Outcome.INTERRUPTED
+    except Exception:
+        is_failed = True
+        raise
     finally:
         if isinstance(shown, NotebookProgress):
-            shown.finish(is_complete=is_complete)
+            shown.finish(is_complete=is_complete, is_failed=is_failed)
     return result
 
 

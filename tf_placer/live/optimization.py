@@ -94,11 +94,6 @@ def place(
         )
     if note := describe_immovable_step(workload.op_graph):
         say(note)
-    if (batch_size := _find_batch_size(step)) is not None:
-        say(
-            f"a step trains on a batch of {batch_size}: the placement is for fit with that size; "
-            "if these are all examples, pass one batch of them"
-        )
     named = NamedWorkload(workload, workload)
     if config.log_dir is not None and caller is None:
         named = name_as_logged(workload, config, RunDirectory(config.log_dir))
@@ -118,6 +113,11 @@ def place(
         return _build_answer(answer, named, step)
     if config.require_answer and (store is None or store.has_choice):
         raise NoAnswerError(_explain_no_answer(store, caller))
+    if (batch_size := _find_batch_size(step)) is not None:
+        say(
+            f"a step trains on a batch of {batch_size}: the placement is for fit with that size; "
+            "if these are all examples, pass one batch of them"
+        )
     if machine.backend.starts_servers and (why := find_open_reason()) is not None:
         say(describe_open_servers(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:

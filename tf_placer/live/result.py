@@ -13,7 +13,12 @@ from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
-from tf_placer.runs.compared_trials import ComparedTrial, compare_trials
+from tf_placer.runs.compared_trials import (
+    IN_ONE_PROCESS,
+    IN_ONE_PROCESS_BASIS,
+    ComparedTrial,
+    compare_trials,
+)
 from tf_placer.runs.result_html import format_result_html
 from tf_placer.runs.result_values import make_result_values
 from tf_placer.runs.run_directory import RunDirectory
@@ -103,7 +108,9 @@ class OptimizeResult:
 
         The columns have the step by measurements and by the simulator, if the costs of operations
         are known; the last column has the basis of a row. Placements that were not measured
-        because by simulation they do not fit have a row for each placer, with their number.
+        because by simulation they do not fit have a row for each placer, with their number. On a
+        machine of worker processes the second row is the original in one process, if that was
+        measured.
         """
         headers, rows = self._table_cells()
         alignment = "lrr" + "r" * (len(headers) - 5) + "ll"
@@ -126,6 +133,9 @@ class OptimizeResult:
             ]
             for compared in self.compare_finalists()
         ]
+        if rows and self.one_process_secs is not None:
+            step = format_step(self.one_process_secs)
+            rows.insert(1, [IN_ONE_PROCESS, "", step, "", "", IN_ONE_PROCESS_BASIS])
         if rows:
             rows += [
                 [f"{name} ({count})", "", "", "", "", "does not fit, by simulation"]

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,7 @@ def check_saved_model(
     signature_key: str | None = None,
     feeds: str | None = None,
     device_map: Mapping[str, str] | None = None,
+    report: Callable[[str], None] = lambda stage: None,
 ) -> SavedModelCheck:
     """Loads a SavedModel on a machine and calls its signatures, in a process of its own.
 
@@ -196,6 +197,7 @@ def check_saved_model(
         feeds: an `.npz` file with values of arguments by name; others are made up, with 1 for
             dimensions of unknown size.
         device_map: new devices by old devices; see `load_placed`.
+        report: called with each stage of the work when it begins.
 
     Raises:
         GraphError: it is no SavedModel, has no such signature, is on a device that the machine does
@@ -213,13 +215,13 @@ def check_saved_model(
         read_feeds(feeds)  # Its errors need no process.
     settings = {"signatures": names, "feeds": feeds and os.path.abspath(feeds)}
     with temporary_directory() as scratch:
-        placed = _Run(pathlib.Path(scratch), "placed", directory, machine)
+        placed = _Run(pathlib.Path(scratch), "placed", directory, machine, report)
         measured = placed.call(
             {**settings, "machine": machine.to_json(), "device_map": device_map or {}}
         )
         checks = measured["signatures"]
         if original is not None:
-            expected = _Run(pathlib.Path(scratch), "original", original, None)
+            expected = _Run(pathlib.Path(scratch), "original", original, None, report)
             answers = expected.call({**settings, "machine": None, "device_map": {}})["signatures"]
             for number, (check, answer) in enumerate(zip(checks, answers, strict=True)):
                 if check["error"] is None and answer["error"] is None:
@@ -296,13 +298,15 @@ class _Run:
         scratch: an existing directory for temporary files.
         name: the name of its folder there.
         directory: the SavedModel.
-        machine: the machine; None for the CPU of this computer.
+        machine: the machine; None for the original, on the CPU of this computer.
+        report: called with each stage of the run when it begins.
     """
 
     scratch: pathlib.Path
     name: str
     directory: str
     machine: Machine | None
+    report: Callable[[str], None]
 
     def call(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Calls the signatures; returns the checks and the bytes of variables.
@@ -312,6 +316,7 @@ class _Run:
         """
         folder = self.scratch / self.name
         folder.mkdir()
+        self._begin("starting the process")
         with contextlib.ExitStack() as stack:
             child = ChildProcess(
                 f"the process that runs {self.directory!r}",
@@ -337,6 +342,10 @@ class _Run:
                     f"{child.name} did not answer within {_TIMEOUT_SECS:g} s: {child.log_tail()}"
                 ) from None
 
+    def _begin(self, stage: str) -> None:
+        """Reports a stage of the run, and that it is one of the original."""
+        self.report(stage if self.machine is not None else f"{stage} of the original")
+
     def _listen(self, child: ChildProcess) -> dict[str, Any]:
         signatures: dict[str, dict[str, Any]] = {}
         while True:
@@ -344,6 +353,8 @@ class _Run:
                 if "error" in message:
                     errors = {"GraphError": GraphError, "MachineError": MachineError}
                     raise errors.get(message["kind"], SearchError)(message["error"])
+                if "stage" in message:
+                    self._begin(message["stage"])
                 if "signature" in message:
                     signatures[message["signature"]["name"]] = message["signature"]
                 if "variable_bytes" in message:

@@ -23,6 +23,7 @@ _MIN_CALLS, _MAX_CALLS, _MAX_SECS = 3, 50, 2.0
 def main() -> None:
     """Loads the SavedModel, calls its signatures and sends the results to the parent process."""
     parent = Parent()
+    parent.send({"stage": "importing TensorFlow in the process"})
     import tensorflow as tf
 
     from graph_passes.errors import GraphError
@@ -58,6 +59,7 @@ def _check(parent: Parent) -> None:
     from tf_placer.inputs.feeds_file import read_feeds
 
     settings = parent.settings
+    parent.send({"stage": "loading the signatures"})
     loaded = _load(settings)
     feeds = {} if settings["feeds"] is None else read_feeds(settings["feeds"])
     signatures = {name: loaded.signatures.get(name) for name in settings["signatures"]}
@@ -83,11 +85,13 @@ def _check(parent: Parent) -> None:
         if name not in calls:
             errors[name] = "there is no such signature"
         else:
+            parent.send({"stage": f"running signature {name!r}"})
             errors[name] = calls[name].write_results(pathlib.Path(settings["values"], str(number)))
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
     for name in settings["signatures"]:
         message: dict[str, Any] = {"name": name, "error": errors[name]}
         if errors[name] is None:
+            parent.send({"stage": f"timing signature {name!r}"})
             message |= calls[name].measure(gpus)
         parent.send({"signature": message})
     parent.send({"variable_bytes": _sum_variables([each.function for each in calls.values()])})

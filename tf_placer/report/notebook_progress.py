@@ -60,16 +60,18 @@ class NotebookProgress(Callback):
         self._stage = name
         self._show()
 
-    def finish(self, *, is_complete: bool = True) -> None:
+    def finish(self, *, is_complete: bool = True, is_failed: bool = False) -> None:
         """Fills the bar, because searches mostly end before their time limit.
 
         Args:
             is_complete: whether the search came to its end; if not, the bar stays as it is.
+            is_failed: whether the search ended with an error.
         """
         if self._display is not None:
             self._trials_share = 1.0 if is_complete else self._trials_share
             self._stage = ""
-            ended = f"ended after {format_duration(time.monotonic() - self._begin_secs)}"
+            took = format_duration(time.monotonic() - self._begin_secs)
+            ended = f"{'failed' if is_failed else 'ended'} after {took}"
             self._note = f"{_INTERRUPTED}, {ended}" if self._interrupt else ended
             self._interrupt = ""
             self._show()

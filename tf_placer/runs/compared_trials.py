@@ -11,7 +11,11 @@ from tf_placer.confirmation.confirmation import Comparison, Confirmation
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
-__all__ = ["ComparedTrial", "compare_trials"]
+__all__ = ["IN_ONE_PROCESS", "IN_ONE_PROCESS_BASIS", "ComparedTrial", "compare_trials"]
+
+IN_ONE_PROCESS = "original, one process on all cores"
+"""The label of the original without the worker processes of the machine, in tables."""
+IN_ONE_PROCESS_BASIS = "measured at the end, not side by side"
 
 _FAILED = "failed in the confirmation"
 

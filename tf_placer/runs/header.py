@@ -119,6 +119,7 @@ def live_header(
         **_build_request_header(config, step, graph_def),
         "granularity": find_granularity(config.placer, config.placer_options),
         "grouping_fingerprint": digest.hexdigest(),
+        "num_operations": len(graph_def.node),
     }
 
 

@@ -14,9 +14,12 @@ from tf_placer.report.pictures.placement_picture import (
     placement_svg,
 )
 from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.verdict import SLOWER_THAN_ONE_PROCESS
 from tf_placer.search.trial_log import ORIGINAL
 
 __all__ = ["format_result_html"]
+
+_WARNING_STYLE = "border-left: 4px solid #d97706; padding-left: 8px"
 
 
 def format_result_html(
@@ -34,7 +37,7 @@ def format_result_html(
         log_dir: the directory of the search, from which the best placement is drawn; None to draw
             nothing.
     """
-    parts = [f"<p><b>{html.escape(verdict)}</b></p>"]
+    parts = _format_verdict(verdict)
     if rows:
         head = "".join(f"<th>{html.escape(each)}</th>" for each in headers)
         body = "".join(
@@ -45,6 +48,18 @@ def format_result_html(
     if log_dir is not None:
         parts.append(_draw(log_dir))
     return "<div>" + "".join(parts) + "</div>"
+
+
+def _format_verdict(verdict: str) -> list[str]:
+    """Formats the first sentence in bold, and a warning in a paragraph of its own."""
+    first, *others = verdict.split(". ")
+    parts = [f"<p><b>{html.escape(first)}.</b></p>"]
+    for warning in [each for each in others if each.startswith(SLOWER_THAN_ONE_PROCESS)]:
+        others.remove(warning)
+        parts.append(f'<p style="{_WARNING_STYLE}">\u26a0 {html.escape(warning)}.</p>')
+    if others:
+        parts.append(f"<p>{html.escape('. '.join(others))}.</p>")
+    return parts
 
 
 def _draw(log_dir: str | os.PathLike[str]) -> str:

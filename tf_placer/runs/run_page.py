@@ -32,7 +32,7 @@ from tf_placer.report.page.run_view import (
     view_step,
 )
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.runs.compared_trials import compare_trials
+from tf_placer.runs.compared_trials import IN_ONE_PROCESS, IN_ONE_PROCESS_BASIS, compare_trials
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
@@ -336,7 +336,7 @@ def _list_compared(
         labels.get(trial.index, f"{trial.placer} (trial {trial.index})"): trial
         for trial in others[:_MAX_COMPARED]
     }
-    return [
+    original, *others_compared = [
         ComparedPlacement(
             each.label,
             each.step_secs,
@@ -349,6 +349,12 @@ def _list_compared(
         )
         for each in compare_trials(shown, confirmation, winner, outcome)
     ]
+    references = [original]
+    if result is not None and result.one_process_secs is not None:
+        secs = result.one_process_secs
+        # It has no speed-up, because it is no placement to choose.
+        references.append(ComparedPlacement(IN_ONE_PROCESS, secs, basis=IN_ONE_PROCESS_BASIS))
+    return [*references, *others_compared]
 
 
 def _select_placements(trials: Sequence[Trial]) -> list[Trial]:

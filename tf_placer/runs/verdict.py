@@ -8,8 +8,21 @@ from tf_placer.confirmation.confirmation import Comparison, Confirmation
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.runs.run_result import RunResult
 from tf_placer.text.sentences import join_sentences
+from tf_placer.text.units import format_step
 
-__all__ = ["best_comparison", "explain_unkept", "is_open", "verdict"]
+__all__ = [
+    "SLOWER_THAN_ONE_PROCESS",
+    "best_comparison",
+    "explain_unkept",
+    "is_open",
+    "verdict",
+]
+
+_ONE_PROCESS = "one process on all cores takes about"
+SLOWER_THAN_ONE_PROCESS = f"But {_ONE_PROCESS}"
+"""The beginning of the sentence that warns of a placement slower than one process."""
+# A comparison of two times that were not measured side by side shows no less.
+_MIN_RATIO_TO_CLAIM = 1.1
 
 _REASONS = {
     Outcome.NOTHING_TO_PLACE: (
@@ -53,7 +66,13 @@ def verdict(
             text = f"{result.winner} runs, and the original does not: {comparison.reason}"
         else:
             text = _describe_speedup(result.winner, comparison, confirmation)
-        return join_sentences(text, _explain_choice(result.winner, confirmation), note)
+        # The comparison precedes details: it may be a reason not to use the placement.
+        return join_sentences(
+            text,
+            _compare_with_one_process(result),
+            _explain_choice(result.winner, confirmation),
+            note,
+        )
     if result.outcome is Outcome.INTERRUPTED:
         trials = f"{result.num_trials} of {result.max_trials} trials"
         text = f"interrupted after {trials}, before a placement was confirmed"
@@ -103,6 +122,23 @@ def _describe_speedup(label: str, comparison: Comparison, confirmation: Confirma
         return f"{text}: {comparison.reason}"
     low, high = comparison.interval
     return f"{text} (95 % interval {low:.3f} to {high:.3f}, {len(confirmation.rounds)} rounds)"
+
+
+def _compare_with_one_process(result: RunResult) -> str | None:
+    """Compares a placement on workers with the original in one process, in a sentence.
+
+    Returns:
+        The sentence; None if that was not measured, or the note of an earlier version has it.
+    """
+    secs, placed_secs = result.one_process_secs, result.placed_secs
+    if secs is None or placed_secs is None or _ONE_PROCESS in (result.note or "").lower():
+        return None
+    text = f"{_ONE_PROCESS} {format_step(secs)} for the original"
+    if result.is_slower_than_one_process:
+        return f"but {text}, {placed_secs / secs:.2f} times as fast as placed on workers"
+    if secs < _MIN_RATIO_TO_CLAIM * placed_secs:
+        return f"{text}: the placement is about as fast as that"
+    return f"{text}: the placement is about {secs / placed_secs:.2f} times as fast as that"
 
 
 def _explain_choice(winner: str, confirmation: Confirmation) -> str | None:

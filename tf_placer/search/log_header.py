@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from absl import logging
 
 from tf_placer.placers import describe_placer, is_learned
 from tf_placer.placers.former_names import FORMER_NAMES, FORMER_PLACERS, FORMER_VALUES
+from tf_placer.text.sentences import join_sentences
 
 __all__ = [
     "HeaderFacts",
@@ -43,13 +45,21 @@ _SUBJECTS = {
     "session_config": "session configuration",
 }
 
-
-_PLACED_HINT = (
-    "; a function whose variables are placed already may be another graph, too, and so may a model "
-    "with pins by names in which Keras counts on: call keras.utils.clear_session() and build it "
-    "anew, or search without this log_dir"
+# Fingerprints tell people nothing, so that messages describe the graphs instead.
+_FINGERPRINTS = ("graph_fingerprint", "grouping_fingerprint")
+_REMEDY = "name another log_dir, or delete this one"
+_PINS_HINT = (
+    "pins are by names, in which Keras counts on: for the same model, call "
+    "keras.utils.clear_session() before it is built again"
 )
-_HINTS = {"graph_fingerprint": _PLACED_HINT, "grouping_fingerprint": _PLACED_HINT}
+_GROUPING_HINT = (
+    "a model or function whose variables are placed already differs, too: call "
+    "keras.utils.clear_session() and build it anew"
+)
+# The description of the type and the shape of a feed, such as "float32[32, 8]".
+_FEED = re.compile(r"(?P<type>\w+)\[(?P<batch>\d+)(?P<rest>.*)\]")
+# Fields for messages, which identify no search.
+_DESCRIPTIVE_FIELDS = ("num_operations",)
 
 # Former names of granularities and groupers, from logs of earlier versions.
 _FORMER_NAMES = {"heuristic": "coarse", "per_operation": "fine"}
@@ -68,11 +78,21 @@ class LogMismatchError(LogError):
         given: the value in the search that should resume; None if it has no such field.
     """
 
-    def __init__(self, path: str, field: str, logged: Any, given: Any) -> None:
-        super().__init__(
-            f"a log of another {find_subject(field)}: {path} has {field} {_brief(logged)}, "
-            f"this search has {_brief(given)}{_HINTS.get(field, '')}"
-        )
+    def __init__(
+        self, path: str, field: str, logged: Any, given: Any, advice: str | None = None
+    ) -> None:
+        """Initializes the error.
+
+        Args:
+            path: the log.
+            field: see the attribute.
+            logged: see the attribute.
+            given: see the attribute.
+            advice: the rest of the message; by default it has the values of the field.
+        """
+        if advice is None:
+            advice = f"{path} has {field} {_brief(logged)}, this search has {_brief(given)}"
+        super().__init__(f"a log of another {find_subject(field)}: {advice}")
         self.field = field
         self.logged = logged
         self.given = given
@@ -162,7 +182,7 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     """Compares the header of a log with the header of the search that should resume with it.
 
     Other versions of packages (field "versions") are only a warning, because a search may resume
-    after an upgrade.
+    after an upgrade. The field "num_operations" is for messages alone: earlier logs lack it.
 
     Args:
         path: the log, for messages.
@@ -182,16 +202,74 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
             **logged["configuration"],
         }
     for field in [*(field for field in logged if field not in given), *given]:
+        if field in _DESCRIPTIVE_FIELDS:
+            continue
         difference = _first_difference(field, logged.get(field), given.get(field))
         if difference is None:
             continue
         if field != "versions":
-            raise LogMismatchError(path, *difference)
+            raise LogMismatchError(path, *difference, _advise(path, field, logged, given))
         name, old, new = difference
         logging.warning(
             "%s resumes with other package versions than it began with: %s was %s, is %s",
             *(path, name, _brief(old), _brief(new)),
         )
+
+
+def _advise(
+    path: str, field: str, logged: Mapping[str, Any], given: Mapping[str, Any]
+) -> str | None:
+    """Advises about a log of another graph or batch, and names what differs, without fingerprints.
+
+    Returns:
+        Sentences, the last without a full stop; None if the values of the field say it all.
+    """
+    batch_sizes = _find_batch_sizes(logged, given)
+    if field not in _FINGERPRINTS and (field != "feeds" or batch_sizes is None):
+        return None
+    facts = [] if batch_sizes is None else [[f"batch size {size}" for size in batch_sizes]]
+    counts = [header.get("num_operations") for header in (logged, given)]
+    if None not in counts and counts[0] != counts[1]:
+        facts.append([f"{count:,} operations" for count in counts])
+    if facts:
+        old, new = (" and ".join(pair) for pair in zip(*facts, strict=True))
+        difference = f"the log {path} has {old}, this search has {new}"
+    elif field == "grouping_fingerprint":
+        difference = f"the log {path} has other devices in the graph, or other groups"
+    else:
+        difference = f"the log {path} is of another model, optimizer or batch"
+    hint = None
+    if field == "grouping_fingerprint":
+        hint = _GROUPING_HINT
+    elif not facts and (given.get("pin") or given.get("keep_together")):
+        hint = _PINS_HINT
+    return join_sentences(_REMEDY, difference, hint)
+
+
+def _find_batch_sizes(
+    logged: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[int, int] | None:
+    """Finds the batch sizes of two headers whose inputs differ in nothing else.
+
+    Returns:
+        The size in the log and the size in the search; None if they are not all that differs.
+    """
+    old_feeds, new_feeds = logged.get("feeds"), given.get("feeds")
+    if not isinstance(old_feeds, dict) or not isinstance(new_feeds, dict):
+        return None
+    if old_feeds.keys() != new_feeds.keys():
+        return None
+    sizes = set()
+    for name, old in old_feeds.items():
+        old_match, new_match = _FEED.fullmatch(old), _FEED.fullmatch(new_feeds[name])
+        if old == new_feeds[name]:
+            continue
+        if old_match is None or new_match is None or old_match["rest"] != new_match["rest"]:
+            return None
+        if old_match["type"] != new_match["type"]:
+            return None
+        sizes.add((int(old_match["batch"]), int(new_match["batch"])))
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def upgrade_header(header: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tests.saved_models import save_functions
 from tests.tf_placer.cli.graph_commands_test import branches, patch_search, split_is_faster
 from tests.tf_placer.scripted import Script
 from tests.tf_placer.small_problem import BEST, small_problem
+from tf_placer.cli import check_command
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import write_problem
@@ -231,7 +232,18 @@ class JsonOutputTest(tf.test.TestCase):
 
     def test_check(self):
         saved = save_functions(self.directory)
-        value = self.call("check", saved, "--machine=local:1", f"--original={saved}")
+        with mock.patch.object(check_command, "write_note") as note:
+            value = self.call("check", saved, "--machine=local:1", f"--original={saved}")
+        lines = [call.args[0] for call in note.call_args_list]
+        self.assertEqual(lines[0], "importing TensorFlow")
+        for stage in ("running", "timing"):
+            self.assertContainsSubsequence(
+                lines,
+                [
+                    f"{stage} signature 'words'",
+                    f"{stage} signature 'serving_default' of the original",
+                ],
+            )
         self.assert_golden("check", value)
         self.assertIsNone(value["failure"])
         names = [signature["name"] for signature in value["signatures"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import sys
+import types
 from unittest import mock
 
 import keras
@@ -15,7 +17,7 @@ from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.inputs.saved_model_files import read_saved_model
-from tf_placer.live import optimization
+from tf_placer.live import entry_points, optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.entry_points import (
     optimize,
@@ -25,7 +27,9 @@ from tf_placer.live.entry_points import (
 )
 from tf_placer.live.result import FunctionResult, SavedModelResult
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
+from tf_placer.search.log_header import LogMismatchError
 
 X = np.ones([4, 3], np.float32)
 
@@ -154,6 +158,50 @@ class PlacedFunctionsTest(tf.test.TestCase):
             result.reason,
             ". A step trained on a batch of 40: if these are all examples, pass one batch",
         )
+
+    def test_only_a_search_that_begins_tells_the_batch_size(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("adam", "mse", jit_compile=False)
+        batch = (X, np.ones([4, 2], np.float32))
+        for begins in (True, False):
+            lines, callback = [], Callback()
+            callback.on_note = lines.append
+            self.place(optimize_model, model, batch, callbacks=[callback])
+            told = any(line.startswith("a step trains on a batch of 4:") for line in lines)
+            self.assertEqual(told, begins, lines)
+
+    def test_a_model_with_another_batch_or_optimizer_needs_another_log_dir(self):
+        def run(num_examples: int, optimizer: str) -> None:
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile(optimizer, "mse", jit_compile=False)
+            batch = (np.ones([num_examples, 3], np.float32), np.ones([num_examples, 2], np.float32))
+            self.place(optimize_model, model, batch)
+
+        run(4, "sgd")
+        remedy = "^a log of another .*: name another log_dir, or delete this one. The log .* has "
+        with self.assertRaisesRegex(
+            LogMismatchError, f"{remedy}batch size 4, this search has batch size 8$"
+        ):
+            run(8, "sgd")
+        with self.assertRaisesRegex(
+            LogMismatchError, remedy + r"\d+ operations, this search has \d+ operations$"
+        ):
+            run(4, "adam")
+
+    def test_the_bar_of_a_notebook_tells_a_failure_from_an_end(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="small")
+        model.compile("sgd", "mse", jit_compile=False)
+        display = mock.Mock()
+        module = types.SimpleNamespace(HTML=str, display=display)
+        modules = {"IPython": types.SimpleNamespace(display=module), "IPython.display": module}
+        self.enter_context(mock.patch.dict(sys.modules, modules))
+        self.enter_context(mock.patch.object(entry_points, "is_notebook", return_value=True))
+        config = SearchConfig(MACHINE, "random", max_trials=1)
+        wrong = (np.ones([4, 7], np.float32), np.ones([4, 2], np.float32))
+        with self.assertRaisesRegex(GraphError, "^the model 'small' cannot be traced"):
+            optimize_model(model, wrong, config=config)
+        [*_, last] = display.return_value.update.call_args_list
+        self.assertIn("<small>failed after", last.args[0])
 
     def test_what_a_result_has_prints_on_one_line(self):
         result = self.place(optimize_function, step_function()[0], (X,))

@@ -103,12 +103,31 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertEqual(repr(result), "<OptimizeResult: placed, 2.00 times as fast, 2 trials>")
         self.assertEqual(str(result), f"{result.table()}\n\nplaced: random is <faster>")
         page = result._repr_html_()
-        self.assertIn("<b>placed: random is &lt;faster&gt;</b>", page)
+        self.assertIn("<b>placed: random is &lt;faster&gt;.</b>", page)
         self.assertIn("<td>random</td><td>9</td><td>50.0", page)
         self.assertEqual(
             repr(OptimizeResult("graph", False, "one device")),
             "<OptimizeResult: unchanged, 0 trials>",
         )
+
+    def test_one_process_that_is_faster_is_a_row_and_stands_out_in_a_notebook(self):
+        result = OptimizeResult(
+            "graph",
+            True,
+            "random is faster. But one process on all cores takes about 20 ms. A <note>. More",
+            winner="random",
+            confirmation=confirmation({"random": 2.0}),
+            finalists={"original": trial(0, None), "random": trial(9, [1, 0], 0.05)},
+            one_process_secs=0.02,
+        )
+        first, second, third = result.table().splitlines()[2:5]
+        self.assertStartsWith(first, "original ")
+        self.assertRegex(second, r"^original, one process on all cores +20\.00 ms +measured at")
+        self.assertStartsWith(third, "random ")
+        page = result._repr_html_()
+        self.assertIn("<p><b>placed: random is faster.</b></p><p style=", page)
+        self.assertIn("But one process on all cores takes about 20 ms.</p>", page)
+        self.assertIn("<p>A &lt;note&gt;. More.</p>", page)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_the_caption_tells_a_rejected_candidate_from_a_placement(self):

@@ -213,29 +213,11 @@ class RunTest(tf.test.TestCase):
         # One round selects the candidate; all others agree, so the minimum decides.
         self.assertEqual(script.confirmed.count({}), 1 + LEAST_ROUNDS)
 
-    def test_compares_a_placement_on_workers_with_one_process_on_all_cores(self):
-        for secs, note in (
-            (
-                0.15,
-                "one process on all cores takes about 150.0 ms for the original: the placement "
-                "is about 3.00 times as fast as that",
-            ),
-            (
-                0.02,
-                "but one process on all cores takes about 20.00 ms for the original, 2.50 times "
-                "as fast as placed on workers",
-            ),
-            (
-                0.054,
-                "one process on all cores takes about 54.00 ms for the original: the placement "
-                "is about as fast as that",
-            ),
-            (None, None),
-        ):
+    def test_measures_the_original_in_one_process_on_all_cores(self):
+        for secs in (0.15, 0.02, None):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
-            result = self.directory.read_result()
-            self.assertEqual((result.note, result.one_process_secs), (note, secs))
+            self.assertEqual(self.directory.read_result().one_process_secs, secs)
 
     def test_one_process_on_all_cores_has_no_part_of_a_limited_memory(self):
         script = Script(secs=split_is_faster, one_process_secs=0.2)
@@ -816,7 +798,10 @@ class RunTest(tf.test.TestCase):
         placed = graphs.two_branches().graph.as_graph_def()
         next(n for n in placed.node if n.op == "MatMul").device = "/device:CPU:0"
         for difference, changes in (
-            ("graph: .* has graph_fingerprint", {"given": graphs.matmul_chain()}),
+            (
+                "graph: name another log_dir, .* operations, this search has",
+                {"given": graphs.matmul_chain()},
+            ),
             ("grouping", {"graph_def": placed}),
             ("seed: .* has seed 0, this search has 1", {"seed": 1}),
             ("machine", {"machine": find_machine("local:3")}),

@@ -76,6 +76,13 @@ class NotebookProgressTest(absltest.TestCase):
         self.assertIn('value="0.000"', ended.args[0])
         self.assertIn("<small>ended after", ended.args[0])
 
+    def test_a_search_that_failed_is_not_told_as_one_that_ended(self):
+        progress = NotebookProgress()
+        progress.on_stage("reading the graph")
+        progress.finish(is_complete=False, is_failed=True)
+        [failed] = self.display.return_value.update.call_args_list
+        self.assertIn("<small>failed after", failed.args[0])
+
     def test_the_bar_moves_with_the_time_and_is_full_in_the_end(self):
         progress = NotebookProgress()
         with mock.patch.object(notebook_progress, "time") as clock:

@@ -220,8 +220,14 @@ class RunViewTest(absltest.TestCase):
         run = live_run(self.directory)
         result = json.loads((run / "result.json").read_text()) | {"one_process_secs": 1e-6}
         (run / "result.json").write_text(json.dumps(result))
-        verdict = read_run_view(run).verdict
-        self.assertStartsWith(verdict, "Placed on workers, slower than one process on all cores: ")
+        view = read_run_view(run)
+        headline = "Placed on workers, slower than one process on all cores: "
+        self.assertStartsWith(view.verdict, headline)
+        self.assertEqual(
+            [each.label for each in view.compared[:2]],
+            ["original", "original, one process on all cores"],
+        )
+        self.assertEqual((view.compared[1].step_secs, view.compared[1].speedup), (1e-6, None))
 
     def test_says_why_trials_took_less_than_the_bound(self):
         view = read_run_view(live_run(self.directory))

@@ -49,6 +49,33 @@ class VerdictTest(absltest.TestCase):
         text = describe(Outcome.FASTER, confirmed=confirmed, winner="expert")
         self.assertEndsWith(text, "4 rounds)")
 
+    def test_compares_a_placement_on_workers_with_one_process_before_details(self):
+        result = run_result(
+            Outcome.FASTER, confirmed=confirmation({"auto": 2.0}), winner="auto", note="a note"
+        )
+        for secs, sentence in (
+            (
+                0.15,
+                "One process on all cores takes about 150.0 ms for the original: the placement is "
+                "about 3.00 times as fast as that",
+            ),
+            (
+                0.02,
+                "But one process on all cores takes about 20.00 ms for the original, 2.50 times as "
+                "fast as placed on workers",
+            ),
+            (
+                0.054,
+                "One process on all cores takes about 54.00 ms for the original: the placement is "
+                "about as fast as that",
+            ),
+        ):
+            result = dataclasses.replace(result, one_process_secs=secs)
+            self.assertEqual(verdict(result).split(". ")[1:], [sentence, "A note"])
+            # The note of an earlier version has the sentence.
+            former = dataclasses.replace(result, note=f"a note. {sentence}")
+            self.assertEqual(verdict(former).split(". ")[1:], ["A note", sentence])
+
     def test_reports_that_the_original_does_not_run(self):
         text = describe(
             Outcome.FASTER, confirmed=confirmation({"auto": 1.2}, original=None), winner="auto"

@@ -46,16 +46,64 @@ class CheckHeaderTest(parameterized.TestCase):
             check_header("a/log", HEADER, HEADER | changes)
         error = caught.exception
         self.assertEqual((error.field, error.logged, error.given), (field, old, new))
-        for part in (f"a log of {noun}", "a/log", field):
+        named = () if field == "graph_fingerprint" else (field,)
+        for part in (f"a log of {noun}", "a/log", *named):
             self.assertIn(part, str(error))
 
-    def test_a_function_that_is_placed_already_may_be_another_graph(self):
-        with self.assertRaisesRegex(LogMismatchError, "are placed already may be another graph"):
-            check_header("log", HEADER, HEADER | {"graph_fingerprint": "g2"})
+    def refusal(self, logged, given) -> str:
+        with self.assertRaises(LogMismatchError) as caught:
+            check_header("log", HEADER | logged, HEADER | given)
+        return str(caught.exception)
 
-    def test_a_model_that_is_built_again_may_be_another_graph(self):
-        with self.assertRaisesRegex(LogMismatchError, r"keras.utils.clear_session\(\)"):
-            check_header("log", HEADER, HEADER | {"grouping_fingerprint": "g2"})
+    def test_another_graph_has_the_remedy_first_and_no_fingerprints(self):
+        logged, given = {"graph_fingerprint": "3" * 64}, {"graph_fingerprint": "6" * 64}
+        self.assertEqual(
+            self.refusal(logged, given),
+            "a log of another graph: name another log_dir, or delete this one. The log log is of "
+            "another model, optimizer or batch",
+        )
+        self.assertEqual(
+            self.refusal(
+                {**logged, "num_operations": 1210, "feeds": {"data:0": "float32[32, 8]"}},
+                {**given, "num_operations": 1300, "feeds": {"data:0": "float32[64, 8]"}},
+            ),
+            "a log of another graph: name another log_dir, or delete this one. The log log has "
+            "batch size 32 and 1,210 operations, this search has batch size 64 and 1,300 "
+            "operations",
+        )
+
+    @parameterized.parameters(
+        (
+            {"x": "float32[32, 8]", "y": "int32[32]"},
+            {"x": "float32[64, 8]", "y": "int32[64]"},
+            True,
+        ),
+        ({"x": "float32[32, 8]", "c": "int32[]"}, {"x": "float32[64, 8]", "c": "int32[]"}, True),
+        ({"x": "float32[32, 8]"}, {"x": "float32[64, 9]"}, False),
+        ({"x": "float32[32, 8]"}, {"x": "float64[64, 8]"}, False),
+        ({"x": "float32[32, 8]"}, {"z": "float32[64, 8]"}, False),
+        ({"x": "float32[32]", "y": "int32[3]"}, {"x": "float32[64]", "y": "int32[4]"}, False),
+    )
+    def test_only_another_batch_size_is_called_one(self, old, new, is_batch_size):
+        for others in ({}, {"graph_fingerprint": "g2"}):
+            text = self.refusal({"feeds": old}, {"feeds": new, **others})
+            self.assertEqual(
+                "has batch size 32, this search has batch size 64" in text, is_batch_size
+            )
+
+    def test_the_number_of_operations_identifies_no_search(self):
+        check_header("log", HEADER, HEADER | {"num_operations": 3})
+        check_header("log", HEADER | {"num_operations": 4}, HEADER | {"num_operations": 3})
+
+    def test_clears_the_session_only_where_it_can_help(self):
+        hint = r"keras.utils.clear_session()"
+        graph = {"graph_fingerprint": "g2"}
+        pins = {"pin": {"dense/*": "CPU"}}
+        self.assertIn(hint, self.refusal(pins, pins | graph))
+        self.assertIn(hint, self.refusal({}, {"grouping_fingerprint": "g2"}))
+        self.assertNotIn(hint, self.refusal({}, graph))
+        counts = {"num_operations": 3}, {"num_operations": 4}
+        self.assertNotIn(hint, self.refusal(pins | counts[0], pins | graph | counts[1]))
 
     def test_a_field_that_the_search_lacks_is_a_mismatch(self):
         with self.assertRaisesRegex(LogMismatchError, "seed 3, this search has none"):
