@@ -143,7 +143,7 @@ def set_train_step(model: Any, function: Any, batch_size: int | None = None) -> 
 
     fit_before, model.fit = model.fit, fit
     model.compile = compile_again
-    setattr(train_step, _ORIGINAL, original)
+    vars(train_step)[_ORIGINAL] = original
     model.train_step = train_step
     # Keras has to trace these again, because the old traces may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None

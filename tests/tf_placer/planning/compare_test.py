@@ -246,7 +246,7 @@ class CompareTest(absltest.TestCase):
         # 20 s a step at 7.2 an hour.
         self.assertEqual(rows[1][4:], ("100%", "7.20", "40000.00"))
         remarks = list_run_remarks(views, machines)
-        self.assertEqual(remarks, MachineComparison(tuple(renamed)).list_findings()[2:])
+        self.assertEqual(remarks, MachineComparison(tuple(renamed)).list_findings()[1:])
         self.assertIn("of the step on the CPU, because the memory of the GPUs is short", remarks[0])
         write_page(views[0], self.directory / "page.html", beside=views[1:])
         self.assertIn(
