@@ -8,6 +8,8 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.changed_graph import add_changed_graph, read_placed_graph, write_changed_graph
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
+from tf_placer.text.notes import write_note
+from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -18,6 +20,8 @@ DESCRIPTION = (
     "step is simulated. For graphs whose branches run side by side."
 )
 _DEFAULT_SECS = 30.0
+# A smaller part of the step is not worth the control edges.
+_LEAST_SAVED_SHARE = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +55,18 @@ def run(args: argparse.Namespace) -> None:
     graph, problem, placement = read_placed_graph(args)
     from graph_passes.operation_order import OrderOperations
     from tf_placer.costs.operation_order import find_control_edges
-    from tf_placer.text.units import format_step
 
+    write_note(f"searching an order for {format_duration(args.max_secs)}")
     found, edges = find_control_edges(
         graph, problem, placement, max_secs=args.max_secs, seed=args.seed
     )
+    if found.step_secs > (1.0 - _LEAST_SAVED_SHARE) * found.unordered_secs:
+        edges = []
     write_changed_graph(args, graph, OrderOperations(edges))
-    text = "no order was found that makes the step shorter: none was set"
+    text = (
+        "no order was found that makes the step at least "
+        f"{_LEAST_SAVED_SHARE:.0%} shorter than {format_step(found.unordered_secs)}: none was set"
+    )
     if edges:
         text = (
             f"{format_step(found.step_secs)} a step by simulation in the order of "
@@ -66,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
         )
     values = {
         "control_edges": len(edges),
-        "step_secs": found.step_secs,
+        "step_secs": found.step_secs if edges else found.unordered_secs,
         "unordered_secs": found.unordered_secs,
         "output_graph": args.output_graph,
     }
