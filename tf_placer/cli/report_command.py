@@ -10,7 +10,8 @@ import pathlib
 from tf_placer.cli.answer import print_output
 from tf_placer.cli.arguments import read_prices
 from tf_placer.files import check_output
-from tf_placer.text.notes import say
+from tf_placer.text.notes import say, write_note
+from tf_placer.text.stages import Stages
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -103,20 +104,23 @@ def run(args: argparse.Namespace) -> None:
                 print_output(f"page: {output}")
         print_output("the search has ended: the page is final")
         return
-    view, *beside = [
-        dataclasses.replace(
-            read_run_view(path, args.problem), name=path, price_per_hour=prices.get(path)
-        )
-        for path in args.searched
-    ]
-    for other in beside:
-        check_comparable(view, other)
-    if output is not None:
-        write_page(view, output, beside=beside)
-        print_output(f"page: {output}")
-    for path, write in pictures:
-        write(view, path)
-        print_output(f"picture: {path}")
+    with Stages(write_note) as stages:
+        views = []
+        for path in args.searched:
+            stages.enter(f"reading {path}")
+            read = read_run_view(path, args.problem)
+            views.append(dataclasses.replace(read, name=path, price_per_hour=prices.get(path)))
+        view, *beside = views
+        for other in beside:
+            check_comparable(view, other)
+        if output is not None:
+            stages.enter("making the page")
+            write_page(view, output, beside=beside)
+            print_output(f"page: {output}")
+        for path, write in pictures:
+            stages.enter("making the picture")
+            write(view, path)
+            print_output(f"picture: {path}")
 
 
 def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
