@@ -209,6 +209,18 @@ class GraphTest(absltest.TestCase):
         expected = ["features", "embeddings", *(f"layer_{i}" for i in range(9)), "loss"]
         self.assertEqual([text for *_, text in drawing.columns], expected)
 
+    def test_layers_of_the_same_name_are_told_apart(self):
+        parts = [f"encoder/layer_{i}" for i in range(6)] + [f"decoder/layer_{i}" for i in range(4)]
+        names = [f"{part}/MatMul" for part in parts]
+        problem = make_problem(
+            [[1.0, 1.0]] * len(names),
+            tensors=[(i, 1, [i + 1]) for i in range(len(names) - 1)],
+            names=names,
+        )
+        drawing = lay_out_part_graph(problem, operation_kinds(problem))
+        expected = [*parts[:4], "layer_4", "layer_5", *parts[6:]]
+        self.assertEqual([text for *_, text in drawing.columns], expected)
+
     def test_rows_of_a_long_chain_are_as_high_as_their_own_branches(self):
         # 0 feeds 1, 2 and 3, which feed the first of a chain of 60.
         tensors = [(0, 1, [1, 2, 3]), (1, 1, [4]), (2, 1, [4]), (3, 1, [4])]

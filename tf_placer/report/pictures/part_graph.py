@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Iterable, Sequence
 
 import networkx as nx
@@ -173,11 +174,16 @@ def _name_columns(
     names: dict[int, str] = {}
     for least_depth in range(1, _MAX_NAME_DEPTH + 1):
         name_depths = range(least_depth, (_MAX_NAME_DEPTH if is_short else least_depth) + 1)
-        names = {
-            depth: _name_column(
+        of_columns = {
+            depth: _name_parts(
                 [of_parts[node] for node in sorted(of_parts, key=places.__getitem__)], name_depths
             )
             for depth, of_parts in sorted(scopes.items())
+        }
+        short = _shorten_names(set(itertools.chain.from_iterable(of_columns.values())))
+        names = {
+            depth: _name_column([short[name] for name in of_parts])
+            for depth, of_parts in of_columns.items()
         }
         most = collections.Counter(names.values()).most_common(1)
         if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
@@ -189,11 +195,21 @@ def _name_columns(
     }
 
 
-def _name_column(scopes: Sequence[Sequence[tuple[str, float]]], name_depths: Iterable[int]) -> str:
-    """Names a column after its parts; see `_name_parts`."""
-    names = list(dict.fromkeys(_name_parts(scopes, name_depths)))
+def _name_column(of_parts: Sequence[str]) -> str:
+    """Names a column after its parts."""
+    names = list(dict.fromkeys(of_parts))
     others = len(names) - _MAX_COLUMN_NAMES
     return ", ".join(names[:_MAX_COLUMN_NAMES]) + (f" +{others}" if others > 0 else "")
+
+
+def _shorten_names(names: Iterable[str]) -> dict[str, str]:
+    """Shortens scopes to their last part, or the last two where others have the same last one."""
+    lasts = {name: name.rpartition("/")[2] for name in names}
+    counts = collections.Counter(lasts.values())
+    return {
+        name: last if counts[last] == 1 else "/".join(name.split("/")[-2:])
+        for name, last in lasts.items()
+    }
 
 
 def _name_parts(
@@ -204,13 +220,16 @@ def _name_parts(
     Args:
         scopes: for each part the scopes and times of its operations.
         name_depths: the numbers of outer scopes to try, of which the innermost names a part.
+
+    Returns:
+        The scope of each part.
     """
     names: list[str] = []
     for depth in name_depths:
         outer = [
             [("/".join(scope.split("/")[:depth]), secs) for scope, secs in each] for each in scopes
         ]
-        names = [describe_scopes(each).rpartition("/")[2] for each in outer]
+        names = [describe_scopes(each) for each in outer]
         if len(set(names)) == len(names):
             break
     return names
