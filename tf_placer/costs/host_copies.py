@@ -46,7 +46,7 @@ def choose_host_copies(
             name = problem.operation_names[reader]
             for tensor in chooser.find_inputs(reader, move.tensor):
                 maker = graph.names[graph.tensor_producer[tensor]]
-                # An input that only may be in the memory can be made after a gate.
+                # An input that is perhaps not in the memory may be made after a gate.
                 if paths.add([(maker, gate) for gate in gates] + [(trigger, name)]):
                     readers.setdefault(tensor, []).append(name)
         copies += [
