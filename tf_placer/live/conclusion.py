@@ -34,6 +34,7 @@ from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_result import build_placement, summarize_comparison
+from tf_placer.runs.verdict import describe_winner
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
@@ -309,6 +310,10 @@ def _confirm_hopeful(
             summarize_comparison(confirmed.confirmation, confirmed.winner),
         )
         context.keep(context.write_found)
+        # The verdict does not wait for what only adds to it.
+        context.stages.say(
+            f"confirmed: {describe_winner(confirmed.winner, confirmed.confirmation)}"
+        )
         placed_secs = confirmed.confirmation.step_secs(confirmed.winner)
         secs = None if placed_secs is None else _measure_one_process(context)
         return dataclasses.replace(confirmed, one_process_secs=secs)
@@ -438,6 +443,7 @@ class _TimedValues:
         """Fetches the values of a few steps; see `ValuesEnvironment.fetch_values`."""
         interrupts = self._context.interrupts
         max_secs = self._context.plan.compute_secs_left()
+        self._context.stages.begin_once("comparing the values that the placed graph computes")
         try:
             with interrupts.interruptible(interrupts.count + 1, max_secs):
                 return self._sessions.fetch_values(assignment, tensors=tensors, alone=alone)

@@ -13,6 +13,7 @@ from tf_placer.text.units import format_step
 __all__ = [
     "SLOWER_THAN_ONE_PROCESS",
     "best_comparison",
+    "describe_winner",
     "explain_unkept",
     "is_open",
     "verdict",
@@ -61,14 +62,9 @@ def verdict(
         return join_sentences(_REASONS[Outcome.NOTHING_TO_PLACE], note)
     confirmation, note = result.confirmation, result.note
     if result.winner is not None and confirmation is not None:
-        comparison = confirmation.comparisons[result.winner]
-        if comparison.speedup is None:
-            text = f"{result.winner} runs, and the original does not: {comparison.reason}"
-        else:
-            text = _describe_speedup(result.winner, comparison, confirmation)
         # The comparison precedes details: it may be a reason not to use the placement.
         return join_sentences(
-            text,
+            describe_winner(result.winner, confirmation),
             _compare_with_one_process(result),
             _explain_choice(result.winner, confirmation),
             note,
@@ -81,6 +77,23 @@ def verdict(
     if result.outcome is Outcome.NO_TIME and result.finalists:
         reason = _NO_TIME_FOR_PLACER
     return join_sentences(reason, note, _advice(result))
+
+
+def describe_winner(winner: str, confirmation: Confirmation) -> str:
+    """Describes what a confirmation has shown of its winner, as a clause.
+
+    Args:
+        winner: the label of the winner.
+        confirmation: the measurements; they compare the winner with the original.
+    """
+    comparison = confirmation.comparisons[winner]
+    if comparison.speedup is None:
+        return f"{winner} runs, and the original does not: {comparison.reason}"
+    text = f"{winner} is {comparison.speedup:.2f} times as fast as the original"
+    if comparison.interval is None:
+        return f"{text}: {comparison.reason}"
+    low, high = comparison.interval
+    return f"{text} (95 % interval {low:.3f} to {high:.3f}, {len(confirmation.rounds)} rounds)"
 
 
 def is_open(result: RunResult) -> bool:
@@ -114,14 +127,6 @@ def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
         key=lambda comparison: (comparison.interval is not None, comparison.speedup or -math.inf),
         default=None,
     )
-
-
-def _describe_speedup(label: str, comparison: Comparison, confirmation: Confirmation) -> str:
-    text = f"{label} is {comparison.speedup:.2f} times as fast as the original"
-    if comparison.interval is None:
-        return f"{text}: {comparison.reason}"
-    low, high = comparison.interval
-    return f"{text} (95 % interval {low:.3f} to {high:.3f}, {len(confirmation.rounds)} rounds)"
 
 
 def _compare_with_one_process(result: RunResult) -> str | None:

@@ -219,6 +219,16 @@ class RunTest(tf.test.TestCase):
             self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
             self.assertEqual(self.directory.read_result().one_process_secs, secs)
 
+    def test_tells_the_verdict_before_it_measures_one_process_and_explains(self):
+        self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
+        said = [line.partition(":")[0] for line in self.lines]
+        confirmed = said.index("confirmed")
+        self.assertIn("2.00 times as fast as the original (95 %", self.lines[confirmed])
+        self.assertLess(
+            said.index("comparing the values that the placed graph computes"), confirmed
+        )
+        self.assertLess(confirmed, said.index("measuring the original in one process on all cores"))
+
     def test_one_process_on_all_cores_has_no_part_of_a_limited_memory(self):
         script = Script(secs=split_is_faster, one_process_secs=0.2)
         self.run_search(script, machine=find_machine("local:2,memory_mb=100"))
