@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -38,6 +39,8 @@ _OF = {"memory": "it"}
 _CHANGE_HEADERS = ("what if", "simulated step", "speedup", "lower bound")
 # A step that is shorter by less looks the same in a table.
 _LEAST_GAIN = 1.005
+# A gain of no more than this many errors of predicted steps may be none.
+_DOUBTFUL_ERRORS = 2.0
 _LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
 _BOUNDS = {
     "critical path": "the longest chain of operations",
@@ -114,7 +117,9 @@ def explanation_table(explanation: Explanation) -> str:
     parts = [limits_table(limits, explanation.label, basis)]
     if explanation.changes:
         # A live search gives these searches no more time, whatever it is allowed.
-        parts.append(changes_table(explanation.changes, limits.step_secs, advice=""))
+        parts.append(
+            changes_table(explanation.changes, limits.step_secs, error=explanation.error, advice="")
+        )
     parts.append(f"predicted steps are off by {explanation.error:.0%}")
     return "\n\n".join(parts)
 
@@ -160,11 +165,22 @@ def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, s
     ]
 
 
-def describe_gain_here(changes: Sequence[WhatIf], now_secs: float) -> str:
-    """Says that a better placement of the present machine was found; "" if none was."""
+def describe_gain_here(changes: Sequence[WhatIf], now_secs: float, error: float = 0.0) -> str:
+    """Says that a better placement of the present machine was found; "" if none was.
+
+    Args:
+        changes: the steps of searches.
+        now_secs: the present step.
+        error: the typical relative error of simulated steps; 0 where nothing was measured.
+    """
     searched_secs = _find_searched_secs(changes)
     if searched_secs is None or now_secs < _LEAST_GAIN * searched_secs:
         return ""
+    if now_secs <= math.exp(_DOUBTFUL_ERRORS * error) * searched_secs:
+        return (
+            "what that search found is within the error of predicted steps, so it may not be "
+            "faster: the speed-ups of other machines are over it"
+        )
     return (
         "a longer search is faster without another machine, too: the speed-ups of the others are "
         "over that"
@@ -190,17 +206,22 @@ def _describe_left_out(changes: Sequence[WhatIf], advice: str) -> list[str]:
 
 
 def changes_table(
-    changes: Sequence[WhatIf], now_secs: float, *, advice: str = "; allow more seconds"
+    changes: Sequence[WhatIf],
+    now_secs: float,
+    *,
+    error: float = 0.0,
+    advice: str = "; allow more seconds",
 ) -> str:
     """Formats the steps of searches on this and other machines, beside the present step.
 
     Args:
         changes: the steps.
         now_secs: the present step.
+        error: see `describe_gain_here`.
         advice: the end of the sentence about machines that there was no time for.
     """
     rows = table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
-    gain = describe_gain_here(changes, now_secs)
+    gain = describe_gain_here(changes, now_secs, error)
     return "\n".join([rows, *([gain] if gain else []), *_describe_left_out(changes, advice)])
 
 

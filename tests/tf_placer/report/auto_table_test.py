@@ -105,6 +105,13 @@ class ExplanationTableTest(absltest.TestCase):
             self.assertRegex(shown, rf"one more CPU +50\.00 ms +{more_gain} +40")
             self.assertEqual(sentence in shown, here_secs < 0.1)
 
+    def test_a_gain_of_this_machine_within_the_error_of_the_prediction_may_be_none(self):
+        changes = (WhatIf(THIS_MACHINE, 0.08, 0.04), WhatIf("one more CPU", 0.05, 0.04))
+        for error, is_doubtful in ((0.2, True), (0.1, False)):
+            shown = changes_table(changes, 0.1, error=error)
+            self.assertEqual("within the error of predicted steps" in shown, is_doubtful)
+            self.assertEqual("a longer search is faster" in shown, not is_doubtful)
+
     def test_says_why_a_candidate_does_not_fit(self):
         # Two devices of 10 and 100 bytes hold 30 and 90.
         problem = build_task_problem(

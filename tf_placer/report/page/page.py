@@ -185,6 +185,7 @@ def _run_values(
     compared_in_all = [each for every in views for each in every.compared]
     end_secs = max((step.trace.step_secs for every in views for step in every.steps), default=0.0)
     limits = view.limits
+    now_secs = limits.step_secs if limits else 0.0
     compared = make_comparison_rows(
         view.compared, None if limits is None else limits.lower_bound_secs
     )
@@ -230,8 +231,8 @@ def _run_values(
         "limits": list(zip(limits.limits, limit_rows(limits), strict=True)) if limits else [],
         "memory": make_memory_rows(view.memory_curve),
         "memory_text": describe_memory_curve(view.memory_curve) if view.memory_curve else "",
-        "changes": change_rows(view.changes, limits.step_secs if limits else 0.0),
-        "changes_text": describe_gain_here(view.changes, limits.step_secs if limits else 0.0),
+        "changes": change_rows(view.changes, now_secs),
+        "changes_text": describe_gain_here(view.changes, now_secs, view.error),
     }
 
 

@@ -116,6 +116,7 @@ class RunView:
         best: each improvement of the best step time.
         limits: the limits of the placement found; None if costs are unknown.
         changes: the steps on other machines.
+        error: the typical relative error of simulated steps; 0 if nothing was measured.
         memory_curve: the steps within less memory.
         problem: the problem with its costs; None if they are unknown.
         notes: further remarks for readers.
@@ -141,6 +142,7 @@ class RunView:
     best: tuple[Point, ...] = ()
     limits: Limits | None = None
     changes: tuple[WhatIf, ...] = ()
+    error: float = 0.0
     memory_curve: tuple[MemoryPoint, ...] = ()
     problem: PlacementProblem | None = None
     notes: tuple[str, ...] = ()
