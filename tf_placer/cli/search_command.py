@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 
 from graph_passes.placement import write_placement
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help=PROBLEM_HELP)
     parser.add_argument(
         "--output",
-        help="file for the result (.json; - is standard output), optional with --json: "
+        help="file for the result (.json; - is standard output), by default result.json in the "
+        "directory of --log_dir; optional with --json: "
         "step_secs, feasible, assignment (a device index per "
         "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed, "
         "and placement (the device of each operation of the graph), which `apply` takes. "
@@ -88,13 +90,16 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: the problem or a setting is wrong.
     """
-    if args.output is None and not args.json:
-        raise ValueError("--output or --json is needed: otherwise the placement is lost")
+    if args.output is None and args.log_dir is None and not args.json:
+        raise ValueError("--output, --log_dir or --json is needed: otherwise the placement is lost")
     check_standard_output(args)
     max_secs = args.max_secs
     if max_secs is None:
         max_secs = DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
     config = build_search_config(args, max_secs=max_secs)
+    if args.output is None and args.log_dir is not None:
+        os.makedirs(args.log_dir, exist_ok=True)
+        args.output = os.fspath(PlanDirectory(args.log_dir).result)
     if args.output is not None:
         own = [] if args.log_dir is None else PlanDirectory(args.log_dir).paths_beside_result
         check_output(args.output, args.problem, *own)

@@ -329,6 +329,18 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.search(*budget)
         self.assertIn("result.json", os.listdir(log))
 
+    def test_the_result_is_in_the_directory_without_another_file(self):
+        log = self.path("new/log")
+        printed = self.call(
+            *("search", f"--problem={self.problem}", "--placer=random", "--max_trials=20"),
+            f"--log_dir={log}",
+        )
+        self.assertIn(f"result: {log}/result.json", printed)
+        self.assertEqual(self.read("new/log/result.json")["trials"], 20)
+        self.assert_refused(
+            "otherwise the placement is lost", "search", f"--problem={self.problem}"
+        )
+
     def test_an_output_replaces_no_file_of_the_directory(self):
         log = self.path("log")
         for name in ("problem.json", "search.json", "training.jsonl"):
@@ -581,7 +593,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("problem.json", f"--log_dir={self.problem}")
         refuses("problem.json/run", f"--log_dir={self.problem}/run")
         self.assert_refused("required: --problem", "search", "--output=r.json", code=2)
-        self.assert_refused("--output or --json is needed", "search", "--problem=p.json")
+        self.assert_refused("--output, --log_dir or --json is needed", "search", "--problem=p.json")
 
 
 class SimulateCommandTest(ProblemCommandsTestCase):
