@@ -8,14 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
 from tf_placer.text.notes import say
 
 __all__ = [
-    "check_model",
+    "build_variables",
     "check_training",
     "convert_train_step",
+    "has_own_step",
     "has_train_step",
     "is_keras_model",
     "set_train_step",
@@ -41,23 +43,43 @@ def _module(target: Any) -> str:
     return ""
 
 
-def check_model(model: Any) -> None:
-    """Checks that a model has variables and a training step that can be placed.
+def build_variables(model: Any, batch: Any) -> None:
+    """Creates the variables of a model as its first training step would, if it is not built.
+
+    Args:
+        model: a model that passes `check_training`.
+        batch: the first batch, as the training step takes it.
 
     Raises:
-        GraphError: the model is not built or compiled, or runs eagerly, under XLA or under a
-            distribution strategy; the message says what to do.
+        GraphError: the batch does not fit the model.
     """
-    name = f"the model {model.name!r}"
-    if not model.built and not _has_variables(model):
+    # A model with its own step may never be built, such as a pair of networks.
+    if model.built or (has_own_step(model) and _has_variables(model)):
+        return
+    try:
+        # In a graph, as in the first step: nothing is computed, and no random number is drawn.
+        with FuncGraph("build").as_default():
+            if has_own_step(model):
+                # The model need not be callable with a batch.
+                convert_train_step(model)(batch)
+            else:
+                model(batch[0] if isinstance(batch, tuple) else batch)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
         raise GraphError(
-            f"{name} has no variables yet: call it on a batch, or build it, before it is placed"
-        )
-    check_training(model)
+            f"the model {model.name!r} has no variables yet, and this batch does not build them: "
+            f"{reason or type(error).__name__}. Call it on a batch that it takes, or build it, "
+            "before it is placed"
+        ) from error
+
+
+def has_own_step(model: Any) -> bool:
+    """Says whether the class of a model defines the training step, and not Keras."""
+    return type(model).train_step.__module__.partition(".")[0] not in _PACKAGES
 
 
 def check_training(model: Any) -> None:
-    """Checks that a model, built or not, has a training step that can be placed.
+    """Checks that a model has a training step that can be placed.
 
     Raises:
         GraphError: the model is not compiled, or runs eagerly, under XLA or under a distribution

@@ -14,7 +14,13 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.functions.iterators import to_feed_value
-from tf_placer.functions.keras_models import check_model, convert_train_step, is_keras_model
+from tf_placer.functions.keras_models import (
+    build_variables,
+    check_training,
+    convert_train_step,
+    has_own_step,
+    is_keras_model,
+)
 from tf_placer.functions.moved_variables import find_handle_variables, list_moved
 from tf_placer.functions.placed_concrete_function import place_concrete_function
 from tf_placer.functions.placed_function import place_function
@@ -81,7 +87,7 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     each call is one operation.
 
     Args:
-        target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
+        target: a tf.function, a ConcreteFunction, or a compiled Keras model.
         example_inputs: a tuple of the arguments of the call, or its only argument; for a model,
             a batch as `fit` takes it: (x, y), (x, y, sample_weight) or x.
         read_values: whether to copy the values of variables, which running the step needs.
@@ -96,13 +102,14 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     """
     _check_context()
     if is_keras_model(target):
-        check_model(target)
+        check_training(target)
         # The step takes the batch as one argument.
-        step = convert_train_step(target)
+        step, batch = convert_train_step(target), convert_arrays(example_inputs)
+        build_variables(target, batch)
         return _trace(
             target,
             step,
-            (convert_arrays(example_inputs),),
+            (batch,),
             example_inputs,
             read_values,
             autograph=False,
@@ -201,8 +208,7 @@ def _build_optimizer(model: Any) -> None:
     other variables than the model's.
     """
     optimizer = model.optimizer
-    is_of_keras = type(model).train_step.__module__.partition(".")[0] == "keras"
-    if is_of_keras and not getattr(optimizer, "built", True):
+    if not has_own_step(model) and not getattr(optimizer, "built", True):
         optimizer.build(model.trainable_variables)
 
 

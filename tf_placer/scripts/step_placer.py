@@ -34,7 +34,6 @@ from tf_placer.scripts.sent_graphs import (
 )
 from tf_placer.scripts.step_cache import CachedStep
 from tf_placer.scripts.training_step_detector import (
-    build_variables,
     extract_caller_fetches,
     order_arguments,
 )
@@ -312,7 +311,6 @@ class StepPlacer:
     def _place_model(self, model: Any, batch: Any) -> None:
         self._is_busy = True
         try:
-            build_variables(model, batch)
             placed = self._build_placed_step(trace_call(model, batch))
             if placed is not None:
                 placed.apply(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import weakref
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.annotate import ClearDevices
 from graph_passes.clearing_advice import CLEARING_FLAG, clear_by
@@ -49,7 +47,6 @@ from tf_placer.text.stages import Stages
 
 __all__ = [
     "TrainingStepDetector",
-    "build_variables",
     "extract_caller_fetches",
     "order_arguments",
 ]
@@ -215,7 +212,6 @@ class TrainingStepDetector:
             return
 
         def read(batch: Any) -> Workload:
-            build_variables(model, batch)
             return read_target(model, example_inputs=batch).workload
 
         title = f"that of the model {model.name!r}"
@@ -307,17 +303,6 @@ def _clear_devices(workload: Workload) -> Workload:
     step = workload.step
     op_graph = OpGraph.from_graph_def(graph_def, step.fetches, list(step.feeds))
     return dataclasses.replace(workload, op_graph=op_graph, is_cleared=True)
-
-
-def build_variables(model: Any, batch: Any) -> None:
-    """Creates the variables that a Keras model would create for its first batch, if possible.
-
-    A model with its own training step need not be callable with a batch.
-    """
-    if not model.built:
-        # In a graph, as in the first step: nothing is computed, and no random number is drawn.
-        with contextlib.suppress(Exception), FuncGraph("build").as_default():
-            model(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def extract_caller_fetches(fetches: Any) -> Any:

@@ -242,14 +242,47 @@ class KerasModelTest(tf.test.TestCase):
                 with self.assertRaisesRegex(GraphError, "symbolic"):
                     trace_call(Model(), tf.ones([2]))
 
+    def test_builds_a_model_by_its_own_step_as_training_does(self):
+        class Rows(keras.Model):
+            """Trains on rows of its table: it cannot be called with a batch, their numbers."""
+
+            def __init__(self):
+                super().__init__()
+                self.table = tf.random.stateless_normal([4, 3], [1, 2])
+                self.dense = keras.layers.Dense(2, kernel_initializer="ones")
+
+            def call(self, inputs):
+                table, rows = inputs
+                return tf.gather(self.dense(table), rows)
+
+            def train_step(self, batch):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(self([self.table, batch]) ** 2)
+                gradients = tape.gradient(loss, self.trainable_variables)
+                self.optimizer.apply_gradients(
+                    zip(gradients, self.trainable_variables, strict=True)
+                )
+                return {"loss": loss}
+
+        rows = np.array([0, 2])
+        placed, plain = Rows(), Rows()
+        for model in (placed, plain):
+            model.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+        traced = trace_call(placed, rows)
+        self.assertIn("GatherV2", {node.op for node in traced.workload.graph_def.node})
+        np.testing.assert_array_equal(placed.dense.kernel.numpy(), np.ones([3, 2]))
+        for model in (placed, plain):
+            model.fit(rows, batch_size=2, verbose=0)
+        np.testing.assert_array_equal(placed.dense.kernel.numpy(), plain.dense.kernel.numpy())
+
     def test_models_that_have_no_step_say_what_to_do(self):
-        unbuilt = keras.Sequential([keras.layers.Dense(2)])
+        unbuilt = keras.Sequential([keras.layers.Conv2D(2, 3)])
         unbuilt.compile("sgd", "mse")
         built = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         with tf.distribute.MirroredStrategy(DEVICES[:1]).scope():
             distributed = two_towers()
         for model, message in (
-            (unbuilt, "has no variables yet"),
+            (unbuilt, "has no variables yet, and this batch does not build them: .*ndim=4"),
             (built, "is not compiled"),
             (two_towers(run_eagerly=True), "run_eagerly=False"),
             (two_towers(jit_compile=True), "jit_compile=False"),
