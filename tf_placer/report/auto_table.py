@@ -20,6 +20,7 @@ from tf_placer.report.limits import (
     Limits,
 )
 from tf_placer.report.what_if import THIS_MACHINE, WhatIf
+from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -116,10 +117,9 @@ def explanation_table(explanation: Explanation) -> str:
     basis = "by costs that all measurements have corrected"
     parts = [limits_table(limits, explanation.label, basis)]
     if explanation.changes:
+        error = math.inf if explanation.label == ORIGINAL else explanation.error
         # A live search gives these searches no more time, whatever it is allowed.
-        parts.append(
-            changes_table(explanation.changes, limits.step_secs, error=explanation.error, advice="")
-        )
+        parts.append(changes_table(explanation.changes, limits.step_secs, error=error, advice=""))
     parts.append(f"predicted steps are off by {explanation.error:.0%}")
     return "\n\n".join(parts)
 
@@ -171,15 +171,16 @@ def describe_gain_here(changes: Sequence[WhatIf], now_secs: float, error: float 
     Args:
         changes: the steps of searches.
         now_secs: the present step.
-        error: the typical relative error of simulated steps; 0 where nothing was measured.
+        error: the typical relative error of simulated steps; 0 where nothing was measured, and
+            infinite where no measured placement was faster than the original.
     """
     searched_secs = _find_searched_secs(changes)
     if searched_secs is None or now_secs < _LEAST_GAIN * searched_secs:
         return ""
-    if now_secs <= math.exp(_DOUBTFUL_ERRORS * error) * searched_secs:
+    if math.log(now_secs / searched_secs) <= _DOUBTFUL_ERRORS * error:
         return (
-            "what that search found is within the error of predicted steps, so it may not be "
-            "faster: the speed-ups of other machines are over it"
+            "what that search found may not be faster when it is measured: the speed-ups of other "
+            "machines are over it"
         )
     return (
         "a longer search is faster without another machine, too: the speed-ups of the others are "

@@ -196,7 +196,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         best=tuple(_running_best(trials)),
         limits=None if placement is None or problem is None else find_limits(problem, placement),
         changes=() if explanation is None else explanation.changes,
-        error=0.0 if explanation is None else explanation.error,
+        error=math.inf if explanation is None or winner is None else explanation.error,
         problem=problem,
         notes=notes,
         facts=_facts(directory, header, trials),

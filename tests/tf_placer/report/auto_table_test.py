@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from absl.testing import absltest
@@ -38,12 +39,10 @@ def limits(
     )
 
 
-def text(of: Limits, changes=()) -> str:
+def text(of: Limits, changes=(), label="auto") -> str:
     candidates = (MeasuredCandidate("original", None, 0.2), MeasuredCandidate("auto", 0.11, 0.1))
     return explanation_table(
-        Explanation(
-            "auto", (*candidates, MeasuredCandidate("expert", 0.3, None)), 0.07, of, changes
-        )
+        Explanation(label, (*candidates, MeasuredCandidate("expert", 0.3, None)), 0.07, of, changes)
     )
 
 
@@ -107,10 +106,14 @@ class ExplanationTableTest(absltest.TestCase):
 
     def test_a_gain_of_this_machine_within_the_error_of_the_prediction_may_be_none(self):
         changes = (WhatIf(THIS_MACHINE, 0.08, 0.04), WhatIf("one more CPU", 0.05, 0.04))
-        for error, is_doubtful in ((0.2, True), (0.1, False)):
+        for error, is_doubtful in ((math.inf, True), (0.2, True), (0.1, False)):
             shown = changes_table(changes, 0.1, error=error)
-            self.assertEqual("within the error of predicted steps" in shown, is_doubtful)
+            self.assertEqual("may not be faster when it is measured" in shown, is_doubtful)
             self.assertEqual("a longer search is faster" in shown, not is_doubtful)
+        # Where the original stays, such placements were measured, and were not faster.
+        for label, is_doubtful in (("original", True), ("auto", False)):
+            shown = text(limits(), changes, label=label)
+            self.assertEqual("may not be faster when it is measured" in shown, is_doubtful)
 
     def test_says_why_a_candidate_does_not_fit(self):
         # Two devices of 10 and 100 bytes hold 30 and 90.

@@ -116,7 +116,7 @@ class RunView:
         best: each improvement of the best step time.
         limits: the limits of the placement found; None if costs are unknown.
         changes: the steps on other machines.
-        error: the typical relative error of simulated steps; 0 if nothing was measured.
+        error: see `describe_gain_here`.
         memory_curve: the steps within less memory.
         problem: the problem with its costs; None if they are unknown.
         notes: further remarks for readers.
