@@ -89,7 +89,8 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     Args:
         target: a tf.function, a ConcreteFunction, or a compiled Keras model.
         example_inputs: a tuple of the arguments of the call, or its only argument; for a model,
-            a batch as `fit` takes it: (x, y), (x, y, sample_weight) or x.
+            a batch as `fit` takes it: (x, y), (x, y, sample_weight) or x; or a data set, whose
+            first batch is taken.
         read_values: whether to copy the values of variables, which running the step needs.
 
     Returns:
@@ -103,6 +104,8 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     _check_context()
     if is_keras_model(target):
         check_training(target)
+        if isinstance(example_inputs, tf.data.Dataset):
+            example_inputs = _take_batch(example_inputs)
         # The step takes the batch as one argument.
         step, batch = convert_train_step(target), convert_arrays(example_inputs)
         build_variables(target, batch)
@@ -164,6 +167,17 @@ def _check_context() -> None:
             "functions and models have no gradients inside of tf.init_scope() or "
             "tape.stop_recording(): place them outside of it"
         )
+
+
+def _take_batch(data: tf.data.Dataset) -> Any:
+    """Takes the first batch of a data set.
+
+    Raises:
+        GraphError: it has none.
+    """
+    for batch in data:
+        return batch
+    raise GraphError("the data set is empty: it has no batch to take as an example")
 
 
 def _trace(

@@ -284,7 +284,8 @@ def optimize_model(
 
     Args:
         model: a Keras model that is built and compiled.
-        example_inputs: a batch as `fit` takes it, such as (x, y).
+        example_inputs: a batch as `fit` takes it, such as (x, y), or a data set, whose first batch
+            is taken.
         machine: see `optimize`, as of all that follow.
         placer: the placer: its name or its class.
         max_trials: trials at most.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack, overload
@@ -17,7 +18,7 @@ from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import name_problem_files, write_problem
+from tf_placer.problem.problem_file import check_each_once, name_problem_files, write_problem
 from tf_placer.search.config import check_machine
 from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
@@ -46,7 +47,7 @@ def profile(
     feed_dict: Any = None,
     initializers: Any = None,
     *,
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     machine: str | Machine | None = None,
     **settings: Unpack[_Settings],
 ) -> PlacementProblem: ...
@@ -59,7 +60,7 @@ def profile(
     feed_dict: Any = None,
     initializers: Any = None,
     *,
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     machine: list[str] | tuple[str, ...],
     **settings: Unpack[_Settings],
 ) -> dict[str, PlacementProblem]: ...
@@ -77,7 +78,7 @@ def profile(
     feed_dict: Any = None,
     initializers: Any = None,
     *,
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     example_inputs: Any = None,
     signature_key: str | Sequence[str] | None = None,
     checkpoint: Any = None,
@@ -101,8 +102,8 @@ def profile(
         fetches: see `optimize`.
         feed_dict: see `optimize`.
         initializers: see `optimize`.
-        output: the file of the problem (`.json`); of several machines the directory, which gets a
-            file `NAME.json` for each.
+        output: a file for the problem (`.json`); of several machines a directory, which gets a
+            file `NAME.json` for each. None to write none.
         example_inputs: see `optimize`.
         signature_key: see `optimize`.
         checkpoint: see `SearchConfig`.
@@ -134,9 +135,10 @@ def profile(
     specs = machine if isinstance(machine, list | tuple) else [machine]
     for spec in specs:
         check_machine(spec)
-    paths = [output]
+    paths = [] if output is None else [output]
     if isinstance(machine, list | tuple):
-        paths = name_problem_files(machine, output)
+        check_each_once(machine)
+        paths = [] if output is None else name_problem_files(machine, output)
     for path in paths:
         check_path(path, "output", "file")
         check_output(os.fspath(path), graph if isinstance(graph, str | os.PathLike) else None)
@@ -157,7 +159,7 @@ def profile(
         )
         for note in given.workload.notes:
             stages.say(note)
-        for found, path in zip(machines, paths, strict=True):
+        for found, path in itertools.zip_longest(machines, paths):
             if found.backend.is_timed:
                 check_no_python_functions(given.workload.op_graph, given.workload.step)
             names = [device.name for device in found.devices]
@@ -170,7 +172,8 @@ def profile(
                 report=stages.begin_once,
             )
             problems.append(costed.problem())
-            write_problem(problems[-1], path)
+            if path is not None:
+                write_problem(problems[-1], path)
     if isinstance(machine, list | tuple):
         return dict(zip(machine, problems, strict=True))
     return problems[0]

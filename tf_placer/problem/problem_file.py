@@ -29,6 +29,7 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError
 
 __all__ = [
+    "check_each_once",
     "name_problem_files",
     "problem_from_json",
     "problem_to_json",
@@ -104,6 +105,21 @@ def _suggest_profile(path: str) -> str:
     return f" ({path} is a machine: `profile` makes the problem of a graph on it)"
 
 
+def check_each_once(machines: Sequence[str]) -> None:
+    """Checks that there are machines, and that each has a name of its own.
+
+    Raises:
+        ValueError: there are none, or two have the same name.
+    """
+    names = _name_machines(machines)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"each machine is given once, unlike {', '.join(machines) or 'none'}")
+
+
+def _name_machines(machines: Sequence[str]) -> list[str]:
+    return [pathlib.PurePath(machine).name.removesuffix(".json") for machine in machines]
+
+
 def name_problem_files(
     machines: Sequence[str], directory: str | os.PathLike[str]
 ) -> list[str | os.PathLike[str]]:
@@ -117,11 +133,9 @@ def name_problem_files(
         OSError: the directory cannot be made.
         ValueError: there are no machines, or two have the same file.
     """
-    names = [pathlib.PurePath(machine).name.removesuffix(".json") for machine in machines]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"each machine is given once, unlike {', '.join(machines) or 'none'}")
+    check_each_once(machines)
     os.makedirs(directory, exist_ok=True)
-    return [os.path.join(directory, f"{name}.json") for name in names]
+    return [os.path.join(directory, f"{name}.json") for name in _name_machines(machines)]
 
 
 def write_problem(problem: PlacementProblem, path: str | os.PathLike[str]) -> None:

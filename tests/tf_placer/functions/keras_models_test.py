@@ -275,6 +275,13 @@ class KerasModelTest(tf.test.TestCase):
             model.fit(rows, batch_size=2, verbose=0)
         np.testing.assert_array_equal(placed.dense.kernel.numpy(), plain.dense.kernel.numpy())
 
+    def test_takes_the_first_batch_of_a_data_set(self):
+        data = tf.data.Dataset.from_tensors(BATCH).repeat(3)
+        traced = trace_call(two_towers(), data)
+        tf.nest.map_structure(np.testing.assert_array_equal, traced.example_inputs, BATCH)
+        with self.assertRaisesRegex(GraphError, "the data set is empty"):
+            trace_call(two_towers(), data.take(0))
+
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Conv2D(2, 3)])
         unbuilt.compile("sgd", "mse")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import pathlib
 from unittest import mock
 
@@ -61,8 +62,18 @@ class ProfilingTest(tf.test.TestCase):
                 problem = read_problem(found / f"{name}.json")
                 self.assertEqual(json.dumps(problem_to_json(problem)), expected)
             self.assertIn(f"problem: {other / name}.json", printed.getvalue())
-        with self.assertRaisesRegex(ValueError, "each machine is given once, unlike 1xK80, 1xK80"):
-            profile(path, "y:0", machine=["1xK80", "1xK80"], output=directory)
+        for output in (directory, None):
+            with self.assertRaisesRegex(ValueError, "machine is given once, unlike 1xK80, 1xK80"):
+                profile(path, "y:0", machine=["1xK80", "1xK80"], output=output)
+
+    def test_writes_no_file_that_nobody_asked_for(self):
+        with tf.Graph().as_default() as graph:
+            tf.tanh(tf.ones([32, 16]), name="y")
+        for machine in ("1xK80", ["1xK80", "2xP100"]):
+            problems = profile(graph, "y:0", machine=machine, verbose=False)
+            found = list(problems.values()) if isinstance(machine, list) else [problems]
+            self.assertEqual([each.num_devices for each in found], [2, 3][: len(found)])
+        self.assertEqual(os.listdir(self.output.parent), [])
 
     def test_profiles_a_file_as_the_command_does(self):
         with tf.Graph().as_default() as graph:

@@ -110,7 +110,7 @@ class ExplanationTableTest(absltest.TestCase):
             shown = changes_table(changes, 0.1, error=error)
             self.assertEqual("may not be faster when it is measured" in shown, is_doubtful)
             self.assertEqual("a longer search is faster" in shown, not is_doubtful)
-        # Where the original stays, such placements were measured, and were not faster.
+        # The original stays if measured placements are not faster.
         for label, is_doubtful in (("original", True), ("auto", False)):
             shown = text(limits(), changes, label=label)
             self.assertEqual("may not be faster when it is measured" in shown, is_doubtful)
