@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,7 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     _check_context()
     if is_keras_model(target):
         check_training(target)
-        if isinstance(example_inputs, tf.data.Dataset):
-            example_inputs = _take_batch(example_inputs)
+        example_inputs = _find_batch(example_inputs)
         # The step takes the batch as one argument.
         step, batch = convert_train_step(target), convert_arrays(example_inputs)
         build_variables(target, batch)
@@ -169,15 +168,25 @@ def _check_context() -> None:
         )
 
 
-def _take_batch(data: tf.data.Dataset) -> Any:
-    """Takes the first batch of a data set.
+def _find_batch(given: Any) -> Any:
+    """Returns the given batch, or the first of a data set.
 
     Raises:
-        GraphError: it has none.
+        GraphError: the data set has none, or something else that gives batches is given.
     """
-    for batch in data:
-        return batch
-    raise GraphError("the data set is empty: it has no batch to take as an example")
+    if isinstance(given, tf.data.Dataset):
+        for batch in given:
+            return batch
+        raise GraphError("the data set is empty: it has no batch to take as an example")
+    for part in tf.nest.flatten(given):
+        is_value = tf.is_tensor(part) or hasattr(part, "__array__") or isinstance(part, str | bytes)
+        if isinstance(part, Iterator) or (not is_value and hasattr(part, "__getitem__")):
+            first = "next(data)" if isinstance(part, Iterator) else "data[0]"
+            raise GraphError(
+                "the example of a model is one batch, such as (x, y), or a tf.data.Dataset, not of "
+                f"type {type(part).__name__}: if that gives batches, pass {first}"
+            )
+    return given
 
 
 def _trace(
@@ -204,8 +213,11 @@ def _trace(
             break
         except Exception as error:
             if not inline:
+                # Keras says little of targets that its loss lacks.
+                has_targets = not is_model or isinstance(example_inputs, tuple)
+                example = "this example" if has_targets else "this example, x without y of (x, y)"
                 raise GraphError(
-                    f"{_name(target)} cannot be traced with this example: {_first_line(error)}"
+                    f"{_name(target)} cannot be traced with {example}: {_first_line(error)}"
                 ) from error
     return TracedCall(
         target,

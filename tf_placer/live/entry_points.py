@@ -481,7 +481,14 @@ def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None
     Raises:
         TypeError: a keyword is unknown in former versions, too, or feeds are given twice.
     """
+    entry = "optimize_saved_model(directory, signature_key, example_inputs)"
+    if is_keras_model(graph):
+        entry = "optimize_model(model, example_inputs)"
+    elif is_traceable(graph):
+        entry = "optimize_function(function, example_inputs)"
     for name in former:
+        if name in _STEP_KEYWORDS.values():
+            raise TypeError(f"optimize() has no {name}=: write tf_placer.{entry}")
         if name not in (*_CONFIG_KEYWORDS, *_STEP_KEYWORDS, _FORMER_FEEDS):
             keywords = inspect.signature(optimize).parameters.keys() - {"former"}
             raise TypeError(explain_unexpected_keyword("optimize", name, keywords, _FIELDS))
@@ -495,11 +502,6 @@ def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None
         values = ", ".join([*more, *(f"{name}=..." for name in names)])
         lines.append(f"config=tf_placer.SearchConfig({values})")
     if any(name in former for name in _STEP_KEYWORDS):
-        entry = "optimize_saved_model(directory, signature_key, example_inputs)"
-        if is_keras_model(graph):
-            entry = "optimize_model(model, example_inputs)"
-        elif is_traceable(graph):
-            entry = "optimize_function(function, example_inputs)"
         lines.append(entry)
     if lines:
         given = ", ".join(f"{name}=" for name in former)

@@ -282,6 +282,17 @@ class KerasModelTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "the data set is empty"):
             trace_call(two_towers(), data.take(0))
 
+    def test_asks_for_a_batch_where_something_gives_batches(self):
+        class Batches:
+            def __getitem__(self, index):
+                return BATCH
+
+        for data, remedy in (((each for each in [BATCH]), "next(data)"), (Batches(), "data[0]")):
+            with self.assertRaisesRegex(GraphError, f"one batch.* pass {re.escape(remedy)}"):
+                trace_call(two_towers(), data)
+        with self.assertRaisesRegex(GraphError, r"with this example, x without y of \(x, y\): "):
+            trace_call(two_towers(), BATCH[0])
+
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Conv2D(2, 3)])
         unbuilt.compile("sgd", "mse")

@@ -117,6 +117,10 @@ class EntryPointsTest(absltest.TestCase):
             self.build_config(config=SearchConfig(checkpoint="weights"))
         self.assertEqual(read.call_args.kwargs["checkpoint"], "weights")
 
+    def test_names_the_function_for_models_where_an_example_is_given(self):
+        with self.assertRaisesRegex(TypeError, r"write tf_placer\.optimize_function\(function, "):
+            optimize(tf.function(lambda x: x), example_inputs=1.0)
+
     def test_accepts_former_names_with_one_warning(self):
         stop = mock.Mock(side_effect=GraphError("only the arguments matter"))
         for module in (entry_points, profiling):
