@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tf_placer.errors import NoAnswerError, SearchError, require_tensorflow
+from tf_placer.interrupts import shorten_interrupts
 
 if TYPE_CHECKING:
     from graph_passes.errors import GraphError
@@ -138,7 +139,7 @@ def __getattr__(name: str) -> Any:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         require_tensorflow()
         module = _MODULES[name]
-    value = getattr(importlib.import_module(module), name)
+    value = getattr(shorten_interrupts(importlib.import_module)(module), name)
     # Set explicitly, because importing the module of the same name, such as `plan`, binds the name
     # to the module.
     globals()[name] = value

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
-__all__ = ["Interrupts", "TimeLimitReached"]
+__all__ = ["Interrupts", "TimeLimitReached", "shorten_interrupts"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # After the time limit, the alarm is repeated at this interval, in case that the first exception was
 # swallowed. The interval also leaves time for clean-up.
@@ -90,3 +95,19 @@ class Interrupts:
             self._interrupt_at = None
             if self._listens:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def shorten_interrupts(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Makes a function raise a KeyboardInterrupt whose traceback ends there.
+
+    Where the function happened to be is of no use to people who have interrupted it themselves.
+    """
+
+    @functools.wraps(call)
+    def call_interruptibly(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return call(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted before there was a result") from None
+
+    return call_interruptibly

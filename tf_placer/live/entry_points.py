@@ -21,6 +21,7 @@ from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_call import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
 from tf_placer.inputs.workload import Workload
+from tf_placer.interrupts import shorten_interrupts
 from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
@@ -80,6 +81,7 @@ def _refer_to_config(entry: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@shorten_interrupts
 def optimize(
     graph: Any,
     fetches: Any = None,
@@ -119,6 +121,7 @@ def optimize(
 
     An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
     a second one cancels the confirmation, and the graph stays unchanged. All trials are in the log.
+    Before the search has started, which takes a second or so, it raises KeyboardInterrupt.
 
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
@@ -174,6 +177,7 @@ def optimize(
         ValueError: there is no such placer or setting, another process cannot import the placer, or
             a budget or the seed is out of range.
         OSError: a file is missing or cannot be read, or the log cannot be written.
+        KeyboardInterrupt: there was an interrupt before the search had started, or a third one.
 
     Example:
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
@@ -197,6 +201,7 @@ def optimize(
 
 
 @accept_former_keywords(example="example_inputs")
+@shorten_interrupts
 @_refer_to_config
 def optimize_function(
     function: Any,
@@ -262,6 +267,7 @@ def optimize_function(
 
 
 @accept_former_keywords(example="example_inputs")
+@shorten_interrupts
 @_refer_to_config
 def optimize_model(
     model: Any,
@@ -329,6 +335,7 @@ def optimize_model(
 
 
 @accept_former_keywords(example="example_inputs", signature="signature_key")
+@shorten_interrupts
 @_refer_to_config
 def optimize_saved_model(
     directory: str | os.PathLike[str],
@@ -506,7 +513,8 @@ def _check_former(former: Mapping[str, Any], graph: Any, feed_dict: Any) -> None
     if lines:
         given = ", ".join(f"{name}=" for name in former)
         text = f"the next version of optimize has no {given}: write {' and '.join(lines)}"
-        warnings.warn(text, DeprecationWarning, stacklevel=3)
+        # The caller of `optimize`, which has a decorator.
+        warnings.warn(text, DeprecationWarning, stacklevel=4)
 
 
 def _not(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pathlib
 import sys
+import traceback
 import warnings
 from unittest import mock
 
@@ -55,6 +56,18 @@ class EntryPointsTest(absltest.TestCase):
             ValueError, "leave placer= out.*'random' has no option 'num_groups'"
         ):
             self.build_config(config=config, placer="random")
+
+    def test_an_interrupt_before_the_search_has_a_short_traceback(self):
+        self.place.side_effect = KeyboardInterrupt
+        try:
+            self.build_config()
+        except KeyboardInterrupt:
+            text = traceback.format_exc()
+        # One frame of the package, after those of this test, and no other error.
+        self.assertEqual(text.count("interrupts.py"), 1)
+        self.assertNotIn("live/entry_points.py", text)
+        self.assertEndsWith(text, "\nKeyboardInterrupt: interrupted before there was a result\n")
+        self.assertEqual(text.count("Traceback"), 1)
 
     def test_takes_the_class_of_a_placer_that_other_processes_can_import(self):
         asked = self.build_config(placer=LastDevice)
