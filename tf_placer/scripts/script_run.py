@@ -148,6 +148,7 @@ def prepare_script(
             start,
             compares=compares,
             clear_devices=clear_devices,
+            is_given=True,
         )
     elif not directory.has_request:
         check_writable(directory.path)
@@ -388,6 +389,7 @@ def _place(
     clear_devices: bool = False,
     if_fastest: bool = False,
     can_look_up_again: bool = False,
+    is_given: bool = False,
 ) -> ScriptWatcher | None:
     """Returns a watcher that places the step; None if there is no placement.
 
@@ -403,6 +405,7 @@ def _place(
         if_fastest: whether the script runs unplaced if one process on all cores is faster.
         can_look_up_again: whether an answer for a step that has changed is looked up, for which
             the directory forgets the former step.
+        is_given: whether the user names the path by --placement.
     """
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
@@ -410,7 +413,7 @@ def _place(
     directory = RunDirectory(path if is_directory else os.path.dirname(path))
     file = os.fspath(directory.placement) if is_directory else path
     if directory.has_request:
-        _check_machine(directory, machine)
+        _check_machine(directory, machine, is_given=is_given)
         found = directory.read_machine()
     elif is_directory and not directory.placement.exists():
         raise GraphError(f"{path!r} has no placement.json, and no search has begun there")
@@ -425,7 +428,7 @@ def _place(
         is_placed = False
         note = f"{script} runs unchanged: {slower}"
     elif not is_placed:
-        why = _explain_unplaced(directory)
+        why = _explain_unplaced(directory, is_given=is_given)
         if require_answer and directory.read_result() is None:
             raise NoAnswerError(f"no answer for {script}: {why}")
         note = f"{script} runs unchanged: {why}"
@@ -457,6 +460,7 @@ def _place(
             must_fit=require_answer,
             unplaced_note=note,
             look_up_again=look_up_again if can_look_up_again else None,
+            is_given=is_given,
         )
 
     return ScriptWatcher(make, start.tell)
@@ -477,7 +481,9 @@ def _explain_slower(directory: RunDirectory) -> str | None:
     )
 
 
-def _explain_unplaced(directory: RunDirectory) -> str:
+def _explain_unplaced(directory: RunDirectory, *, is_given: bool) -> str:
+    # A user who names the directory by --placement has to leave that out, too.
+    how = "another --log_dir, without --placement," if is_given else "another --log_dir"
     path = os.fspath(directory.path)
     refusal, result = read_refusal(directory), directory.read_result()
     if refusal is not None:
@@ -490,8 +496,9 @@ def _explain_unplaced(directory: RunDirectory) -> str:
     if result.outcome is Outcome.INTERRUPTED:
         return f"the search in {path!r} was interrupted; the next run resumes it"
     if not (result.is_complete or directory.trials.exists()):
+        without = "--placement and --answers" if is_given else "--answers"
         return (
-            "an earlier search on such a machine found nothing faster; run without --answers and "
+            f"an earlier search on such a machine found nothing faster; run without {without} and "
             f"with another --log_dir than {path!r} to search again"
         )
     found = "found nothing faster" if result.outcome.is_verdict else "came to no verdict"
@@ -501,7 +508,7 @@ def _explain_unplaced(directory: RunDirectory) -> str:
     else:
         secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
         then = f"; a --search_secs{secs} resumes it, and use"
-    return f"the search in {path!r} {found}{then} another --log_dir if the step has changed"
+    return f"the search in {path!r} {found}{then} {how} if the step has changed"
 
 
 def _find_machine(spec: str | None) -> Machine:
@@ -513,13 +520,19 @@ def _find_machine(spec: str | None) -> Machine:
     return found
 
 
-def _check_machine(directory: RunDirectory, machine: str | None) -> None:
-    """Checks that a search is for the given machine, if any."""
+def _check_machine(directory: RunDirectory, machine: str | None, *, is_given: bool = False) -> None:
+    """Checks that a search, which --placement names if `is_given`, is for the given machine."""
     spec = directory.read_machine().spec
     if machine is not None and machine != spec:
+        how = "another --log_dir has the script searched for again"
+        if is_given:
+            how = (
+                "leave out --machine to use it there; another --log_dir, without --placement, has "
+                "the script searched for"
+            )
         raise MachineError(
             f"{os.fspath(directory.path)!r} is a search for machine {spec!r}, not {machine!r}: "
-            "another --log_dir has the script searched for again"
+            f"{how}"
         )
 
 

@@ -58,6 +58,7 @@ class StepPlacer:
         must_fit: bool = False,
         unplaced_note: str | None = None,
         look_up_again: Callable[[], None] | None = None,
+        is_given: bool = False,
     ) -> None:
         """Prepares to place.
 
@@ -71,8 +72,11 @@ class StepPlacer:
                 there is no placement; None for none.
             look_up_again: restarts the script to look for an answer for another step, instead of
                 ending it; None to end it.
+            is_given: whether the user names the placement, which is not that of a search for this
+                script then.
         """
         self._must_fit, self._look_up_again = must_fit, look_up_again
+        self._is_given = is_given
         self._unplaced_note = unplaced_note
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
@@ -365,19 +369,32 @@ class StepPlacer:
             self._has_said_changed = True
             if self._look_up_again is not None:
                 self._look_up_again()
-            title = self._step.title
-            text = (
-                f"the training step has changed since the search in {title!r}, which has no answer "
-                "for it: the script ends, because an answer is required; another --log_dir has the "
-                "store of answers asked"
-                if self._must_fit
-                else f"the training step is not the one of {title!r}: it has changed since, and "
-                "the script runs unchanged; use another --log_dir to search for a placement"
-            )
+            text = self._describe_change()
             self._say(text)
             if self._must_fit:
                 # A script may catch errors of its training, and would train without an answer.
                 raise SystemExit(1) from NoAnswerError(text)
+
+    def _describe_change(self) -> str:
+        """Says that the step is another one, and what helps."""
+        title = self._step.title
+        ends = "the script ends, because an answer is required"
+        if self._is_given:
+            end = ends if self._must_fit else "the script runs unchanged"
+            then = "ask the store of answers" if self._must_fit else "search for one"
+            return (
+                f"the placement in {title!r} is for another training step: {end}; leave out "
+                f"--placement and give another --log_dir to {then}"
+            )
+        if self._must_fit:
+            return (
+                f"the training step has changed since the search in {title!r}, which has no answer "
+                f"for it: {ends}; another --log_dir has the store of answers asked"
+            )
+        return (
+            f"the training step is not the one of {title!r}: it has changed since, and the script "
+            "runs unchanged; use another --log_dir to search for a placement"
+        )
 
 
 def _has_trained(model: Any) -> bool:

@@ -349,6 +349,12 @@ class KeptStepsTest(tf.test.TestCase):
             placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
         self.assertIn("has no answer for it: the script ends", self.said[-1])
         self.assertRegex(str(raised.exception.__cause__), "has no answer for it: the script ends")
+        placer = StepPlacer(
+            *(step, step.placement, MACHINE), say=self.said.append, must_fit=True, is_given=True
+        )
+        with self.assertRaisesRegex(SystemExit, "1"):
+            placer.before_function_call(make()[1], (tf.ones([5, 3]),), {"rate": 0.2})
+        self.assertIn("leave out --placement and give another --log_dir to ask", self.said[-1])
         # The same holds for an answer that leaves the step as it is.
         placer = StepPlacer(step, None, MACHINE, say=self.said.append, must_fit=True)
         with self.assertRaisesRegex(SystemExit, "1"):

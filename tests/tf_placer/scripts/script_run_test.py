@@ -390,8 +390,8 @@ class ScriptRunTest(tf.test.TestCase):
         ended = dataclasses.replace(kept, is_complete=True, has_placer_ended=True)
         noisy = confirmation({"auto": 1.02}, noise=0.1)
         for result, text in (
-            (kept, "run without --answers and with another --log_dir than"),
-            (ended, "nothing faster and has no other placement to try; use another --log_dir if"),
+            (kept, "run without --placement and --answers and with another --log_dir than"),
+            (ended, "no other placement to try; use another --log_dir, without --placement, if"),
             (dataclasses.replace(ended, confirmation=noisy), "of more than 60 resumes it, and use"),
         ):
             directory.write_result(result)
@@ -402,6 +402,23 @@ class ScriptRunTest(tf.test.TestCase):
             ):
                 cli.main(["run", "--placement=kept", "train.py"])
             self.assertIn(text, errors.getvalue())
+        with contextlib.chdir(self.directory), self.assertRaises(SystemExit) as raised:
+            cli.main(["run", "--placement=kept", "--machine=local:3", "train.py"])
+        self.assertIn("leave out --machine to use it there", raised.exception.code)
+
+    def test_a_placement_of_another_step_is_left_out(self):
+        devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
+        placement = Placement("", devices, dict.fromkeys(["other", "names"], devices[1]))
+        write_placement(placement, self.directory / "given.json")
+        options = ("--placement=given.json", "--machine=local:2")
+        code, output, errors = self.run_script(_SESSION_SCRIPT, "4", options=options)
+        self.assertEqual((code, output), (0, "trained\n"), errors)
+        self.assertRegex(
+            errors,
+            "given.json' is for another training step: the script runs unchanged; leave out "
+            "--placement and give another --log_dir to search for one",
+        )
+        self.assertNotIn("has changed", errors)
 
     def cache_step(self) -> RunDirectory:
         """Caches the step of `_SESSION_SCRIPT` with width 4, without a search."""
