@@ -155,12 +155,12 @@ def find_open_reason() -> str | None:
     return None
 
 
-def describe_open_servers(what: str, why: str, remedy: str = _REMEDY) -> str:
+def describe_open_servers(what: str, why: str | None, remedy: str = _REMEDY) -> str:
     """Warns who can reach servers outside of a private network.
 
     Args:
         what: the servers, "the servers of local:2".
-        why: the reason why they are not in a private network.
+        why: the reason why they are not in a private network; None for a short warning.
         remedy: the way to keep others out, as a sentence.
     """
     interfaces = [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)]
@@ -168,6 +168,11 @@ def describe_open_servers(what: str, why: str, remedy: str = _REMEDY) -> str:
     if interfaces:
         reach += f", and everybody who reaches it over {', '.join(interfaces)},"
     user = _user_name()
+    if why is None:
+        return (
+            f"{what} listen without a password: {reach[0].lower()}{reach[1:]} can run graphs there "
+            f"as {user}. {remedy}"
+        )
     return (
         f"{what} listen without a password, because {why}. {reach} can run graphs there as {user}, "
         f"and so read and write {user}'s files. {remedy}"

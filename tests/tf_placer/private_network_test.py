@@ -104,6 +104,9 @@ class OpenServersTest(absltest.TestCase):
         self.assertEndsWith(note, ". docs/safety.md tells how to keep others out")
         remedied = describe_open_servers("the servers of local:2", "nobody minds", "Use serve")
         self.assertEndsWith(remedied, "'s files. Use serve")
+        short = describe_open_servers("the servers of local:2", None, "Use serve")
+        self.assertStartsWith(short, "the servers of local:2 listen without a password: every user")
+        self.assertRegex(short, " can run graphs there as [^ ]+. Use serve$")
         for _, name in socket.if_nameindex():
             flags = int(pathlib.Path("/sys/class/net", name, "flags").read_text(), 16)
             is_reached = name != "lo" and flags & 1

@@ -28,7 +28,6 @@ from tf_placer.temporary_directory import temporary_directory
 __all__ = ["LocalCluster", "LocalClusterError"]
 
 _START_TIMEOUT_SECS = 120.0
-_FROM_OUTSIDE = "their sessions come from a process that was started before them"
 
 
 class LocalClusterError(RuntimeError):
@@ -66,7 +65,7 @@ class LocalCluster:
         *,
         log_dir: str | None = None,
         network: PrivateNetwork | None = None,
-        open_reason: str = _FROM_OUTSIDE,
+        open_reason: str | None = None,
     ) -> None:
         """Starts the processes without waiting for them; see `wait_until_ready`.
 
@@ -76,7 +75,8 @@ class LocalCluster:
             log_dir: an existing directory for the logs of the servers; a temporary one when None.
             network: a private network for the servers; None for the network of this process. If
                 that is not private, other users can reach the servers, and a warning says so.
-            open_reason: the reason in the warning.
+            open_reason: the reason in the warning; None if the sessions come from this process,
+                which was there before the servers.
 
         Raises:
             ValueError: the machine is not local, or the port is invalid.
@@ -92,11 +92,10 @@ class LocalCluster:
             ports = _choose_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
                 remedies = []
-                if open_reason == _FROM_OUTSIDE:
+                if open_reason is None:
                     remedies.append(
-                        f"`python -m tf_placer serve {machine.spec} -- COMMAND` runs your command, "
-                        "such as `python SCRIPT` or `python -m tf_placer run ...`, with servers "
-                        "that nobody else reaches"
+                        f"`python -m tf_placer serve {machine.spec} -- COMMAND`, with the command "
+                        "that runs now, keeps others out"
                     )
                 servers = f"the servers of {machine.spec}"
                 logging.warning("%s", describe_open_servers(servers, open_reason, *remedies))

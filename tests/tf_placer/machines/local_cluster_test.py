@@ -7,8 +7,10 @@ import os
 import pathlib
 import signal
 import socket
+from unittest import mock
 
 import tensorflow as tf
+from absl import logging
 from absl.testing import absltest
 
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
@@ -26,7 +28,17 @@ class LocalClusterTest(absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE))
+        with mock.patch.object(logging, "warning") as cls.warning:
+            cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE))
+
+    def test_a_warning_says_how_to_keep_others_out(self):
+        # Without a private network, TensorFlow's servers listen on every interface.
+        port = int(self.cluster.target.rpartition(":")[2])
+        sockets = "".join(pathlib.Path("/proc/net", name).read_text() for name in ("tcp", "tcp6"))
+        self.assertRegex(sockets, f" 0+:{port:04X} 0+:0000 0A ")
+        (_, text), _ = self.warning.call_args
+        self.assertStartsWith(text, "the servers of local:2 listen without a password: every user")
+        self.assertIn("`python -m tf_placer serve local:2 -- COMMAND`", text)
 
     def test_operations_run_on_their_devices(self):
         with tf.Graph().as_default() as graph:
