@@ -38,13 +38,13 @@ from graph_passes.restricted_colocation import restrict_colocation
 from graph_passes.util.atomic_write import remove_unfinished_files
 from graph_passes.util.json_records import check_format, read_record
 from tf_placer.errors import describe_error
-from tf_placer.files import cache_directory, read_json, write_json
+from tf_placer.files import read_json, write_json
 from tf_placer.inputs.workload import Workload
 from tf_placer.machines.machine_identity import compute_machine_identity
 from tf_placer.report.explanation import Explanation
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.verdict import explain_unkept
-from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig
+from tf_placer.search.config import DEFAULT_ANSWERS, SearchConfig, find_answers
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.sentences import join_sentences
 
@@ -59,6 +59,8 @@ _MAX_BYTES = 100_000_000
 # A placement of a step that has less in common is no better start than a baseline.
 _LEAST_COMMON_SHARE = 0.5
 _MAX_COMPARED = 16
+# Modes of new directories.
+_PRIVATE, _BY_UMASK = 0o700, 0o777
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -172,9 +174,7 @@ class AnswerStore:
             config: the settings of the search, with the machine and the session configuration that
                 were found.
         """
-        if directory == DEFAULT_ANSWERS:
-            directory = cache_directory() / "answers"
-        self.path = pathlib.Path(directory).absolute()
+        self.path = find_answers(directory)
         self._workload, self._config = workload, config
         self._graph = workload.op_graph
         self._devices = tuple(device.name for device in config.found_machine.devices)
@@ -312,7 +312,9 @@ class AnswerStore:
             "provenance": {} if placement is None else placement.provenance,
         }
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # A directory that the user names may be for colleagues, as the umask says.
+            mode = _PRIVATE if self.path == find_answers(DEFAULT_ANSWERS) else _BY_UMASK
+            self.path.mkdir(parents=True, exist_ok=True, mode=mode)
             remove_unfinished_files(self.path)
             write_json(self._file, value)
             self._remove_oldest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -24,6 +25,7 @@ from tf_placer.environments.measuring_protocol import (
     TURNS,
     MeasuringProtocol,
 )
+from tf_placer.files import cache_directory
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.machines.backends import Kind
 from tf_placer.machines.machine import Device, Machine, MachineError
@@ -53,6 +55,7 @@ __all__ = [
     "SearchConfig",
     "check_machine",
     "check_seed",
+    "find_answers",
     "override_config",
     "read_settings",
     "starting_options",
@@ -63,6 +66,17 @@ DEFAULT_ANSWERS = "default"
 
 #: The values of `SearchConfig.objective`.
 OBJECTIVES = ("time", "fit")
+
+
+def find_answers(answers: str | os.PathLike[str]) -> pathlib.Path:
+    """Finds the directory of a store of answers.
+
+    Args:
+        answers: the setting: a directory, or `DEFAULT_ANSWERS` for that of the user.
+    """
+    path = cache_directory() / "answers" if answers == DEFAULT_ANSWERS else answers
+    return pathlib.Path(path).absolute()
+
 
 # The random generators of NumPy, of TensorFlow and of the native core take seeds below this.
 _SEED_LIMIT = 2**63

@@ -304,6 +304,12 @@ class AnswerStoreTest(tf.test.TestCase):
             self.assertEqual(stat.S_IMODE(store.path.stat().st_mode), 0o700)
             self.assertIsNotNone(store.look_up())
 
+    def test_a_store_that_the_user_names_has_the_modes_of_the_umask(self):
+        self.addCleanup(os.umask, os.umask(0o027))
+        file = self.keep_placed()
+        self.assertEqual(stat.S_IMODE(self.directory.stat().st_mode), 0o750)
+        self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o640)
+
     def test_processes_may_keep_answers_at_a_time(self):
         spawn = multiprocessing.get_context("fork")
         processes = [
