@@ -419,7 +419,8 @@ def _keep_answer(store: AnswerStore, directory: RunDirectory, say: Callable[[str
     if not is_kept and (why := explain_unkept(result)) is not None:
         say(f"no answer is kept: {why}")
     with contextlib.suppress(OSError):  # The disk may be full; the answer counts.
-        directory.write_result(dataclasses.replace(result, answer_kept=is_kept))
+        path = str(store.path) if is_kept else None
+        directory.write_result(dataclasses.replace(result, answer_kept=is_kept, answer_store=path))
 
 
 def _build_answer(

@@ -218,7 +218,11 @@ class AnswerStore:
         day = record.kept[:10]
         notes = [record.result.note, f"kept answer of {day}, not measured again"]
         result = dataclasses.replace(
-            record.result, note=join_sentences(*notes), kept=day, answer_kept=True
+            record.result,
+            note=join_sentences(*notes),
+            kept=day,
+            answer_kept=True,
+            answer_store=str(self.path),
         )
         return Answer(day, result, record.finalists, placement)
 

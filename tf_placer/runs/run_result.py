@@ -49,6 +49,8 @@ class RunResult:
         request_digest: digest of the request; empty in results of earlier versions.
         kept: the day of the search whose kept answer this is; None for a search of its own.
         answer_kept: whether the store of answers has this result; None without a store.
+        answer_store: the directory of the store that has it; None for no store, and in results of
+            earlier versions.
         one_process_secs: the step of the original in one process on all cores that worker
             processes divide; None if that was not measured.
         has_placer_ended: whether the placer had no other placement to propose, with time left.
@@ -69,6 +71,7 @@ class RunResult:
     request_digest: str = ""
     kept: str | None = None
     answer_kept: bool | None = None
+    answer_store: str | None = None
     one_process_secs: float | None = None
     has_placer_ended: bool = False
 

@@ -16,6 +16,7 @@ from tf_placer.files import read_json, write_json
 from tf_placer.runs.own_files import REFUSAL, TRAINED_BY
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.verdict import explain_unkept
+from tf_placer.search.config import find_answers
 from tf_placer.text import notes
 from tf_placer.text.stages import Stages
 from tf_placer.text.units import format_bytes
@@ -92,7 +93,10 @@ def is_answer_wanted(
         OSError, ValueError: the directory cannot be read.
     """
     result = directory.read_result()
-    if answers is None or result is None or result.answer_kept or result.kept is not None:
+    if answers is None or result is None or result.kept is not None:
+        return False
+    # Earlier versions did not write which store it is.
+    if result.answer_kept and result.answer_store in (None, str(find_answers(answers))):
         return False
     if needs_script(directory):
         say("--answers keeps nothing: the step calls Python functions")

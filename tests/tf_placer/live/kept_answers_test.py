@@ -276,6 +276,18 @@ class KeptAnswersTest(tf.test.TestCase):
         self.assertLen(more.trials, 12)
         self.assertEqual(self.searches, 2)
 
+    def test_another_store_gets_the_answer_of_a_search_that_has_ended(self):
+        log_dir = self.directory / "run"
+        self.optimize(build(), log_dir=log_dir)
+        other = self.directory / "other"
+        for answers in (self.answers, other):
+            self.optimize(build(), log_dir=log_dir, answers=answers)
+            result = RunDirectory(log_dir).read_result()
+            self.assertEqual((result.answer_kept, result.answer_store), (True, str(answers)))
+            self.assertLen(list(answers.iterdir()), 1)
+        self.assertIsNotNone(self.optimize(build("z/"), "z/", answers=other).kept)
+        self.assertEqual(self.searches, 1)
+
     def test_a_directory_with_a_kept_answer_may_be_searched_later(self):
         self.optimize(build())
         log_dir = self.directory / "run"

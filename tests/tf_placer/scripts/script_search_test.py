@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from unittest import mock
 
 import tensorflow as tf
@@ -52,6 +53,12 @@ class ScriptSearchTest(absltest.TestCase):
         for change in ({"answer_kept": True}, {"kept": "2026-11-28", "is_complete": False}):
             self.directory.write_result(dataclasses.replace(_ENDED, **change))
             self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
+        # Another store gets it, too.
+        kept_here = {"answer_kept": True, "answer_store": os.path.abspath("store")}
+        self.directory.write_result(dataclasses.replace(_ENDED, **kept_here))
+        self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
+        self.assertTrue(is_answer_wanted(self.directory, "other", self.said.append))
+        self.assertTrue(is_answer_wanted(self.directory, "default", self.said.append))
         self.assertEmpty(self.said)
         self.directory.write_result(dataclasses.replace(_ENDED, outcome=Outcome.NO_TIME))
         self.assertFalse(is_answer_wanted(self.directory, "store", self.said.append))
