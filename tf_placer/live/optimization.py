@@ -113,6 +113,8 @@ def place(
         return _build_answer(answer, named, step)
     if config.require_answer and (store is None or store.has_choice):
         raise NoAnswerError(_explain_no_answer(store, caller))
+    if store is not None and (closest := _describe_most_similar(store)) is not None:
+        say(f"{_describe_miss(store)}. {closest}")
     if (batch_size := _find_batch_size(step)) is not None:
         say(
             f"a step trains on a batch of {batch_size}: the placement is for fit with that size; "
@@ -374,25 +376,38 @@ def _explain_no_answer(store: AnswerStore | None, caller: str | None) -> str:
             f"no answer can be kept for this step, because {caller!r} calls a Python function, and "
             "require_answer forbids a search"
         )
-    missing = (
-        f"{store.path} has no answer for this step on this machine"
-        if store.path.is_dir()
-        else f"there is no directory {store.path}, which would have the answers"
-    )
     text = (
-        f"{missing}, and require_answer forbids a search: search with the same answers and without "
-        "require_answer, until answer_kept of the result is true; a verdict that more time may "
-        "change is not kept"
+        f"{_describe_miss(store)}, and require_answer forbids a search: search with the same "
+        "answers and without require_answer, until answer_kept of the result is true; a verdict "
+        "that more time may change is not kept"
     )
+    similar = _describe_most_similar(store)
+    return text if similar is None else f"{text}. {similar}"
+
+
+def _describe_miss(store: AnswerStore) -> str:
+    if store.path.is_dir():
+        return f"{store.path} has no answer for this step on this machine"
+    return f"there is no directory {store.path}, which would have the answers"
+
+
+def _describe_most_similar(store: AnswerStore) -> str | None:
+    """Describes what differs from the most similar answer; None if none is similar."""
     similarity = store.compare_most_similar()
     if similarity is None or similarity.common_share < _LEAST_SIMILAR_SHARE:
-        return text
-    return f"{text}. {_describe_similarity(similarity)}"
+        return None
+    return _describe_similarity(similarity)
 
 
 def _describe_similarity(similarity: Similarity) -> str:
     """Describes what differs between the step and that of the most similar answer."""
     here, kept = similarity.num_operations, similarity.num_kept_operations
+    if here == kept and similarity.batch_sizes is not None:
+        size, kept_size = similarity.batch_sizes
+        return (
+            f"It has one for a step of as many operations, {here}, with a batch of {kept_size} "
+            f"where this one has {size}: an answer is for one batch size"
+        )
     if similarity.is_one_in_the_other:
         return (
             f"It has one for a step with {similarity.common_share:.0%} of these operations: an "

@@ -90,12 +90,15 @@ class Similarity:
         num_kept_operations: number of operations of the step of the answer.
         is_one_in_the_other: whether all operations of one of them are in the other, with the same
             attributes and inputs: only what is fetched, fed or pinned differs.
+        batch_sizes: the batch size of the step and that of the answer, if what is fed differs in
+            nothing else; None otherwise.
     """
 
     common_share: float
     num_operations: int
     num_kept_operations: int
     is_one_in_the_other: bool
+    batch_sizes: tuple[int, int] | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,6 +116,7 @@ class _Record:
         placed: the positions of operations in this order, by the device that they are placed on.
         measurement: the measurement of the placement.
         provenance: the provenance of the placement.
+        feed_shapes: the shape of each fed tensor, by its name; empty in files of earlier versions.
     """
 
     kept: str
@@ -125,6 +129,7 @@ class _Record:
     placed: Mapping[str, tuple[int, ...]]
     measurement: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    feed_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks the fields against each other.
@@ -256,8 +261,11 @@ class AnswerStore:
         """Compares the step with that of the most similar answer on this machine.
 
         Returns:
-            The comparison; None if there is no answer for the machine.
+            The comparison; None if there is no answer for the machine, or one for the very step,
+            which is not thorough enough or not legal here.
         """
+        if self._file.exists():
+            return None
         num_operations = len(self._form.operations)
         compared = [
             Similarity(
@@ -265,6 +273,7 @@ class AnswerStore:
                 num_operations,
                 len(record.operations),
                 _is_one_in_the_other(self._form.labels, record.labels),
+                _find_batch_sizes(self._feed_shapes, record.feed_shapes),
             )
             for file in self._list_files(f"{self._machine}_*.json")[:_MAX_COMPARED]
             if (record := self._read(file)) is not None
@@ -314,6 +323,7 @@ class AnswerStore:
             "placed": placed,
             "measurement": {} if placement is None else placement.measurement,
             "provenance": {} if placement is None else placement.provenance,
+            "feed_shapes": self._feed_shapes,
         }
         try:
             # A directory that the user names may be for colleagues, as the umask says.
@@ -339,6 +349,10 @@ class AnswerStore:
         return find_canonical_form(
             self._graph, self._colocation, [*step.fetches, *filling], step.feeds
         )
+
+    @property
+    def _feed_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: np.shape(value) for name, value in self._workload.step.feeds.items()}
 
     @functools.cached_property
     def _machine(self) -> str:
@@ -443,6 +457,26 @@ def _is_one_in_the_other(labels: Sequence[str], others: Sequence[str]) -> bool:
     """Returns whether all labels of one of two steps are labels of the other."""
     counts, other_counts = collections.Counter(labels), collections.Counter(others)
     return counts <= other_counts or other_counts <= counts
+
+
+def _find_batch_sizes(
+    shapes: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
+) -> tuple[int, int] | None:
+    """Finds the batch sizes of two steps whose feeds have the same shapes but for the batch."""
+    # The names may differ, but keep their order where only a prefix does.
+    ordered, others_ordered = ([each[name] for name in sorted(each)] for each in (shapes, others))
+    # The sizes of a shape without the first one; the number of dimensions tells scalars apart.
+    rests, others_rests = (
+        [(len(shape), shape[1:]) for shape in each] for each in (ordered, others_ordered)
+    )
+    if rests != others_rests:
+        return None
+    differing = {
+        (shape[0], other[0])
+        for shape, other in zip(ordered, others_ordered, strict=True)
+        if shape != other
+    }
+    return differing.pop() if len(differing) == 1 else None
 
 
 def _is_own(file: pathlib.Path) -> bool:

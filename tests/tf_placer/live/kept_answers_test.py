@@ -207,6 +207,30 @@ class KeptAnswersTest(tf.test.TestCase):
         with self.assertRaisesRegex(NoAnswerError, os.environ["XDG_CACHE_HOME"]):
             self.optimize(build(), answers=None, require_answer=True)
 
+    def test_says_that_the_store_has_an_answer_for_another_batch_size(self):
+        config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
+
+        def search(size: int | None, batch: int, **changes) -> str:
+            with new_graph() as graph:
+                x = tf1.placeholder(tf.float32, [size, 3], name="x")
+                ends = [tf.reduce_sum(tf.matmul(x + float(k), x, transpose_a=True)) for k in (0, 1)]
+                tf.add_n(ends, name="loss")
+            changed = dataclasses.replace(config, **changes)
+            feeds = {"x:0": np.ones([batch, 3], np.float32)}
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                optimize(graph, ["loss:0"], feeds, config=changed)
+            return errors.getvalue()
+
+        for size in (None, 4):
+            text = "with a batch of 4 where this one has 8: an answer is for one batch size"
+            self.assertNotIn("a batch of", search(size, 4))
+            other = None if size is None else 8
+            with self.assertRaisesRegex(NoAnswerError, f"no answer for this .*{text}$"):
+                search(other, 8, require_answer=True)
+            self.assertRegex(search(other, 8), f"no answer for this step .*{text}\n")
+            for file in self.answers.iterdir():
+                file.unlink()
+
     def test_says_that_a_search_without_a_verdict_keeps_no_answer(self):
         config = SearchConfig("local:2", "random", max_trials=10, answers=self.answers)
         with (

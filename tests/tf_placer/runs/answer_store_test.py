@@ -240,6 +240,25 @@ class AnswerStoreTest(tf.test.TestCase):
             self.assertLen(of_tower, 1)
         self.assertLen(set(similar.assignment.values()), 2)
 
+    def test_a_step_with_another_batch_size_is_told_apart(self):
+        self.keep_placed()
+        for workload, batch_sizes in (
+            (build("z/", batch=7), (7, 5)),
+            (build(depth=5), None),
+        ):
+            self.assertEqual(self.open(workload).compare_most_similar().batch_sizes, batch_sizes)
+        # The very step is no other one.
+        self.assertIsNone(self.open(build()).compare_most_similar())
+
+    def test_the_batch_is_the_first_dimension_of_what_is_fed(self):
+        find = answer_store._find_batch_sizes
+        self.assertEqual(find({"x:0": (8, 3), "y:0": (8,)}, {"x:0": (4, 3), "y:0": (4,)}), (8, 4))
+        self.assertEqual(find({"x:0": (8, 3), "r:0": ()}, {"x:0": (4, 3), "r:0": ()}), (8, 4))
+        for others in ({}, {"x:0": (4,)}, {"x:0": ()}, {"x:0": (8, 2)}, {"x:0": (8, 3)}):
+            self.assertIsNone(find({"x:0": (8, 3)}, others), others)
+        self.assertIsNone(find({"x:0": (8,)}, {"x:0": ()}))
+        self.assertIsNone(find({"x:0": (8, 3), "y:0": (2,)}, {"x:0": (4, 3), "y:0": (1,)}))
+
     def test_the_most_similar_step_is_chosen(self):
         for depth in (9, 6, 12):
             workload = build(depth=depth)
