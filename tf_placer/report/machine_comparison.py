@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
-from tf_placer.text.table import table
+from tf_placer.text.table import table, terminal_width
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["MachineComparison", "describe_remarks", "make_columns"]
@@ -25,8 +26,9 @@ _CPU_WORK = {
     "update": "updates of variables",
 }
 _ENOUGH, _DATA_PARALLEL = "enough", "data par."
-# Characters of a line of the table, to which long names are wrapped.
+# Characters of a line of the table, to which long names and the sentences below are wrapped.
 _MAX_WIDTH = 120
+_INDENT = " " * 4
 # At least this factor above the bound of data parallelism, that is worth a try.
 _CLEARLY_ABOVE = 1.1
 
@@ -69,7 +71,7 @@ class MachineComparison:
                 "fewer may do"
             )
         shown = table(list(columns), rows, alignment, width=_MAX_WIDTH)
-        return "\n\n".join([shown, "\n".join(lines)])
+        return "\n\n".join([shown, "\n".join(map(_wrap, lines))])
 
     def list_findings(self) -> list[str]:
         """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
@@ -170,11 +172,11 @@ def _find_cheapest(fitting: Sequence[ComparedMachine]) -> ComparedMachine | None
 
 def _describe_least_memory(machines: Sequence[ComparedMachine]) -> list[str]:
     """Says how much memory would do on the machines on which nothing fits."""
-    return [
-        f"nothing fits on {each.name}: {each.least_memory}"
-        for each in machines
-        if each.least_memory
-    ]
+    names: dict[str, list[str]] = {}
+    for each in machines:
+        if each.least_memory:
+            names.setdefault(each.least_memory, []).append(each.name)
+    return [f"nothing fits on {_join(alike)}: {memory}" for memory, alike in names.items()]
 
 
 def _shorten_names(compared: MachineComparison) -> MachineComparison:
@@ -216,7 +218,8 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
 
 def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says which machines have more accelerators than the graph needs."""
-    lines = []
+    smaller: dict[str, list[tuple[str, str]]] = {}
+    spares: dict[str, list[str]] = {}
     for kind in dict.fromkeys(machine.kind for machine in fitting):
         alike = sorted(
             (machine for machine in fitting if machine.kind == kind),
@@ -227,17 +230,21 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
             each for each in alike if _get_step_secs(each) <= AS_WELL_AS * _get_step_secs(largest)
         )
         if enough.accelerators < largest.accelerators:
-            lines.append(
-                f"{_count(enough, enough.accelerators)} would do as well as "
-                f"{largest.accelerators}: "
-                f"{enough.name} is within 2 % of {largest.name}"
-            )
+            count = _count(enough, enough.accelerators)
+            counts = f"{count} would do as well as {largest.accelerators}"
+            smaller.setdefault(counts, []).append((enough.name, largest.name))
         if enough.spare:
             most = "at most " if enough.needed > 1 else ""
-            lines.append(
-                f"{most}{_count(enough, enough.needed)} of the {enough.accelerators} of "
-                f"{enough.name} would do as well: a placement on so few is within 2 %"
-            )
+            counts = f"{most}{_count(enough, enough.needed)} of the {enough.accelerators} of "
+            spares.setdefault(counts, []).append(enough.name)
+    lines = []
+    for counts, pairs in smaller.items():
+        (small, large), *others = pairs
+        first = f"{small} is within 2 % of {large}"
+        lines.append(f"{counts}: {_join([first, *(f'{a} of {b}' for a, b in others)])}")
+    if spares:
+        few = _join([f"{counts}{_join(names)}" for counts, names in spares.items()])
+        lines.append(f"{few} would do as well: a placement on so few is within 2 %")
     return lines
 
 
@@ -262,6 +269,18 @@ def _describe_cheaper(fitting: Sequence[ComparedMachine]) -> list[str]:
             f"{_format_price(cheapest.cost_per_million_steps)} of {cheapest.name}"
         ]
     return [f"perhaps cheaper by data parallelism, per million steps: {', '.join(cheaper)}"]
+
+
+def _wrap(sentence: str) -> str:
+    """Wraps a sentence to the width of the terminal, and at most to that of the table."""
+    width = min(terminal_width() or _MAX_WIDTH, _MAX_WIDTH)
+    # Not at hyphens, which names of machines have.
+    return textwrap.fill(sentence, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+
+
+def _join(names: Sequence[str]) -> str:
+    """Joins names to "A, B and C"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _count(machine: ComparedMachine, number: int) -> str:

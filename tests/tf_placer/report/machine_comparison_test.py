@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer.report import machine_comparison
 from tf_placer.report.compared_machine import ComparedMachine
 from tf_placer.report.machine_comparison import MachineComparison
 
@@ -116,6 +118,38 @@ class MachineComparisonTest(absltest.TestCase):
             findings,
         )
 
+    def test_says_once_what_holds_for_several_machines(self):
+        def rename(kind: str, machine: ComparedMachine) -> ComparedMachine:
+            return dataclasses.replace(machine, name=machine.name.replace("A100", kind), kind=kind)
+
+        machines = [change(8, 0.010), change(4, 0.010, spare=2)]
+        kinds = ("A100", "H100", "V100")
+        alike = [rename(kind, each) for kind in kinds for each in machines]
+        other = rename("T4", change(8, 0.020, spare=1))
+        found = MachineComparison((*alike, other)).list_findings()
+        self.assertEqual(
+            found[1:],
+            [
+                "4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100, 4xH100 of 8xH100 "
+                "and 4xV100 of 8xV100",
+                "at most 2 GPUs of the 4 of 4xA100, 4xH100 and 4xV100 and at most 7 GPUs of the 8 "
+                "of 8xT4 would do as well: a placement on so few is within 2 %",
+            ],
+        )
+
+    def test_sentences_are_wrapped_to_the_terminal(self):
+        machines = tuple(
+            change(count, 0.010 + count, spare=1, data_parallel_secs=0.001) for count in (2, 3, 4)
+        )
+        compared = MachineComparison(machines)
+        for columns, width in ((None, 120), (60, 60), (300, 120)):
+            with mock.patch.object(machine_comparison, "terminal_width", return_value=columns):
+                sentences = compared.table().partition("\n\n")[2]
+            self.assertLessEqual(max(map(len, sentences.split("\n"))), width)
+            self.assertGreater(max(map(len, sentences.split("\n"))), width - 20)
+            joined = sentences.replace("\n    ", " ").split("\n")
+            self.assertEqual(joined[:-1], compared.list_findings())
+
     def test_says_that_the_smaller_machine_has_spare_devices_too(self):
         findings = MachineComparison((change(8, 0.010), change(4, 0.010, spare=2))).list_findings()
         self.assertIn("4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100", findings)
@@ -140,6 +174,11 @@ class MachineComparisonTest(absltest.TestCase):
         expected = "nothing fits on 1xA100: 20.00 GiB on GPU:0 would do"
         self.assertEqual(MachineComparison((short,)).list_findings()[1:], [expected])
         self.assertIn(expected, MachineComparison((short, change(4, 0.010))).list_findings())
+        both = MachineComparison((short, dataclasses.replace(short, name="1xV100")))
+        self.assertEqual(
+            both.list_findings()[1:],
+            ["nothing fits on 1xA100 and 1xV100: 20.00 GiB on GPU:0 would do"],
+        )
 
     def test_says_where_data_parallelism_may_be_faster(self):
         findings = MachineComparison(
