@@ -194,7 +194,7 @@ def _shorten_names(compared: MachineComparison) -> MachineComparison:
 
 def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says why a CPU works where the memory of the GPUs is not short."""
-    lines = []
+    parts = []
     for work in dict.fromkeys(machine.cpu_work for machine in fitting if machine.cpu_work):
         alike = [
             each
@@ -208,12 +208,14 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
         if alike:
             least, most = (f"{f(each.cpu_share for each in alike):.0%}" for f in (min, max))
             share = least if least == most else f"{least} to {most}"
-            lines.append(
-                f"{', '.join(each.name for each in alike)}: the CPU computes in {share} of the "
-                f"step, mostly {_CPU_WORK.get(work, work)}: not for want of memory, but because "
-                "the step is shorter if it computes at the same time as the GPUs"
+            parts.append(
+                f"in {share} of the step on {_join([each.name for each in alike])}, mostly "
+                f"{_CPU_WORK.get(work, work)}"
             )
-    return lines
+    if not parts:
+        return []
+    reason = "not for want of memory, but because the step is shorter so"
+    return [f"the CPU computes at the same time as the GPUs, {reason}: {'; '.join(parts)}"]
 
 
 def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
