@@ -31,7 +31,7 @@ DEVICE_COLORS = (
 GRAY = "#8a8a8a"
 #: Color of failed trials.
 FAILURE_COLOR = "#e0304a"
-#: Colors of the kinds that `operation_kinds` finds: Tol's "light".
+#: Colors of the kinds that `operation_kinds` finds: Tol's "light", brown and beige.
 KIND_COLORS = {
     "convolution": "#77aadd",
     "matrix product": "#ee8866",
@@ -41,6 +41,8 @@ KIND_COLORS = {
     "normalization": "#ffaabb",
     "lookup": "#bbcc33",
     "update": "#44bb99",
+    "loop, branch or call": "#8c564b",
+    "arithmetic": "#d8c9a3",
     "other": "#c4c4c4",
 }
 #: Colors of the forward pass, and of the backward pass with the update.

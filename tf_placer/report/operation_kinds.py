@@ -24,6 +24,15 @@ __all__ = [
     "strip_calls",
 ]
 
+_OTHER, _UPDATE_KIND, _ARITHMETIC_KIND = "other", "update", "arithmetic"
+# Updates have operations of these kinds, too.
+_UNTOLD = (_OTHER, _ARITHMETIC_KIND)
+# Operations on each element, and sums.
+_ARITHMETIC = (
+    r"^(Add|AddV2|AddN|Sub|Mul|RealDiv|DivNoNan|Neg|Abs|Sign|Square|SquaredDifference|Sqrt|Rsqrt|Exp"
+    r"|Log|Log1p|Pow|Maximum|Minimum|Reciprocal|Tanh|Sigmoid|Relu6?|LeakyRelu|Elu|Selu|Softplus|Erf"
+    r"|Select|SelectV2|Floor|Cast|BiasAdd|Sum|Mean|Prod|Max|Min|L2Loss)(Grad|GradV1)?(_\d+)?$"
+)
 # The first pattern that matches a type decides.
 _TYPE_PATTERNS = (
     ("update", r"^(Resource)?(Sparse)?Apply|^Assign|^(Resource)?Scatter"),
@@ -34,6 +43,8 @@ _TYPE_PATTERNS = (
     ("concat and split", r"^Concat|^Split|^Pack$|^Unpack$|Slice"),
     ("normalization", r"BatchNorm|^LRN"),
     ("lookup", r"Gather|UnsortedSegment"),
+    ("loop, branch or call", r"While$|If$|Case$|PartitionedCall$"),
+    (_ARITHMETIC_KIND, _ARITHMETIC),
 )
 # Without types, the first pattern that matches the last part of a name decides.
 _NAME_PATTERNS = (
@@ -45,6 +56,8 @@ _NAME_PATTERNS = (
     ("concat and split", r"[Cc]oncat|[Ss]plit|^Pack|^[Ss]tack|Slice$"),
     ("normalization", r"Norm"),
     ("lookup", r"Gather|[Ll]ookup|UnsortedSegment"),
+    ("loop, branch or call", r"^[Ww]hile(_\d+)?$|PartitionedCall(_\d+)?$"),
+    (_ARITHMETIC_KIND, _ARITHMETIC),
 )
 # Gradients and updates outside of a scope for them. Conv2DBackpropInput is not among them, because
 # in the forward pass it is a transposed convolution.
@@ -70,8 +83,6 @@ _LEAST_SCOPE_SHARE = 0.5
 _LEAST_PART_SHARE = 0.05
 # The scope of the loss of a compiled model of Keras 3.
 _KERAS_3_LOSS = "compile_loss/"
-_OTHER = "other"
-_UPDATE_KIND = "update"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,7 +187,7 @@ def _kinds_of_types(types: Sequence[str], names: Sequence[str]) -> tuple[str, ..
     known = {each: _match_kind(_TYPE_PATTERNS, each) for each in set(types)}
     # Arithmetic that computes the size of an update has no type that tells it apart.
     return tuple(
-        _UPDATE_KIND if known[of_type] == _OTHER and _is_update(name) else known[of_type]
+        _UPDATE_KIND if known[of_type] in _UNTOLD and _is_update(name) else known[of_type]
         for of_type, name in zip(types, names, strict=True)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +24,7 @@ __all__ = [
     "box_colors",
     "color_legends",
     "find_lanes",
+    "property_colors",
     "step_boxes",
     "to_ms",
     "transfer_boxes",
@@ -113,15 +115,33 @@ def box_colors(
     trace: StepTrace, kinds: OperationKinds, operations: np.ndarray
 ) -> dict[str, list[str]]:
     """Chooses colors of operations, by the property that they show; see `color_legends`."""
-    of_layers = layer_colors(len(kinds.layer_names))
-    of_devices = _device_colors(trace.problem)
+    names = tuple(KIND_COLORS)
+    number = {name: i for i, name in enumerate(names)}
+    values = {
+        "kind": [number[kinds.kinds[i]] for i in operations.tolist()],
+        "layer": kinds.layers[operations].tolist(),
+        "device": trace.operation_devices[operations].tolist(),
+        "direction": kinds.backward[operations].astype(int).tolist(),
+    }
+    colors = property_colors(trace.problem, kinds, names)
+    return {by: [colors[by][value] for value in of_by] for by, of_by in values.items()}
+
+
+def property_colors(
+    problem: PlacementProblem, kinds: OperationKinds, kind_names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Lists the colors of the values of each property that colors can show.
+
+    Args:
+        problem: the problem.
+        kinds: the kinds of its operations.
+        kind_names: the kinds, in the order of their colors in the result.
+    """
     return {
-        "kind": [KIND_COLORS[kinds.kinds[i]] for i in operations.tolist()],
-        "layer": [of_layers[layer] for layer in kinds.layers[operations].tolist()],
-        "device": [of_devices[i] for i in trace.operation_devices[operations].tolist()],
-        "direction": [
-            DIRECTION_COLORS[int(backward)] for backward in kinds.backward[operations].tolist()
-        ],
+        "kind": [KIND_COLORS[name] for name in kind_names],
+        "layer": layer_colors(len(kinds.layer_names)),
+        "device": _device_colors(problem),
+        "direction": list(DIRECTION_COLORS),
     }
 
 

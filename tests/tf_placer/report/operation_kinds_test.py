@@ -48,7 +48,11 @@ class TypesTest(parameterized.TestCase):
         ("ResourceSparseApplyAdagrad", "update"),
         ("ApplyMomentum", "update"),
         ("AssignSubVariableOp", "update"),
-        ("Mul", "other"),
+        ("Mul", "arithmetic"),
+        ("SigmoidGrad", "arithmetic"),
+        ("StatelessWhile", "loop, branch or call"),
+        ("StatefulPartitionedCall", "loop, branch or call"),
+        ("Transpose", "other"),
     )
     def test_the_type_decides_the_kind_and_not_the_name(self, of_type, kind):
         self.assertEqual(find_kinds(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
@@ -60,7 +64,7 @@ class TypesTest(parameterized.TestCase):
             ("train/gradients/w_grad/mul", "Mul"),
             ("train/layer/dense", "MatMul"),
         )
-        self.assertEqual(kinds.kinds, ("update", "other", "matrix product"))
+        self.assertEqual(kinds.kinds, ("update", "arithmetic", "matrix product"))
 
     def test_types_of_gradients_are_backward_under_any_name(self):
         kinds = find_kinds(

@@ -34,7 +34,9 @@ from tf_placer.report.page.captions import describe_comparison
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_table import name_run
 from tf_placer.report.page.run_view import baseline_placements
+from tf_placer.report.page.tables import omit_repeated_columns
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
+from tf_placer.report.step_boxes import box_colors
 from tf_placer.report.what_if import WhatIf
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.followed_page import follow_search
@@ -417,7 +419,7 @@ class RunViewTest(absltest.TestCase):
                 # The longest step has both operations on one device.
                 self.assertAlmostEqual(axis.per_ms * axis.x_range.end, 6.0)
                 senders = np.zeros(0, int)
-                chart = draw_timeline(view.steps[-1], operation_kinds(problem), axis, senders)
+                chart = draw_timeline(view.steps[-1], axis, senders)
                 self.assertEqual(chart.xaxis[0].axis_label, unit)
         # The steps of the search take 0.5 s to 0.9 s, as its caption says.
         search = draw_search_chart(view, by_time=True)
@@ -499,6 +501,17 @@ class RunViewTest(absltest.TestCase):
         self.assertNotIn("</script><script>document.title", path.read_text())
 
 
+class RepeatedColumnsTest(absltest.TestCase):
+    def test_later_runs_have_only_what_is_not_as_in_the_first(self):
+        first = {"names": ["a"], "layers": [0], "steps": [{"secs": [1]}, {"secs": [2]}]}
+        again = {"names": ["a"], "layers": [1], "steps": [{"secs": [1]}, {"secs": [3]}, {}]}
+        self.assertEqual(
+            omit_repeated_columns([None, first, again, None]),
+            [None, first, {"layers": [1], "steps": [None, {"secs": [3]}, {}]}, None],
+        )
+        self.assertEqual(omit_repeated_columns([None]), [None])
+
+
 @unittest.skipUnless(find_chromium(), "there is no Chromium")
 class BrowserTest(absltest.TestCase):
     @classmethod
@@ -527,6 +540,7 @@ class BrowserTest(absltest.TestCase):
             for n, view in enumerate((live, beside, planned, planned), start=1)
         ]
         write_page(four[0], cls.pages["four"], beside=four[1:])
+        cls.four = four
         problem = make_problem(
             [[3.0, 3.0], [3.0, 3.0]],
             names=[
@@ -700,6 +714,24 @@ class BrowserTest(absltest.TestCase):
         legend = self.browser.evaluate("document.querySelector('.legend').textContent")
         self.assertIn("encoder/layer_0", legend)
         self.assertEqual(self.browser.complaints, [])
+
+    def test_operations_have_the_colors_of_their_own_run(self):
+        self.open("four")
+        painted = """Bokeh.documents.flatMap((d) => d.roots()).flatMap((r) => [...r.references()])
+            .filter((m) => m.type === 'GlyphRenderer' && m.name === 'operations')
+            .map((m) => [m.glyph.tags, [...m.data_source.data.number], m.data_source.data.color])"""
+        for by in ("kind", "layer", "device", "direction"):
+            self.browser.evaluate(
+                f"(() => {{ const s = document.getElementById('color-by'); s.value = '{by}';"
+                "s.dispatchEvent(new Event('change')); })()"
+            )
+            charts = self.browser.evaluate(painted)
+            self.assertLen(charts, sum(len(view.steps) for view in self.four))
+            for (run, step), numbers, colors in charts:
+                view = self.four[run]
+                kinds = operation_kinds(view.problem)
+                expected = box_colors(view.steps[step].trace, kinds, np.array(numbers))[by]
+                self.assertEqual(colors, expected, (by, run, step))
 
 
 if __name__ == "__main__":

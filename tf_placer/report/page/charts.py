@@ -25,11 +25,9 @@ from graph_passes.util.messages import plain_text
 from tf_placer.report.colors import FAILURE_COLOR, GRAY, TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.memory_curve import MemoryPoint
-from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Point, RunView, StepView
 from tf_placer.report.step_boxes import (
     StepBoxes,
-    box_colors,
     step_boxes,
     to_ms,
     transfer_boxes,
@@ -154,16 +152,18 @@ def _device_labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def draw_timeline(
-    view: StepView, kinds: OperationKinds, axis: TimeAxis, senders: np.ndarray, run: int = 0
+    view: StepView, axis: TimeAxis, senders: np.ndarray, run: int = 0, step: int = 0
 ) -> Any:
     """Draws the timeline of a step: a row for each device, and for all that it sends.
 
+    The script of the page colors the operations, so that colors are in the page only once.
+
     Args:
         view: the step.
-        kinds: the kinds of its operations.
         axis: the time axis of the page.
         senders: int [num_senders], the devices that have a row for all that they send.
         run: the index of the run on the page.
+        step: the index of the step in its run.
     """
     trace = view.trace
     devices = trace.problem.devices
@@ -183,8 +183,8 @@ def draw_timeline(
     chart.ygrid.grid_line_alpha = 0
     boxes = step_boxes(trace)
     columns: dict[str, Any] = {"number": boxes.operations.astype(np.int32)}
-    columns |= box_colors(trace, kinds, boxes.operations)
-    style = {"fill_color": "kind", "hover_line_color": "black", "name": "operations"}
+    style: dict[str, Any] = {"fill_color": GRAY, "hover_line_color": "black", "name": "operations"}
+    style["tags"] = [run, step]
     _add_boxes(chart, boxes, columns, "@number{custom}", run, **style)
     transfers = trace.transfers
     if transfers.producers.size:

@@ -1,7 +1,10 @@
 "use strict";
 const tfPlacer = (() => {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const runs = read("operation-data");
+  // Later runs have only what is not as in the first.
+  const written = read("operation-data");
+  const first = written.find((each) => each);
+  const runs = written.map((each) => each && { ...first, ...each, steps: each.steps.map((step, i) => step ?? first.steps[i]) });
   let data = runs.find((each) => each);
   const legends = read("legend-data");
   const MOST_ROWS = 200;
@@ -154,13 +157,23 @@ const tfPlacer = (() => {
   function colors() {
     const select = document.getElementById("color-by");
     if (!select) return;
-    select.addEventListener("change", () => {
-      legend(select.value);
-      for (const root of Bokeh.documents.flatMap((d) => d.roots()))
-        for (const model of root.references())
-          if (model.type === "GlyphRenderer" && model.name === "operations") model.glyph.fill_color = { field: select.value };
-    });
-    legend(select.value);
+    const color = () => { legend(select.value); paint(select.value); };
+    select.addEventListener("change", color);
+    color();
+  }
+
+  // Colors the operations in the timelines; charts know only their numbers.
+  function paint(by) {
+    for (const root of Bokeh.documents.flatMap((d) => d.roots()))
+      for (const model of root.references()) {
+        if (model.type !== "GlyphRenderer" || model.name !== "operations") continue;
+        const [run, step] = model.glyph.tags;
+        const data = runs[run];
+        const values = { kind: data.kinds, layer: data.layers, device: data.steps[step].devices, direction: data.backward }[by];
+        const source = model.data_source;
+        source.data = { ...source.data, color: Array.from(source.data.number, (number) => data.colors[by][values[number] ?? 0]) };
+        model.glyph.fill_color = { field: "color" };
+      }
   }
 
   // Charts are as wide as the window, so print images of them.

@@ -44,6 +44,7 @@ from tf_placer.report.page.tables import (
     make_link_rows,
     make_memory_rows,
     make_operation_columns,
+    omit_repeated_columns,
 )
 from tf_placer.report.pictures.placement_picture import (
     is_small,
@@ -136,10 +137,12 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
         has_backward=any(each is not None and each.has_backward for each in kinds),
         reload_secs=reload_secs,
         operations=_json(
-            [
-                None if of_view is None else make_operation_columns(view, of_view)
-                for view, of_view in zip(views, kinds, strict=True)
-            ]
+            omit_repeated_columns(
+                [
+                    None if of_view is None else make_operation_columns(view, of_view)
+                    for view, of_view in zip(views, kinds, strict=True)
+                ]
+            )
         ),
         legends=_json(
             [
@@ -293,7 +296,7 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
             continue
         senders = find_senders(view.steps)
         for number, step in enumerate(view.steps):
-            charts[f"time_{run}_{number}"] = draw_timeline(step, of_view, axis, senders, run)
+            charts[f"time_{run}_{number}"] = draw_timeline(step, axis, senders, run, number)
             charts[f"memory_{run}_{number}"] = draw_memory_chart(step, axis)
     return charts
 
@@ -307,8 +310,10 @@ def _embed_charts(charts: dict[str, Any]) -> str:
     if not drawn:
         return _json({"docs": {}, "items": []})
     document = Document()
-    for chart in drawn.values():
-        document.add_root(chart)
+    # Otherwise Bokeh would collect the models of all charts again after each.
+    with document.models.freeze():
+        for chart in drawn.values():
+            document.add_root(chart)
     docs, [item] = standalone_docs_json_and_render_items(list(drawn.values()))
     places = {chart.id: f"chart-{name.replace('_', '-')}" for name, chart in drawn.items()}
     value = item.to_json()

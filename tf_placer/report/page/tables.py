@@ -12,6 +12,7 @@ from tf_placer.report.device_labels import device_labels
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.operation_kinds import OperationKinds, strip_calls
 from tf_placer.report.page.run_view import ComparedPlacement, RunView, StepView
+from tf_placer.report.step_boxes import property_colors
 from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
@@ -22,6 +23,7 @@ __all__ = [
     "make_link_rows",
     "make_memory_rows",
     "make_operation_columns",
+    "omit_repeated_columns",
 ]
 
 
@@ -124,6 +126,7 @@ def make_operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, An
         "layers": kinds.layers.tolist(),
         "groups": problem.groups.tolist(),
         "deviceNames": [labels[device.name] for device in problem.devices],
+        "colors": property_colors(problem, kinds, names),
         "steps": [],
     }
     for step in view.steps:
@@ -137,6 +140,31 @@ def make_operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, An
                 "waited": _us(trace.start_secs - trace.ready_secs),
             }
         )
+    return columns
+
+
+def omit_repeated_columns(runs: Sequence[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
+    """Leaves out of later runs what is as in the first run that has columns.
+
+    Args:
+        runs: the columns of each run, from `make_operation_columns`; None for a run without.
+
+    Returns:
+        The columns. Columns that are as in the first run are missing in later runs, and steps that
+        are as in the first run at the same position are None.
+    """
+    first = next((run for run in runs if run is not None), None)
+    if first is None:
+        return list(runs)
+    return [run if run is None or run is first else _omit_repeated(run, first) for run in runs]
+
+
+def _omit_repeated(run: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
+    columns = {key: value for key, value in run.items() if value != first[key]}
+    columns["steps"] = [
+        None if number < len(first["steps"]) and step == first["steps"][number] else step
+        for number, step in enumerate(run["steps"])
+    ]
     return columns
 
 
