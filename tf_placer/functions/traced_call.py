@@ -29,6 +29,7 @@ from tf_placer.functions.tracing import convert_arrays
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.workload import Workload
+from tf_placer.text.sentences import join_sentences
 
 __all__ = ["TracedCall", "is_traceable", "trace_call"]
 
@@ -104,18 +105,18 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     _check_context()
     if is_keras_model(target):
         check_training(target)
-        example_inputs = _find_batch(example_inputs)
+        if isinstance(example_inputs, tf.data.Dataset):
+            example_inputs = _take_batch(example_inputs)
         # The step takes the batch as one argument.
         step, batch = convert_train_step(target), convert_arrays(example_inputs)
-        build_variables(target, batch)
-        return _trace(
-            target,
-            step,
-            (batch,),
-            example_inputs,
-            read_values,
-            autograph=False,
-        )
+        try:
+            build_variables(target, batch)
+            return _trace(target, step, (batch,), example_inputs, read_values, autograph=False)
+        except GraphError as error:
+            advice = _advise_on_batch(batch)
+            if advice is None:
+                raise
+            raise GraphError(join_sentences(str(error).rstrip("."), advice)) from error
     arguments = convert_arrays(
         example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     )
@@ -168,25 +169,35 @@ def _check_context() -> None:
         )
 
 
-def _find_batch(given: Any) -> Any:
-    """Returns the given batch, or the first of a data set.
+def _take_batch(data: tf.data.Dataset) -> Any:
+    """Takes the first batch of a data set.
 
     Raises:
-        GraphError: the data set has none, or something else that gives batches is given.
+        GraphError: it has none.
     """
-    if isinstance(given, tf.data.Dataset):
-        for batch in given:
-            return batch
-        raise GraphError("the data set is empty: it has no batch to take as an example")
-    for part in tf.nest.flatten(given):
-        is_value = tf.is_tensor(part) or hasattr(part, "__array__") or isinstance(part, str | bytes)
-        if isinstance(part, Iterator) or (not is_value and hasattr(part, "__getitem__")):
-            first = "next(data)" if isinstance(part, Iterator) else "data[0]"
-            raise GraphError(
-                "the example of a model is one batch, such as (x, y), or a tf.data.Dataset, not of "
-                f"type {type(part).__name__}: if that gives batches, pass {first}"
+    for batch in data:
+        return batch
+    raise GraphError("the data set is empty: it has no batch to take as an example")
+
+
+def _advise_on_batch(batch: Any) -> str | None:
+    """Says what a batch of a model is, if the given one looks like something else."""
+    for part in tf.nest.flatten(batch):
+        if tf.is_tensor(part) or isinstance(part, str | bytes):
+            continue
+        first = None
+        if isinstance(part, Iterator):
+            first = "next(data)"
+        elif hasattr(part, "__getitem__") and hasattr(part, "__len__"):
+            first = "data[0]"
+        if first is not None:
+            return (
+                "the example of a model is one batch, such as (x, y), or a tf.data.Dataset: if "
+                f"what is of type {type(part).__name__} gives batches, pass {first}"
             )
-    return given
+    if not isinstance(batch, tuple):
+        return "the example is x alone: pass (x, y) if the training step needs y"
+    return None
 
 
 def _trace(
@@ -213,11 +224,8 @@ def _trace(
             break
         except Exception as error:
             if not inline:
-                # Keras says little of targets that its loss lacks.
-                has_targets = not is_model or isinstance(example_inputs, tuple)
-                example = "this example" if has_targets else "this example, x without y of (x, y)"
                 raise GraphError(
-                    f"{_name(target)} cannot be traced with {example}: {_first_line(error)}"
+                    f"{_name(target)} cannot be traced with this example: {_first_line(error)}"
                 ) from error
     return TracedCall(
         target,

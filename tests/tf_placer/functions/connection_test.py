@@ -71,12 +71,14 @@ class ConnectionTest(unittest.TestCase):
 
         x = tf.random.stateless_uniform([_SIZE, _SIZE], [1, 2])
         step(x)  # The first call sets things up.
-        shares = []
-        for _ in range(5):  # Repeated, because other processes may cause a delay.
+        least_share, rounds = 1.0, 0
+        # Repeated, because other processes may cause a delay.
+        while least_share >= 0.5 and rounds < 30:
             start = float(tf.timestamp())
             last_arrival = float(step(x)[0])
-            shares.append((last_arrival - start) / (float(tf.timestamp()) - start))
-        self.assertLess(min(shares), 0.5)
+            share = (last_arrival - start) / (float(tf.timestamp()) - start)
+            least_share, rounds = min(least_share, share), rounds + 1
+        self.assertLess(least_share, 0.5)
 
     def test_servers_are_not_told_about_functions_that_they_never_had(self):
         name = self.traced.pop().name
