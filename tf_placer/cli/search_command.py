@@ -97,12 +97,11 @@ def run(args: argparse.Namespace) -> None:
     if max_secs is None:
         max_secs = DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
     config = build_search_config(args, max_secs=max_secs)
-    if args.output is None and args.log_dir is not None:
-        os.makedirs(args.log_dir, exist_ok=True)
-        args.output = os.fspath(PlanDirectory(args.log_dir).result)
     if args.output is not None:
         own = [] if args.log_dir is None else PlanDirectory(args.log_dir).paths_beside_result
         check_output(args.output, args.problem, *own)
+    elif args.log_dir is not None:
+        args.output = os.fspath(PlanDirectory(args.log_dir).result)
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--log_dir needs --problem to be a file, whose name is in the log")
     with TerminalLine(sys.stderr) as line:

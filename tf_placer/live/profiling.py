@@ -137,8 +137,10 @@ def profile(
         check_machine(spec)
     paths = [] if output is None else [output]
     if isinstance(machine, list | tuple):
-        check_each_once(machine)
-        paths = [] if output is None else name_problem_files(machine, output)
+        if output is None:
+            check_each_once(machine)
+        else:
+            paths = name_problem_files(machine, output)
     for path in paths:
         check_path(path, "output", "file")
         check_output(os.fspath(path), graph if isinstance(graph, str | os.PathLike) else None)

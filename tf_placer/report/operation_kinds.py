@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 _OTHER, _UPDATE_KIND, _ARITHMETIC_KIND = "other", "update", "arithmetic"
-# Updates have operations of these kinds, too.
-_UNTOLD = (_OTHER, _ARITHMETIC_KIND)
+# Kinds of operations that are of kind "update" in the scope of one.
+_KINDS_IN_UPDATES = (_OTHER, _ARITHMETIC_KIND)
 # Operations on each element, and sums.
 _ARITHMETIC = (
     r"^(Add|AddV2|AddN|Sub|Mul|RealDiv|DivNoNan|Neg|Abs|Sign|Square|SquaredDifference|Sqrt|Rsqrt|Exp"
@@ -187,7 +187,7 @@ def _kinds_of_types(types: Sequence[str], names: Sequence[str]) -> tuple[str, ..
     known = {each: _match_kind(_TYPE_PATTERNS, each) for each in set(types)}
     # Arithmetic that computes the size of an update has no type that tells it apart.
     return tuple(
-        _UPDATE_KIND if known[of_type] in _UNTOLD and _is_update(name) else known[of_type]
+        _UPDATE_KIND if known[of_type] in _KINDS_IN_UPDATES and _is_update(name) else known[of_type]
         for of_type, name in zip(types, names, strict=True)
     )
 

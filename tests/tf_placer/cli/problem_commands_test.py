@@ -337,6 +337,10 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertIn(f"result: {log}/result.json", printed)
         self.assertEqual(self.read("new/log/result.json")["trials"], 20)
+        other = f"--log_dir={self.path('other')}"
+        self.assert_refused(
+            "missing.json", "search", f"--problem={self.path('missing.json')}", other
+        )
         self.assert_refused(
             "otherwise the placement is lost", "search", f"--problem={self.problem}"
         )
