@@ -72,7 +72,9 @@ _MODELS: Mapping[str, Callable[[], Any]] = {
 # Two steps warm a session up; how many count is said in the other protocol. Nothing is left early
 # there: here the slow placements are worth as much as the fast ones.
 _SESSION_PROTOCOL = MeasuringProtocol(steps=3, dropped=2)
-_PAIRED_PROTOCOL = PairedProtocol(hopeless_ratio=math.inf, worse_ratio=math.inf, most_blocks=6)
+_PAIRED_PROTOCOL = PairedProtocol(
+    hopeless_ratio=math.inf, worse_ratio=math.inf, most_blocks=6, most_long_blocks=6
+)
 _HEADERS = ["graph", "placements", "live step", "rank correlation", "at best", "median error"]
 _HEADERS += ["90 % below", "rounds agree"]
 _NOTES = """

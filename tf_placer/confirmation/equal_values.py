@@ -12,6 +12,7 @@ __all__ = ["describe_difference"]
 _RELATIVE, _ABSOLUTE = 2e-3, 1e-5
 # Types of one or two bytes have few significant digits.
 _RELATIVE_BY_ITEMSIZE = {1: 0.5, 2: 0.05}
+_LEAST_ITEMSIZE = 4
 
 
 def describe_difference(
@@ -38,7 +39,8 @@ def describe_difference(
             if not np.array_equal(a, b):
                 return f"{name!r} has other values"
             continue
-        x, y = (np.asarray(v, np.complex128 if a.dtype.kind == "c" else np.float64) for v in (a, b))
+        # NumPy computes little with types of one or two bytes.
+        x, y = (v if v.dtype.itemsize >= _LEAST_ITEMSIZE else v.astype(np.float32) for v in (a, b))
         scale = float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0))
         relative = _RELATIVE_BY_ITEMSIZE.get(a.dtype.itemsize, _RELATIVE)
         close = np.isclose(x, y, rtol=relative, atol=_ABSOLUTE + relative * scale, equal_nan=True)

@@ -42,6 +42,8 @@ class PairedProtocol:
 
     In a block each of the two runs one burst of steps; every second block swaps the order. The
     measurement of a placement that is clearly worse than the best so far ends after few blocks.
+    Long steps have fewer blocks, because an estimate from four is hardly worse: either uses the
+    three quietest pairs.
 
     Attributes:
         hopeless_blocks: blocks of a hopeless placement.
@@ -49,6 +51,8 @@ class PairedProtocol:
         worse_blocks: blocks of a worse placement.
         worse_ratio: a placement is worse above this ratio of its step time to the best one.
         most_blocks: blocks of all other placements.
+        most_long_blocks: the same where bursts are long.
+        long_burst_secs: bursts are long where one of the original takes at least these seconds.
         burst_secs: minimum seconds of a burst; a single step may take longer.
     """
 
@@ -57,7 +61,19 @@ class PairedProtocol:
     worse_blocks: int = 3
     worse_ratio: float = 1.1
     most_blocks: int = 6
+    most_long_blocks: int = 4
+    long_burst_secs: float = 0.125
     burst_secs: float = 0.01
+
+    def plan_turns(self, original_secs: float) -> tuple[int, int]:
+        """Plans the turns of a placement from the seconds of a step of the original.
+
+        Returns:
+            The steps of a burst, and the blocks of a placement that is not worse than the best.
+        """
+        steps = burst_steps(original_secs, self.burst_secs)
+        is_long = steps * original_secs >= self.long_burst_secs
+        return steps, self.most_long_blocks if is_long else self.most_blocks
 
 
 PAIRED = PairedProtocol()
@@ -128,8 +144,9 @@ class PairedEnvironment:
         if isinstance(first, Failure):
             self._sessions.close_session(_REFERENCE)
             return Measurement(failure=first, setup_secs=time.monotonic() - start_secs)
-        count = self._protocol.most_blocks * burst_steps(min(first), self._protocol.burst_secs)
-        steps = self._sessions.run_steps(_REFERENCE, count)
+        steps = self._sessions.run_steps(
+            _REFERENCE, math.prod(self._protocol.plan_turns(min(first)))
+        )
         if isinstance(steps, Failure):
             self._sessions.close_session(_REFERENCE)
             return Measurement(failure=steps, setup_secs=time.monotonic() - start_secs)
@@ -208,12 +225,11 @@ class PairedEnvironment:
         setup_secs = self._sessions.open_session(_CANDIDATE, assignment)
         if isinstance(setup_secs, Failure):
             return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start_secs)
-        protocol = self._protocol
-        count = burst_steps(usual_secs, protocol.burst_secs)
+        count, most_blocks = self._protocol.plan_turns(usual_secs)
         secs: dict[str, list[float]] = {_REFERENCE: [], _CANDIDATE: []}
-        for block in range(protocol.most_blocks):
+        for block in range(most_blocks):
             order = (_REFERENCE, _CANDIDATE) if block % 2 == 0 else (_CANDIDATE, _REFERENCE)
-            block_secs = time.monotonic()
+            begin_secs = time.monotonic()
             for label in order:
                 left_secs = deadline - time.monotonic()
                 steps = self._sessions.run_steps(label, count, timeout_secs=left_secs)
@@ -227,14 +243,14 @@ class PairedEnvironment:
                     )
                 secs[label] += steps
             log_ratio, _ = log_speedup(secs[_REFERENCE], secs[_CANDIDATE])
-            if self._has_enough_blocks(block + 1, usual_secs * math.exp(-log_ratio)):
+            relative_secs = usual_secs * math.exp(-log_ratio)
+            if self._is_worse(block + 1, relative_secs):
                 break
             # Return the measured steps rather than risk a time-out in the next block.
             now_secs = time.monotonic()
-            if now_secs + (now_secs - block_secs) > deadline:
+            if now_secs + (now_secs - begin_secs) > deadline:
                 break
         self._sessions.close_session(_CANDIDATE)
-        relative_secs = usual_secs * math.exp(-log_ratio)
         return Measurement(
             tuple(secs[_CANDIDATE]),
             setup_secs=setup_secs,
@@ -242,13 +258,10 @@ class PairedEnvironment:
             drift=statistics.median(secs[_CANDIDATE]) / relative_secs,
         )
 
-    def _has_enough_blocks(self, blocks: int, step_secs: float) -> bool:
-        """Says whether a placement with this estimated step time needs no further block."""
+    def _is_worse(self, blocks: int, step_secs: float) -> bool:
+        """Says whether a placement is so much worse than the best that no block need follow."""
         protocol = self._protocol
-        best_secs = self._best_secs()
-        if best_secs is None:
-            return blocks >= protocol.most_blocks
-        ratio = step_secs / best_secs
+        ratio = step_secs / (self._best_secs() or math.inf)
         return (blocks >= protocol.hopeless_blocks and ratio > protocol.hopeless_ratio) or (
             blocks >= protocol.worse_blocks and ratio > protocol.worse_ratio
         )

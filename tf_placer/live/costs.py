@@ -55,20 +55,27 @@ def estimate_bound(
     Returns:
         The bound by simulation; None if no placement of groups has run.
     """
-    placed = [
-        (original_assignment if trial.placer == ORIGINAL else trial.assignment, trial)
-        for trial in trials
-    ]
-    ran = [
-        (assignment, trial.measurement.median_secs)
-        for assignment, trial in placed
-        if assignment is not None and trial.measurement.median_secs is not None
-    ]
+    ran = _list_measured(trials, original_assignment)
     if not ran:
         return None
     factors = fit_corrected_costs(costs.problem, ran)
     problem = scale_costs(costs.problem, factors.compute, factors.transfer)
     return float(lower_bounds(problem).step_secs)
+
+
+def _list_measured(
+    trials: Sequence[Trial], original_assignment: Sequence[int] | None
+) -> list[tuple[tuple[int, ...], float]]:
+    """Lists the placements that ran, the original included, with the seconds of their steps."""
+    placed = [
+        (original_assignment if trial.placer == ORIGINAL else trial.assignment, trial)
+        for trial in trials
+    ]
+    return [
+        (tuple(assignment), trial.measurement.median_secs)
+        for assignment, trial in placed
+        if assignment is not None and trial.measurement.median_secs is not None
+    ]
 
 
 def read_costs(
@@ -120,6 +127,7 @@ def profile_costs(
     make_problem: Callable[..., PlacementProblem],
     steps: int,
     trials: Sequence[Trial],
+    original_assignment: Sequence[int] | None,
 ) -> LiveCosts:
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
 
@@ -131,6 +139,7 @@ def profile_costs(
         make_problem: profiles the graph; see `Measurer.make_problem`.
         steps: steps to trace on each kind of device.
         trials: trials that were measured already.
+        original_assignment: see `estimate_bound`.
 
     Returns:
         The costs.
@@ -146,11 +155,7 @@ def profile_costs(
             steps=steps,
             granularity=header["granularity"],
             report=report,
-            known_secs={
-                trial.assignment: trial.measurement.median_secs
-                for trial in trials
-                if trial.assignment is not None and trial.measurement.median_secs is not None
-            },
+            known_secs=dict(_list_measured(trials, original_assignment)),
         )
     except SearchError as error:
         raise SearchError(f"{needs}, but {error}") from None

@@ -260,6 +260,7 @@ class _Stages:
                     ),
                     steps=context.plan.choose_profile_steps(trials),
                     trials=trials,
+                    original_assignment=self._find_original(),
                 )
         except TimeLimitReached:
             context.given_up_secs = limit_secs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from tf_placer.environments.paired import PAIRED, PairedEnvironment, PairedProto
 
 # Step times of the original on a quiet machine, so that a burst is one step.
 _ORIGINAL_SECS = 0.25
+# The number of blocks is the same for bursts of any length, except where a test is about it.
+_TURNS = dataclasses.replace(PAIRED, most_long_blocks=PAIRED.most_blocks)
 _SETUP_SECS, _ALONE_STEPS = 2.0, 9
 
 
@@ -140,7 +143,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         ).monotonic.side_effect = lambda: self.sessions.monotonic()
 
     def environment(
-        self, *, protocol: PairedProtocol = PAIRED, reference_secs: float | None = None
+        self, *, protocol: PairedProtocol = _TURNS, reference_secs: float | None = None
     ) -> PairedEnvironment:
         return PairedEnvironment(
             self.sessions,
@@ -402,11 +405,21 @@ class PairedEnvironmentTest(parameterized.TestCase):
             self.assertFalse(self.sessions.has_session("candidate"))
 
     def test_the_protocol_sets_the_numbers_of_blocks(self):
-        protocol = PairedProtocol(1, 3.0, 2, 2.0, 5)
+        protocol = PairedProtocol(1, 3.0, 2, 2.0, 7, 5)
         environment = self.begin(protocol=protocol)
         self.best_secs = 0.1
         for secs, blocks in ((0.35, 1), (0.25, 2), (0.15, 5)):
             self.assertLen(self.measure(environment, secs=secs).step_secs, blocks)
+
+    @parameterized.parameters((0.13, 4), (0.12, 6), (2.0, 4), (0.001, 6 * 10))
+    def test_long_steps_have_fewer_blocks(self, original_secs, steps):
+        self.sessions.original = {"secs": str(original_secs)}
+        environment = self.environment(protocol=PAIRED)
+        self.assertLen(environment.measure_original().step_secs, steps)
+        # The length of the original counts, so that both run as often.
+        measurement = self.measure(environment, secs=original_secs / 2.0)
+        self.assertLen(measurement.step_secs, steps)
+        self.assertAlmostEqual(measurement.median_secs, original_secs / 2.0)
 
     def test_without_any_best_no_placement_is_left(self):
         self.assertLen(self.measure(self.begin(), secs=20.0 * _ORIGINAL_SECS).step_secs, 6)

@@ -73,6 +73,7 @@ class Profiler:
 
     def __init__(self) -> None:
         self.settings: list[dict[str, Any]] = []
+        self.known_secs: dict[tuple[int, ...], float] = {}
         self.error: Exception | None = None
         self.memory_bytes = 2**30
         self.work_dirs: list[list[str]] = []
@@ -98,6 +99,7 @@ class Profiler:
             {"steps": steps, "granularity": granularity, "session_config": session_config}
         )
         self.work_dirs.append(os.listdir(work_dir))
+        self.known_secs = known_secs
         if self.error is not None:
             raise self.error
         graph = workload.op_graph
@@ -177,6 +179,20 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertTrue(self.has_line("placer 'cheapest' needs to know what the operations cost: "))
         self.assertTrue(self.has_line(f"profiled {problem.num_operations} operations and"))
         self.assertTrue(self.has_line(f" s; the costs are in {self.directory.problem}"))
+
+    def test_a_step_that_was_measured_is_not_measured_again_for_its_costs(self):
+        self.run_search()
+        [problem] = Cheapest.problems
+        _, trials = read_log(self.directory.trials)
+        # Without devices, everything is on the first one.
+        expected = {(0,) * problem.num_groups: trials[0].measurement.median_secs}
+        expected |= {
+            trial.assignment: trial.measurement.median_secs
+            for trial in trials
+            if trial.placer == "expert"
+        }
+        self.assertGreater(len(expected), 1)
+        self.assertEqual(self.profiler.known_secs, expected)
 
     def test_profiling_that_takes_too_long_is_given_up(self):
         self.profiler.error = TimeLimitReached()
