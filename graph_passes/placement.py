@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_passes.devices import device_type_of, is_device_name
+from graph_passes.devices import device_type_of, home_device, is_device_name
 from graph_passes.errors import GraphError
 from graph_passes.util.atomic_write import write_atomically
 from graph_passes.util.json_records import check_format, read_record
@@ -279,7 +279,8 @@ def fit_placement(
         device = min(devices)
         runs = colocation.legal.get(device_type_of(device))
         if colocation.pinned[colocated]:
-            if colocation.devices[colocated] not in devices:
+            home = home_device(colocation.devices[colocated], placement.devices)
+            if placement.devices[home] not in devices:
                 refused[name] = "it is pinned, so its device is not changed"
         elif len(devices) > 1:
             refused[name] = f"it must be on one device, not on {' and '.join(sorted(devices))}"

@@ -300,6 +300,14 @@ class FitTest(tf.test.TestCase):
         self.assertEmpty(fitted.assignment)
         self.assertEqual(list(fitted.refused), ["length"])
 
+    def test_pinned_operations_may_be_placed_where_they_are(self):
+        for requested in ("", "/task:0", "/device:CPU:0", "/device:CPU:*"):
+            with tf.Graph().as_default() as graph, tf.device(requested):
+                tf.strings.length("text", name="length")
+            fitted = self.fit(graph, Placement("", DEVICES, {"length": DEVICES[0]}))
+            self.assertEmpty(fitted.assignment)
+            self.assertEmpty(fitted.refused)
+
     def test_placed_graph_has_nothing_to_place(self):
         graph_def = self.small_graph().as_graph_def()
         names = [node.name for node in graph_def.node]

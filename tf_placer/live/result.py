@@ -204,12 +204,13 @@ class OptimizeResult:
             what = "placed, and runs as the original does not"
         elif self.changed:
             what = f"placed, {self.speedup:.2f} times as fast"
-        if self._is_slower_than_one_process:
+        if self.is_slower_than_one_process:
             what += ", but slower than one process on all cores"
         return f"<{type(self).__name__}: {what}, {len(self.trials)} trials>"
 
     @property
-    def _is_slower_than_one_process(self) -> bool:
+    def is_slower_than_one_process(self) -> bool:
+        """True if one process on all cores, without workers, runs the original clearly faster."""
         return is_slower_than_one_process(self.placed_secs, self.one_process_secs)
 
     def __str__(self) -> str:
@@ -280,7 +281,7 @@ class ModelResult(OptimizeResult):
             GraphError: the model is not built or compiled, or is a different one.
             MachineError: this process is not connected to the cluster of the placement.
         """
-        if self._is_slower_than_one_process:
+        if self.is_slower_than_one_process:
             say(
                 "the model trains on worker processes from now on; without them, in one process on "
                 "all cores, its step was faster: leave out result.apply for that"

@@ -131,7 +131,8 @@ def run(
             earlier_answer=given.read_earlier_answer(),
         )
         stages.how_far = context.plan.describe_progress
-        for line in [f"searching; the log is in {directory.path}", *_describe_size(context)]:
+        begins = f"resuming after {len(log.trials)} trials" if log.trials else "searching"
+        for line in [f"{begins}; the log is in {directory.path}", *_describe_size(context)]:
             stages.say(line)
         if note_on_costs is not None:
             stages.say(note_on_costs)

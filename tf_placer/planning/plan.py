@@ -219,14 +219,18 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
     """Completes the settings of a plan.
 
     Raises:
-        ValueError: the placer does not gain by workers, or there are pins, which a problem has
-            already.
+        ValueError: the placer does not gain by workers, answers are asked for, which are of live
+            searches, or there are pins, which a problem has already.
     """
     if config is not None:
         config = override_config(config, given)
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
         config = SearchConfig(**{"max_trials": sys.maxsize, **given})
+    if config.answers is not None:
+        raise ValueError(
+            "answers and require_answer are settings of live searches: a plan is always searched"
+        )
     if config.pin or config.keep_together:
         raise ValueError(
             "pin and keep_together are settings of profile: the groups of a problem have the "

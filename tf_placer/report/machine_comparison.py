@@ -233,7 +233,7 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
         )
         if enough.accelerators < largest.accelerators:
             count = _count(enough, enough.accelerators)
-            counts = f"{count} would do as well as {largest.accelerators}"
+            counts = f"{count} would do as well as {largest.accelerators} for a placed step"
             smaller.setdefault(counts, []).append((enough.name, largest.name))
         if enough.spare:
             most = "at most " if enough.needed > 1 else ""
@@ -295,15 +295,19 @@ def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
     bounded = [machine for machine in fitting if machine.data_parallel_secs is not None]
     if not bounded:
         return []
-    slower = [
-        machine.name
+    ratios = {
+        machine.name: _get_step_secs(machine) / max(machine.data_parallel_secs or 0.0, 1e-300)
         for machine in bounded
-        if _get_step_secs(machine) > _CLEARLY_ABOVE * (machine.data_parallel_secs or 0.0)
+    }
+    slower = [
+        f"up to {ratio:.2g} times on {name}"
+        for name, ratio in ratios.items()
+        if ratio > _CLEARLY_ABOVE
     ]
     return [
         f"{_DATA_PARALLEL}: no step of data parallelism is shorter, with the whole model on every "
         "device and a share of the batch for each",
-        *([f"data parallelism may be faster, try it, too: {', '.join(slower)}"] if slower else []),
+        *([f"data parallelism may be faster, try it, too: {_join(slower)}"] if slower else []),
     ]
 
 

@@ -53,8 +53,11 @@ def format_result_html(
 def _format_verdict(verdict: str) -> list[str]:
     """Formats the first sentence in bold, and a warning in a paragraph of its own."""
     first, *others = verdict.split(". ")
+    warnings = [each for each in others if each.startswith(SLOWER_THAN_ONE_PROCESS)]
+    if warnings:
+        first += ", but slower than one process on all cores"
     parts = [f"<p><b>{html.escape(first)}.</b></p>"]
-    for warning in [each for each in others if each.startswith(SLOWER_THAN_ONE_PROCESS)]:
+    for warning in warnings:
         others.remove(warning)
         parts.append(f'<p style="{_WARNING_STYLE}">\u26a0 {html.escape(warning)}.</p>')
     if others:

@@ -167,13 +167,14 @@ def _view_run(directory: RunDirectory) -> RunView:
     if not trials and not state.is_running:
         raise ValueError(f"{directory.trials} has no trials yet")
     confirmation = None
-    winner, explanation, is_better = None, None, False
+    winner, explanation, is_better, is_slower = None, None, False, False
     text = _describe_progress(trials)
     if result is not None:
         is_better = state.is_placed
         title = "Unchanged" if result.outcome.is_verdict else "No verdict"
         title = "Placed" if is_better else title
-        if is_better and result.is_slower_than_one_process:
+        is_slower = is_better and result.is_slower_than_one_process
+        if is_slower:
             title = "Placed on workers, slower than one process on all cores"
         text = f"{title}: {verdict(result)}"
         confirmation, winner = result.confirmation, result.winner
@@ -211,6 +212,7 @@ def _view_run(directory: RunDirectory) -> RunView:
         ),
         has_ended=result is not None,
         num_left_out=max(0, len(_select_placements(trials)) - _MAX_COMPARED),
+        is_slower_than_one_process=is_slower,
     )
 
 

@@ -232,7 +232,7 @@ def prepare_script(
     def run() -> None:
         error: Exception | None = None
         try:
-            _run(script, args, watcher, start)
+            _run(script, args, watcher, start, require_answer=require_answer)
         except Exception as raised:
             error = raised
             raise
@@ -249,12 +249,25 @@ def prepare_script(
 
 
 def _run(
-    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: ProcessRestart
+    script: str,
+    args: Sequence[str],
+    watcher: ScriptWatcher | None,
+    start: ProcessRestart,
+    *,
+    require_answer: bool,
 ) -> None:
+    """Runs a script, and has it fail if an answer is required and it has no step to look up.
+
+    Raises:
+        BaseException: the script has raised it.
+        SystemExit: its cause is a NoAnswerError.
+    """
     try:
         run_main_script(script, args)
-    except SystemExit:
-        _report_missing_step(script, watcher, start)
+    except SystemExit as ended:
+        missing = _report_missing_step(script, watcher, start)
+        if require_answer and missing is not None and not ended.code:
+            raise SystemExit(1) from NoAnswerError(missing)
         raise
     except Exception as error:
         if watcher is not None and watcher.may_have_broken:
@@ -265,7 +278,9 @@ def _run(
         if advice is not None:
             _say_after_traceback(error, advice)
         raise
-    _report_missing_step(script, watcher, start)
+    missing = _report_missing_step(script, watcher, start)
+    if require_answer and missing is not None:
+        raise SystemExit(1) from NoAnswerError(missing)
 
 
 def _say_after_traceback(error: BaseException, line: str) -> None:
@@ -333,14 +348,20 @@ def _find_search(placement: str) -> RunDirectory:
     return RunDirectory(path if os.path.isdir(path) else os.path.dirname(path))
 
 
-def _report_missing_step(script: str, watcher: ScriptWatcher | None, start: ProcessRestart) -> None:
-    if watcher is not None and not watcher.is_explained:
-        start.tell(
-            f"{script} ran unchanged: no training step was found. That is one run of a session, "
-            "one call of a tf.function or the fit of a Keras model that computes a loss from "
-            "data and updates trainable variables or returns their gradients: what runs "
-            "operation by operation has to be put into one tf.function"
-        )
+def _report_missing_step(
+    script: str, watcher: ScriptWatcher | None, start: ProcessRestart
+) -> str | None:
+    """Says that no training step was found, if so, and returns what was said."""
+    if watcher is None or watcher.is_explained:
+        return None
+    line = (
+        f"{script} ran unchanged: no training step was found. That is one run of a session, "
+        "one call of a tf.function or the fit of a Keras model that computes a loss from "
+        "data and updates trainable variables or returns their gradients: what runs "
+        "operation by operation has to be put into one tf.function"
+    )
+    start.tell(line)
+    return line
 
 
 def _seek(
@@ -524,6 +545,7 @@ def _check_machine(directory: RunDirectory, machine: str | None, *, is_given: bo
     """Checks that a search, which --placement names if `is_given`, is for the given machine."""
     spec = directory.read_machine().spec
     if machine is not None and machine != spec:
+        _find_machine(machine)  # A name that is wrong has no search anywhere.
         how = "another --log_dir has the script searched for again"
         if is_given:
             how = (

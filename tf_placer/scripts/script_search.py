@@ -201,7 +201,9 @@ def search_for_step(
     for text in (result.table(), result.explanation_table()):
         if text:
             notes.write_note(text, end="\n\n")
-    say(f"{result.title} - {result.reason}")
+    # A placement that one process on all cores beats is not used.
+    title = "found" if result.is_slower_than_one_process else result.title
+    say(f"{title} - {result.reason}")
     if directory.read_result() is None and result.log_dir is None:
         _write(refusal, Refusal(result.reason, allowed_secs))
 

@@ -389,7 +389,7 @@ class StepPlacer:
         if self._must_fit:
             return (
                 f"the training step has changed since the search in {title!r}, which has no answer "
-                f"for it: {ends}; another --log_dir has the store of answers asked"
+                f"for it: {ends}; give another --log_dir to ask the store of answers"
             )
         return (
             f"the training step is not the one of {title!r}: it has changed since, and the script "

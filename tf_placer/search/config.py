@@ -465,7 +465,16 @@ def _convert_options(placer: str, options: object) -> dict[str, Any]:
     for name in options:
         if not isinstance(name, str):
             raise ValueError(f"a name in placer_options is a text, not {_describe(name)}")
-    checked = check_options(placer, options)
+    try:
+        checked = check_options(placer, options)
+    except ValueError as error:
+        if placer != AUTO:
+            raise
+        # The placer beside a config replaces that of the config, whose options were checked before.
+        raise ValueError(
+            f"{error}; options of another placer go with it: "
+            "SearchConfig(placer=..., placer_options=...)"
+        ) from error
     if find_placer(placer).needs_start and find_start_source(placer, checked) is None:
         raise ValueError(
             f"placer {placer!r} measures the placement in a file (.json), which its option 'start' "

@@ -11,8 +11,10 @@ from tf_placer.problem.placement_problem import PlacementProblem
 __all__ = ["compute_data_parallel_bound", "count_gradient_bytes"]
 
 _UPDATES = ("Apply", "SparseApply", "ResourceApply", "ResourceSparseApply")
-# The optimizers of Keras 3 update variables by plain assignments.
-_PLAIN_UPDATES = ("AssignSubVariableOp",)
+# The optimizers of Keras 3 update variables by plain assignments: most subtract and add to slots,
+# momentum and Adadelta add. Metrics and the number of the step, which are scalars, are added to.
+_PLAIN_UPDATES = ("AssignSubVariableOp", "AssignAddVariableOp")
+_MAX_COUNTER_BYTES = 8
 
 
 def compute_data_parallel_bound(
@@ -96,9 +98,19 @@ def count_gradient_bytes(problem: PlacementProblem) -> int:
         The bytes; 0 if the problem has no types of operations, or no updates.
     """
     types = problem.operation_types or ()
-    updates = [index for index, name in enumerate(types) if name.startswith(_UPDATES)]
-    if not updates:
-        updates = [index for index, name in enumerate(types) if name in _PLAIN_UPDATES]
+    if updates := [index for index, name in enumerate(types) if name.startswith(_UPDATES)]:
+        return int(_find_largest_inputs(problem, updates).sum())
+    for update in _PLAIN_UPDATES:
+        updates = [index for index, name in enumerate(types) if name == update]
+        largest = _find_largest_inputs(problem, updates)
+        if gradient_bytes := int(largest[largest > _MAX_COUNTER_BYTES].sum()):
+            return gradient_bytes
+    return 0
+
+
+def _find_largest_inputs(problem: PlacementProblem, updates: list[int]) -> np.ndarray:
+    """Finds the bytes of the largest tensor that each update reads, int64 [num_operations]."""
+    types = problem.operation_types or ()
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
     # An update of TensorFlow 1 also reads the variable and the state of the optimizer.
     is_variable = np.array([name in VARIABLES for name in types], bool)
@@ -109,7 +121,7 @@ def count_gradient_bytes(problem: PlacementProblem) -> int:
     np.maximum.at(
         largest, problem.consumers[is_gradient], problem.tensor_bytes[tensors[is_gradient]]
     )
-    return int(largest.sum())
+    return largest
 
 
 def _sum_bandwidths(problem: PlacementProblem, source: str, names: list[str]) -> float:

@@ -125,7 +125,8 @@ class OptimizeResultTest(absltest.TestCase):
         self.assertRegex(second, r"^original, one process on all cores +20\.00 ms +measured at")
         self.assertStartsWith(third, "random ")
         page = result._repr_html_()
-        self.assertIn("<p><b>placed: random is faster.</b></p><p style=", page)
+        first = "placed: random is faster, but slower than one process on all cores."
+        self.assertIn(f"<p><b>{first}</b></p><p style=", page)
         self.assertIn("But one process on all cores takes about 20 ms.</p>", page)
         self.assertIn("<p>A &lt;note&gt;. More.</p>", page)
 

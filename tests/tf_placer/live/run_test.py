@@ -629,6 +629,7 @@ class RunTest(tf.test.TestCase):
         more = Script(secs=split_is_faster)
         self.run_search(more, max_trials=12)
         self.assertStartsWith(self.directory.trials.read_bytes(), before)
+        self.assertIn("resuming after 8 trials; the log is in", " ".join(self.lines))
         _, trials = read_log(self.directory.trials)
         self.assertLen(trials, 12)
         self.assertLen(more.placed, sum(t.repeats is None for t in trials[8:]))

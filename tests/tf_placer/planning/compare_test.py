@@ -67,7 +67,7 @@ class CompareTest(absltest.TestCase):
         # A million steps of 3 ms take 5/6 of an hour.
         self.assertAlmostEqual(two.cost_per_million_steps, 3.0)
         self.assertIn(
-            "2 GPUs would do as well as 4: two is within 2 % of four",
+            "2 GPUs would do as well as 4 for a placed step: two is within 2 % of four",
             compared.table(),
         )
 

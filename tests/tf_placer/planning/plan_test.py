@@ -323,6 +323,10 @@ class PlanTest(absltest.TestCase):
             config = tf_placer.SearchConfig(**pins)
             with self.assertRaisesRegex(ValueError, "pin and keep_together are settings of prof"):
                 tf_placer.plan(small_problem(), config=config)
+        for answers in ({"answers": "store"}, {"require_answer": True}):
+            config = tf_placer.SearchConfig(**answers)
+            with self.assertRaisesRegex(ValueError, "a plan is always searched"):
+                tf_placer.plan(small_problem(), config=config)
         with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):
             tf_placer.plan(small_problem(), max_trials=0)
         with self.assertRaisesRegex(FileNotFoundError, "missing.json"):

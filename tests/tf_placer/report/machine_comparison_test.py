@@ -101,12 +101,16 @@ class MachineComparisonTest(absltest.TestCase):
     def test_says_that_fewer_do_as_well(self):
         for step_secs, is_enough in ((0.0101, True), (0.0103, False)):
             compared = MachineComparison((_ONE, change(8, 0.010), change(4, step_secs)))
-            sentence = "4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100"
+            sentence = (
+                "4 GPUs would do as well as 8 for a placed step: 4xA100 is within 2 % of 8xA100"
+            )
             self.assertEqual(sentence in compared.list_findings(), is_enough)
 
     def test_machines_of_another_kind_are_not_fewer_of_the_same(self):
         one = MachineComparison((_ONE, change(2, 0.040))).list_findings()
-        self.assertIn("1 GPU would do as well as 2: 1xA100 is within 2 % of 2xA100", one)
+        self.assertIn(
+            "1 GPU would do as well as 2 for a placed step: 1xA100 is within 2 % of 2xA100", one
+        )
         other = dataclasses.replace(_ONE, name="1xB200", kind="B200", step_secs=0.010)
         self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
 
@@ -130,8 +134,8 @@ class MachineComparisonTest(absltest.TestCase):
         self.assertEqual(
             found[1:],
             [
-                "4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100, 4xH100 of 8xH100 "
-                "and 4xV100 of 8xV100",
+                "4 GPUs would do as well as 8 for a placed step: 4xA100 is within 2 % of 8xA100, "
+                "4xH100 of 8xH100 and 4xV100 of 8xV100",
                 "at most 2 GPUs of the 4 of 4xA100, 4xH100 and 4xV100 and at most 7 GPUs of the 8 "
                 "of 8xT4 would do as well: a placement on so few is within 2 %",
             ],
@@ -152,7 +156,10 @@ class MachineComparisonTest(absltest.TestCase):
 
     def test_says_that_the_smaller_machine_has_spare_devices_too(self):
         findings = MachineComparison((change(8, 0.010), change(4, 0.010, spare=2))).list_findings()
-        self.assertIn("4 GPUs would do as well as 8: 4xA100 is within 2 % of 8xA100", findings)
+        self.assertIn(
+            "4 GPUs would do as well as 8 for a placed step: 4xA100 is within 2 % of 8xA100",
+            findings,
+        )
         self.assertStartsWith(findings[-1], "at most 2 GPUs of the 4 of 4xA100 would do as well")
 
     def test_says_if_one_device_is_too_small_or_all_are(self):
@@ -188,7 +195,9 @@ class MachineComparisonTest(absltest.TestCase):
                 change(8, 0.0105, data_parallel_secs=0.010),
             )
         ).list_findings()
-        self.assertIn("data parallelism may be faster, try it, too: 4xA100", findings)
+        self.assertIn(
+            "data parallelism may be faster, try it, too: up to 1.2 times on 4xA100", findings
+        )
 
     def test_data_parallelism_may_be_cheaper(self):
         # A million steps of 6 ms take 5/3 hours, of 9.00 each; on one GPU they cost 20.00.

@@ -146,6 +146,8 @@ class ScriptRunTest(tf.test.TestCase):
         code, output, errors = self.run_script(script, "4", options=("--machine=local:3",))
         self.assertEqual((code, output), (1, ""))
         self.assertRegex(errors, "is a search for machine 'local:2', not 'local:3'")
+        _, _, errors = self.run_script(script, "4", options=("--machine=loca:2",))
+        self.assertRegex(errors, "unknown machine 'loca:2'")
 
     def test_a_function_that_takes_from_an_iterator_runs_as_placed(self):
         script = """
@@ -543,6 +545,20 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertEqual((value["placed"], value["outcome"]), (False, None))
         self.assertRegex(value["notes"][0], "no training step was found")
         self.assertEqual((value["log_dir"], value["error"]), (None, None))
+
+        # Nor has it an answer; a failure of the script comes first.
+        options = ("--require_answer", "--answers=.", "--log_dir=new", "--machine=local:2")
+        for end, expected_code in (("", 1), ("sys.exit(0)", 1), ("sys.exit(5)", 5)):
+            code, output, _ = self.run_script(
+                f"import sys; print(1); {end}", options=("--json=/dev/stdout", *options)
+            )
+            self.assertEqual(code, expected_code)
+            error = json.loads(output.splitlines()[-1])["error"]
+            if expected_code == 1:
+                self.assertEqual(error["kind"], "NoAnswerError")
+                self.assertRegex(error["message"], "no training step was found")
+            else:
+                self.assertIsNone(error)
 
         # An error of the command.
         with contextlib.chdir(self.directory), self.assertRaises(SystemExit):

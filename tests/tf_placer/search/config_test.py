@@ -55,6 +55,14 @@ class SearchConfigTest(parameterized.TestCase):
         self.assertEqual((same.placer_options, same.seed), ({"rounds": 2}, 3))
         self.assertEqual(override_config(SearchConfig(), {"placer": "random"}).placer, "random")
 
+    def test_options_of_another_placer_without_it_lead_to_a_config_with_both(self):
+        with self.assertRaisesRegex(
+            ValueError,
+            r"'auto' has no option 'moves'.*; options of another placer go with it: "
+            r"SearchConfig\(placer=..., placer_options=...\)$",
+        ):
+            SearchConfig(placer_options={"moves": 2})
+
     def test_a_given_placement_needs_its_file(self):
         for options in ({}, {"start": "expert"}):
             with self.assertRaisesRegex(ValueError, "--placer given --start best.json"):

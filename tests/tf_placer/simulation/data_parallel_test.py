@@ -80,10 +80,26 @@ class DataParallelTest(absltest.TestCase):
     def test_gradients_are_the_largest_tensors_that_updates_read(self):
         problem = training_problem(1)
         self.assertEqual(count_gradient_bytes(problem), 12)
-        keras = dataclasses.replace(
-            problem, operation_types=("VarHandleOp", "MatMul", "AssignSubVariableOp")
+        for keras in ("AssignSubVariableOp", "AssignAddVariableOp"):
+            types = ("VarHandleOp", "MatMul", keras)
+            self.assertEqual(
+                count_gradient_bytes(dataclasses.replace(problem, operation_types=types)), 12
+            )
+
+    def test_slots_and_counters_are_no_gradients(self):
+        # The gradient of 12 bytes goes to a slot and to the variable; 8 bytes count the steps.
+        problem = make_problem(
+            [[1.0]] * 5,
+            tensors=[(0, 12, [1, 2]), (3, 8, [4])],
+            resident_bytes=[0] * 5,
+            bandwidth_bytes_per_sec=1.0,
         )
-        self.assertEqual(count_gradient_bytes(keras), 12)
+        adds = "AssignAddVariableOp"
+        for update, expected in (("AssignSubVariableOp", 12), ("AssignVariableOp", 0)):
+            types = ("MatMul", adds if expected else update, update, "Const", adds)
+            self.assertEqual(
+                count_gradient_bytes(dataclasses.replace(problem, operation_types=types)), expected
+            )
 
     def test_no_bound_without_updates_or_other_devices_or_memory_for_all_variables(self):
         problem = training_problem(2)

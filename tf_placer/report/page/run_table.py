@@ -70,7 +70,9 @@ def make_run_table(
     headers = ["run", "step", "times as fast", "lower bound", *columns]
     rows = []
     for number, view in enumerate(views):
-        step_secs, speedup = _find_step_secs(view), find_subject(view).speedup
+        step_secs = _find_step_secs(view)
+        # Plans are compared with one accelerator, where the model fits there.
+        speedup = machines[number].speedup if _is_plan(view) else find_subject(view).speedup
         cells = [
             describe_run(views, number),
             "none fits" if step_secs is None else format_step(step_secs),

@@ -130,6 +130,7 @@ class RunView:
         placer: the name of the placer; empty if unknown.
         price_per_hour: the price of its machine; None if it was not given.
         num_left_out: the number of placements that are not compared, because others are faster.
+        is_slower_than_one_process: whether one process on all cores is faster than the placement.
     """
 
     title: str
@@ -155,6 +156,7 @@ class RunView:
     placer: str = ""
     price_per_hour: float | None = None
     num_left_out: int = 0
+    is_slower_than_one_process: bool = False
 
 
 def view_step(label: str, problem: PlacementProblem, placement: np.ndarray) -> StepView | None:
