@@ -94,6 +94,8 @@ def run(args: argparse.Namespace) -> None:
         else f"the graph is {'the one' if same else 'not the one'} the placement was made for",
         f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations",
     ]
+    if placement.is_planned and len(fitted.assignment) < op_graph.num_operations:
+        lines[-1] += "; the others are not of the step, such as those of savers, or have to stay"
     if not same:
         lines += _list_names("in the placement but not in the graph", list(fitted.missing))
     # A plan has the operations of a step only.

@@ -48,7 +48,7 @@ _BOUNDS = {
     "work": "all work, divided among the devices",
     "joins": "inputs of an operation wait for their turn or for a transfer",
     "groups": "one group on one device",
-    "windows": "the work between two times, divided among the devices",
+    "windows": "the work that falls into one part of the step, divided among the devices",
 }
 
 

@@ -230,6 +230,11 @@ class RunViewTest(absltest.TestCase):
             ["original", "original, one process on all cores"],
         )
         self.assertEqual((view.compared[1].step_secs, view.compared[1].speedup), (1e-6, None))
+        # The color of a headline is that of a speed-up only where the placement is worth using.
+        for seen, kind in ((view, "same"), (read_run_view(live_run(self.directory)), "better")):
+            write_page(seen, self.directory / "page.html")
+            page = (self.directory / "page.html").read_text()
+            self.assertIn(f'<h1 class="verdict {kind}">Placed', page)
 
     def test_says_why_trials_took_less_than_the_bound(self):
         view = read_run_view(live_run(self.directory))
