@@ -161,7 +161,7 @@ def profile(
         )
         for note in given.workload.notes:
             stages.say(note)
-        for found, path in itertools.zip_longest(machines, paths):
+        for number, (found, path) in enumerate(itertools.zip_longest(machines, paths), 1):
             if found.backend.is_timed:
                 check_no_python_functions(given.workload.op_graph, given.workload.step)
             names = [device.name for device in found.devices]
@@ -176,6 +176,8 @@ def profile(
             problems.append(costed.problem())
             if path is not None:
                 write_problem(problems[-1], path)
+            if len(machines) > 1:
+                stages.say(f"profiled for {found.spec}, {number} of {len(machines)}")
     if isinstance(machine, list | tuple):
         return dict(zip(machine, problems, strict=True))
     return problems[0]

@@ -129,6 +129,7 @@ def make_columns(
     says_something = {
         _ENOUGH: any(each.spare for each in machines),
         _DATA_PARALLEL: any(each.data_parallel_secs is not None for each in machines),
+        "fullest device": any(each.fullest_device for each in machines),
         "on CPU": any(_format_cpu(each) not in ("-", "0%") for each in machines),
         "price/h": any(each.price_per_hour is not None for each in machines),
         "1M steps": any(each.price_per_hour is not None for each in machines),
@@ -338,6 +339,8 @@ def _format_cpu(machine: ComparedMachine) -> str:
 
 
 def _format_memory(machine: ComparedMachine) -> str:
+    if not machine.fullest_device:
+        return "-"
     share = machine.peak_bytes / max(machine.memory_bytes, 1)
     return f"{machine.fullest_device} {share:.0%} of {format_bytes(machine.memory_bytes)}"
 
