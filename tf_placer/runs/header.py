@@ -25,6 +25,8 @@ from tf_placer.search.log_header import search_header
 
 __all__ = ["live_header", "mark_costs_known", "request_digest", "select_cost_fields"]
 
+# Trials with fewer blocks of long steps measure the same, so that earlier logs may go on.
+_UNNAMED_TURNS = ("most_long_blocks", "long_burst_secs")
 _COST_FIELDS = (
     "graph_fingerprint",
     "fetches",
@@ -84,7 +86,8 @@ def _build_request_header(
 def _describe_protocol(config: SearchConfig) -> dict[str, Any]:
     """Describes the measuring protocol of a trial; that of turns as earlier versions did."""
     if config.alone_protocol is None:
-        return dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED)
+        values = dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED)
+        return {name: value for name, value in values.items() if name not in _UNNAMED_TURNS}
     return {"name": config.protocol, **dataclasses.asdict(config.alone_protocol)}
 
 
