@@ -242,9 +242,12 @@ class CompareTest(absltest.TestCase):
         ]
         self.assertEqual(machines, renamed)
         headers, rows = make_run_table(views, machines)
-        self.assertEqual(headers[4:], ["on CPU", "price/h", "1M steps"])
+        self.assertEqual(headers[4:], ["fullest device", "on CPU", "price/h", "1M steps"])
+        # The model fits no GPU alone, so that nothing is compared with one.
+        self.assertEqual([row[2] for row in rows], ["-", "-"])
+        self.assertEqual(rows[1][4], "device_1 100% of 10 B")
         # 20 s a step at 7.2 an hour.
-        self.assertEqual(rows[1][4:], ("100%", "7.20", "40000.00"))
+        self.assertEqual(rows[1][5:], ("100%", "7.20", "40000.00"))
         remarks = list_run_remarks(views, machines)
         self.assertEqual(remarks, MachineComparison(tuple(renamed)).list_findings()[1:])
         self.assertIn("of the step on the CPU, because the memory of the GPUs is short", remarks[0])
