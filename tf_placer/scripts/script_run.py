@@ -545,7 +545,7 @@ def _check_machine(directory: RunDirectory, machine: str | None, *, is_given: bo
     """Checks that a search, which --placement names if `is_given`, is for the given machine."""
     spec = directory.read_machine().spec
     if machine is not None and machine != spec:
-        _find_machine(machine)  # A name that is wrong has no search anywhere.
+        _find_machine(machine)  # An unknown machine is the error, not the directory.
         how = "another --log_dir has the script searched for again"
         if is_given:
             how = (

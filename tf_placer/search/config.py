@@ -468,7 +468,7 @@ def _convert_options(placer: str, options: object) -> dict[str, Any]:
     try:
         checked = check_options(placer, options)
     except ValueError as error:
-        if placer != AUTO:
+        if placer != AUTO or "has no option" not in str(error):
             raise
         # The placer beside a config replaces that of the config, whose options were checked before.
         raise ValueError(

@@ -62,6 +62,9 @@ class SearchConfigTest(parameterized.TestCase):
             r"SearchConfig\(placer=..., placer_options=...\)$",
         ):
             SearchConfig(placer_options={"moves": 2})
+        with self.assertRaises(ValueError) as raised:
+            SearchConfig(placer_options={"rounds": "many"})
+        self.assertNotIn("another placer", str(raised.exception))
 
     def test_a_given_placement_needs_its_file(self):
         for options in ({}, {"start": "expert"}):
