@@ -16,12 +16,14 @@ from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.auto_table import changes_table, limits_table
 from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
+from tf_placer.text.shown_table import ShownTable
+from tf_placer.text.units import format_step
 
 __all__ = ["PlacementExplanation", "explain"]
 
 
-@dataclasses.dataclass(frozen=True)
-class PlacementExplanation:
+@dataclasses.dataclass(frozen=True, repr=False)
+class PlacementExplanation(ShownTable):
     """The limits of a placement, and its gains on other machines.
 
     Attributes:
@@ -38,6 +40,10 @@ class PlacementExplanation:
         if self.changes:
             parts.append(changes_table(self.changes, self.limits.step_secs))
         return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        step, bound = format_step(self.limits.step_secs), format_step(self.limits.lower_bound_secs)
+        return f"<PlacementExplanation: step {step}, lower bound {bound}>"
 
 
 def explain(

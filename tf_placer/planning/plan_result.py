@@ -23,11 +23,13 @@ from tf_placer.report.memory_curve import (
     describe_memory_curve,
     describe_more_memory,
 )
+from tf_placer.report.pictures.notebook_figure import draw_figure
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.recomputation import Recomputation
+from tf_placer.text.shown_table import ShownTable
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -36,7 +38,7 @@ _MAX_WIDTH, _INDENT = 120, " " * 14
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class PlanResult:
+class PlanResult(ShownTable):
     """The best placement of a problem that a simulated search found.
 
     Attributes:
@@ -186,6 +188,12 @@ class PlanResult:
         again = self.recomputation
         values |= outcome_values(self.problem, self.outcome)
         return values | {"recomputation": None if again is None else dataclasses.asdict(again)}
+
+    def _repr_html_(self) -> str:
+        """Shows the table and a picture of the placement in a notebook."""
+        devices = self.assignment[self.problem.groups]
+        label = "found" if self.feasible else "found, does not fit"
+        return super()._repr_html_() + draw_figure(self.problem, devices, label)
 
     def __repr__(self) -> str:
         counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()

@@ -17,13 +17,14 @@ from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
 from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
+from tf_placer.text.shown_table import ShownTable
 from tf_placer.text.units import format_step
 
 __all__ = ["SimulatedStep", "check_assignment", "simulate"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class SimulatedStep:
+class SimulatedStep(ShownTable):
     """A simulated step.
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
+from tf_placer.text.shown_table import ShownTable
 from tf_placer.text.table import table, terminal_width
 from tf_placer.text.units import format_bytes, format_step
 
@@ -34,7 +35,7 @@ _CLEARLY_ABOVE = 1.1
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class MachineComparison:
+class MachineComparison(ShownTable):
     """Machines in the order in which they were given, each with its best step.
 
     Attributes:
@@ -64,14 +65,8 @@ class MachineComparison:
         }
         rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
         alignment = "".join(side for side, _ in columns.values())
-        lines = self.list_findings()
-        if _ENOUGH in columns:
-            lines.append(
-                f"{_ENOUGH}: with so many {noun}s the step is at most 2 % longer; after ≤, even "
-                "fewer may do"
-            )
         shown = table(list(columns), rows, alignment, width=_MAX_WIDTH)
-        return "\n\n".join([shown, "\n".join(map(_wrap, lines))])
+        return "\n\n".join([shown, "\n".join(map(_wrap, self.list_findings()))])
 
     def list_findings(self) -> list[str]:
         """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
@@ -91,9 +86,6 @@ class MachineComparison:
             if len(priced) > 1 or not among:
                 lines.append(f"cheapest{among}: {cheapest.name}, {cost} per million steps")
         return [*lines, *describe_remarks(self.machines)]
-
-    def __str__(self) -> str:
-        return self.table()
 
     def __repr__(self) -> str:
         return f"<MachineComparison of {len(self.machines)} machines: {self.list_findings()[0]}>"
@@ -247,7 +239,7 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
         lines.append(f"{counts}: {_join([first, *(f'{a} of {b}' for a, b in others)])}")
     if spares:
         few = _join([f"{counts}{_join(names)}" for counts, names in spares.items()])
-        lines.append(f"{few} would do as well: a placement on so few is within 2 %")
+        lines.append(f"{_ENOUGH}: {few} would do as well, as a placement on so few is within 2 %")
     return lines
 
 
@@ -328,7 +320,7 @@ def _format_speedup(machine: ComparedMachine) -> str:
 
 
 def _format_needed(machine: ComparedMachine) -> str:
-    if machine.step_secs is None:
+    if machine.step_secs is None or machine.accelerators == 0:
         return "-"
     is_known = machine.needed == 1 or machine.spare == 0
     return str(machine.needed) if is_known else f"≤ {machine.needed}"

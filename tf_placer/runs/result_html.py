@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import html
-import importlib.util
 import os
 from collections.abc import Sequence
 
-from tf_placer.report.operation_kinds import operation_kinds
-from tf_placer.report.pictures.placement_picture import (
-    picture_note,
-    placement_drawing,
-    placement_svg,
-)
+from tf_placer.report.pictures.notebook_figure import draw_figure
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import SLOWER_THAN_ONE_PROCESS
 from tf_placer.search.trial_log import ORIGINAL
@@ -67,8 +61,6 @@ def _format_verdict(verdict: str) -> list[str]:
 
 def _draw(log_dir: str | os.PathLike[str]) -> str:
     """Draws the best placement of a search; "" if it is unknown."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return "<p>pip install 'tf_placer[report]' to see the placement here</p>"
     try:
         view = read_run_view(log_dir)
     except (OSError, ValueError):  # The directory was deleted; the result itself is complete.
@@ -76,9 +68,5 @@ def _draw(log_dir: str | os.PathLike[str]) -> str:
     steps = [step for step in view.steps if step.label != ORIGINAL]
     if view.problem is None or not steps:
         return ""
-    kinds = operation_kinds(view.problem)
-    drawing = placement_drawing(view.problem, kinds)
-    svg = placement_svg(view.problem, kinds, drawing, steps[-1].trace.operation_devices)
     label = steps[-1].label if view.is_better else f"{steps[-1].label}, not placed"
-    title = html.escape(f"{label}. {picture_note(drawing, kinds)}")
-    return f"<figure>{svg}<figcaption>{title}</figcaption></figure>"
+    return draw_figure(view.problem, steps[-1].trace.operation_devices, label)

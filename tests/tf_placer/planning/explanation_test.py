@@ -22,7 +22,11 @@ class ExplainTest(absltest.TestCase):
         self.assertNotEmpty(explanation.changes)
         for change in explanation.changes:
             self.assertLessEqual(change.step_secs, explanation.limits.step_secs)
-        self.assertIn("what if", explanation.table())
+        self.assertIn("what if", str(explanation))
+        self.assertIn("what if", explanation._repr_html_())
+        self.assertRegex(
+            repr(explanation), "^<PlacementExplanation: step .* ms, lower bound .* ms>$"
+        )
 
     def test_reads_the_file_of_a_problem(self):
         problem = small_problem()

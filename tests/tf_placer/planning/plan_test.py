@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
 import json
 import os
 import pathlib
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -307,6 +309,16 @@ class PlanTest(absltest.TestCase):
             self.assertTrue(result.feasible)
             self.assertLess(result.outcome.trials, 10**4)
             self.assertLess(result.outcome.elapsed_secs, 30.0)
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_a_notebook_shows_the_table_and_the_placement(self):
+        result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
+        page = result._repr_html_()
+        self.assertStartsWith(page, "<pre")
+        self.assertIn("<figcaption>found. ", page)
+        self.assertEqual(str(result), result.table())
+        small = tf_placer.plan(small_problem(cpu_bytes=1, gpu_bytes=1), max_trials=50)
+        self.assertIn("<figcaption>found, does not fit. ", small._repr_html_())
 
     def test_repr_of_a_result_is_one_line(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=50)

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 # The columns that the table of `compare` has, too.
-_MACHINE_COLUMNS = ("data par.", "fullest device", "on CPU", "price/h", "1M steps")
+_MACHINE_COLUMNS = ("enough", "data par.", "fullest device", "on CPU", "price/h", "1M steps")
 
 
 def compare_views(views: Sequence[RunView]) -> list[ComparedMachine]:

@@ -1,0 +1,27 @@
+"""Results that `print` and notebooks show as their table."""
+
+from __future__ import annotations
+
+import abc
+import html
+
+__all__ = ["ShownTable", "format_html"]
+
+
+class ShownTable(abc.ABC):
+    """A result with a table, which `print` and notebooks show."""
+
+    @abc.abstractmethod
+    def table(self) -> str:
+        """Formats the result for people, without a final newline."""
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return format_html(self.table())
+
+
+def format_html(text: str) -> str:
+    """Formats the text of a table as HTML that keeps its columns."""
+    return f'<pre style="white-space: pre; overflow-x: auto">{html.escape(text)}</pre>'
