@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         optimize_model,
         optimize_saved_model,
     )
+    from tf_placer.live.offloading import offload
     from tf_placer.live.profiling import profile
     from tf_placer.live.result import (
         FunctionResult,
@@ -77,6 +78,7 @@ __all__ = [
     "explain",
     "find_machine",
     "load_placed",
+    "offload",
     "optimize",
     "optimize_function",
     "optimize_model",
@@ -105,6 +107,7 @@ _MODULES = {
     "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
     "load_placed": "tf_placer.functions.loaded_model",
+    "offload": "tf_placer.live.offloading",
     "optimize": "tf_placer.live.entry_points",
     "optimize_function": "tf_placer.live.entry_points",
     "optimize_model": "tf_placer.live.entry_points",

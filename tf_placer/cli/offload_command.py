@@ -36,30 +36,11 @@ def run(args: argparse.Namespace) -> None:
     max_memory = read_max_memory(read_memory_limits(args.max_memory)) or {}
     headroom = check_headroom(args.headroom)
     graph, whole, placement = read_placed_graph(args)
-    from graph_passes.errors import GraphError
     from graph_passes.host_copies import AddHostCopies
-    from tf_placer.costs.host_copies import choose_host_copies
-    from tf_placer.report.memory_use import describe_memory_use
-    from tf_placer.text.units import format_bytes, format_step
+    from tf_placer.live.offloading import choose_copies, describe_copies
 
-    problem = limit_problem(whole, max_memory, headroom)
-    found = choose_host_copies(graph, problem, placement)
-    if found is None:
-        used = describe_memory_use(problem, placement.tolist(), None)
-        raise GraphError(
-            f"the graph does not fit in this way: {used}, and too few of its tensors wait for "
-            "later readers. Place it on more devices, or take devices with more memory"
-        )
-    moved, copies = found
+    moved, copies = choose_copies(graph, limit_problem(whole, max_memory, headroom), placement)
     write_changed_graph(args, graph, AddHostCopies(copies))
-    text = "the placement fits as it is: nothing was moved"
-    if copies:
-        longer = moved.step_secs / moved.unmoved_secs - 1.0
-        text = (
-            f"{len(copies)} tensors wait on the CPU, {format_bytes(moved.moved_bytes)} together: "
-            f"{format_step(moved.step_secs)} a step by simulation, {longer:.1%} slower than with "
-            "enough memory"
-        )
     values = {
         "tensors": len(copies),
         "moved_bytes": moved.moved_bytes,
@@ -67,4 +48,4 @@ def run(args: argparse.Namespace) -> None:
         "unlimited_secs": moved.unmoved_secs,
         "output_graph": args.output_graph,
     }
-    answer(args, f"{text}\ngraph: {args.output_graph}", values)
+    answer(args, f"{describe_copies(moved, copies)}\ngraph: {args.output_graph}", values)

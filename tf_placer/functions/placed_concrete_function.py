@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -12,15 +12,21 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_util_v2 import get_func_graph
 from tensorflow.python.ops.handle_data_util import copy_handle_data
 
+from graph_passes.host_copies import HostCopy
+from tf_placer.functions.host_copies import insert_host_copies
+
 __all__ = ["place_concrete_function"]
 
 
-def place_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
+def place_concrete_function(
+    function: Any, device_of: Callable[[str], str], copies: Iterable[HostCopy] = ()
+) -> Any:
     """Copies a ConcreteFunction and puts its operations on devices.
 
     Args:
         function: the ConcreteFunction, which is neither traced again nor changed.
         device_of: returns the device of an operation by its name; "" sets none.
+        copies: the tensors that wait on the CPU.
 
     Returns:
         Another ConcreteFunction with the same arguments, results and variables. It gets the current
@@ -31,6 +37,7 @@ def place_concrete_function(function: Any, device_of: Callable[[str], str]) -> A
         device = device_of(operation.name)
         if device:
             operation._set_device(device)
+    insert_host_copies(graph, copies)
     placed = ConcreteFunction.from_func_graph(graph, function.function_type, {})
     placed.set_external_captures(list(function._captured_inputs))
     # Calls without a function type bind their arguments by these.

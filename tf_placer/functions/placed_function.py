@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from graph_passes.host_copies import HostCopy
+from tf_placer.functions.host_copies import insert_host_copies
 from tf_placer.functions.tracing import adapt_tracing
 
 __all__ = ["place_function"]
@@ -16,6 +18,7 @@ __all__ = ["place_function"]
 def place_function(
     function: Callable[..., Any],
     device_of: Callable[[str], str],
+    copies: Iterable[HostCopy] = (),
     *,
     inline: bool,
     autograph: bool,
@@ -29,6 +32,7 @@ def place_function(
     Args:
         function: a Python function.
         device_of: returns the device of an operation by its name; "" sets none.
+        copies: the tensors that wait on the CPU.
         inline: whether called functions are inlined, so that each of their operations gets a
             device.
         autograph: see tf.function.
@@ -48,6 +52,8 @@ def place_function(
             return of_name or operation.device
 
         with graph.device(device), adapt_tracing(graph, inline=inline):
-            return function(*args, **kwargs)
+            results = function(*args, **kwargs)
+        insert_host_copies(graph, copies)
+        return results
 
     return tf.function(call, autograph=autograph, input_signature=input_signature)

@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from graph_passes.errors import GraphError
+from graph_passes.host_copies import HostCopy
 from graph_passes.placement import Placement
 from graph_passes.renaming import map_names, rename_placement
 from tf_placer.functions.connection import connect, full_name, is_connected
@@ -28,11 +29,13 @@ class PlacedStep:
         traced: the step.
         machine: the machine to run on.
         placement: the devices of its operations; None to keep the original devices.
+        copies: the tensors that wait on the CPU.
     """
 
     traced: TracedCall
     machine: Machine
     placement: Placement | None = None
+    copies: tuple[HostCopy, ...] = ()
 
     @functools.cached_property
     def function(self) -> Any:
@@ -102,4 +105,6 @@ class PlacedStep:
         check_before_move(v for v in variables if is_anew or v.device != targets[v.ref()])
         connect(self.machine)
         move_variables(targets)
-        return traced.place(lambda name: traced.kept.get(name, devices.get(name, default)))
+        return traced.place(
+            lambda name: traced.kept.get(name, devices.get(name, default)), self.copies
+        )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.fitting import fit
+from graph_passes.host_copies import HostCopy
+from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_call import is_traceable, trace_call
@@ -16,7 +19,7 @@ from tf_placer.inputs import session_hook
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 
-__all__ = ["apply_placement"]
+__all__ = ["apply_placement", "place_target"]
 
 
 def apply_placement(
@@ -67,6 +70,25 @@ def apply_placement(
             "apply_placement takes a tf.Graph, a tf.function or a Keras model, not "
             f"{type(target).__name__}: the command `apply` takes files"
         )
+    return place_target(target, placement, example_inputs, machine)
+
+
+def place_target(
+    target: Any,
+    placement: Placement,
+    example_inputs: Any,
+    machine: str | Machine | None,
+    choose_copies: Callable[[OpGraph], Sequence[HostCopy]] = lambda graph: (),
+) -> Any:
+    """Puts a placement on a function or a Keras model; see `apply_placement`.
+
+    Args:
+        target: a tf.function, a ConcreteFunction or a Keras model.
+        placement: the placement.
+        example_inputs: the arguments of one call of a function, or a batch of a model.
+        machine: the machine.
+        choose_copies: chooses the tensors of the traced graph that wait on the CPU.
+    """
     if example_inputs is None:
         raise ValueError(
             "a function needs example_inputs=(...), the arguments of one call; a model a batch"
@@ -79,8 +101,9 @@ def apply_placement(
             "machine that it is for as machine=..."
         )
     traced = trace_call(target, example_inputs)
-    fitted = fit(traced.workload.op_graph, placement)
-    step = PlacedStep(traced, found, dataclasses.replace(placement, assignment=fitted.assignment))
+    graph = traced.workload.op_graph
+    fitted = dataclasses.replace(placement, assignment=fit(graph, placement).assignment)
+    step = PlacedStep(traced, found, fitted, tuple(choose_copies(graph)))
     if not traced.is_model:
         return step.function
     step.apply(target)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.host_copies import HostCopy
 from graph_passes.op_graph import OpGraph
 from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
 from graph_passes.unknown_sizes import unknown_sizes
@@ -48,8 +50,8 @@ class TracedCall:
         variables: the variables that the call reads or writes, by the name of their operations.
         kept: the devices of process-local resources, by the names of the operations that use them;
             see `find_session_substitute`.
-        place: makes a placed copy of the function. Its argument returns the device of an operation
-            by its name, "" for none.
+        place: makes a placed copy of the function. Its arguments are a function that returns the
+            device of an operation by its name, "" for none, and the tensors that wait on the CPU.
     """
 
     target: Any
@@ -57,7 +59,7 @@ class TracedCall:
     workload: Workload
     variables: Mapping[str, tf.Variable]
     kept: Mapping[str, str]
-    place: Callable[[Callable[[str], str]], Any]
+    place: Callable[[Callable[[str], str], Iterable[HostCopy]], Any]
 
     @property
     def is_model(self) -> bool:
@@ -125,7 +127,7 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
             target,
             example_inputs,
             *_build_workload(target, arguments, read_values),
-            lambda device_of: place_concrete_function(target, device_of),
+            functools.partial(place_concrete_function, target),
         )
     if target._jit_compile:
         raise GraphError(
@@ -208,9 +210,7 @@ def _trace(
     read_values: bool,
     **options: Any,
 ) -> TracedCall:
-    def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
-        return place_function(function, device_of, inline=inline, **options)
-
+    place: Callable[..., Any] = functools.partial(place_function, function, **options)
     for inline in (True, False):
         try:
             is_model = is_keras_model(target)
@@ -231,7 +231,7 @@ def _trace(
         target,
         example_inputs,
         *_build_workload(concrete, arguments, read_values),
-        lambda device_of: place(device_of, inline=inline),
+        functools.partial(place, inline=inline),
     )
 
 

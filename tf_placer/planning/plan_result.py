@@ -104,7 +104,7 @@ class PlanResult(ShownTable):
 
     @property
     def offload_placement(self) -> Placement | None:
-        """The placement whose activations wait on the CPU, as the command `offload` takes it.
+        """The placement whose activations wait on the CPU, as `offload` takes it.
 
         Of it are the estimate where nothing fits, and the row of the table about other machines.
         None if no such estimate was made, or the problem was not made of a TensorFlow graph.

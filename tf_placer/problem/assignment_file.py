@@ -12,7 +12,7 @@ from graph_passes.util.json_text import format_value
 from tf_placer.files import name_file_in_errors, read_json
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["read_assignment"]
+__all__ = ["assign_groups", "read_assignment"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
         value = read_json(path)
         if isinstance(value, dict) and isinstance(value.get("assignment"), dict):
             devices = read_record(_PlacementFile, value).assignment
-            assignment = _assign_groups(problem, devices)
+            assignment = assign_groups(problem, devices)
         else:
             assignment = read_record(_File, value).assignment
     if len(assignment) != problem.num_groups:
@@ -62,7 +62,7 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
     return np.array(assignment, np.int32)
 
 
-def _assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tuple[int, ...]:
+def assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tuple[int, ...]:
     """Finds the device index of every group from the devices of its operations.
 
     Raises:

@@ -63,6 +63,12 @@ class ValuesTest(absltest.TestCase):
         self.assertGreater(len(set(original["losses"])), 2)
         self.assertLess(moved["peak_bytes"], 0.85 * original["peak_bytes"])
 
+    def test_activations_of_a_model_on_the_cpu_take_less_memory_and_leave_all_bits(self):
+        original, moved = run("emulated:2xK80,values", "offloaded")["offloaded"]
+        self.assertEqual(moved["losses"], original["losses"])
+        self.assertGreater(len(set(original["losses"])), 2)
+        self.assertLess(moved["peak_bytes"], 0.85 * original["peak_bytes"])
+
     def test_convolutions_keep_the_layout_of_the_cpu(self):
         placed, expected = run("emulated:2xK80,values", "values", "convolutions")["convolutions"]
         np.testing.assert_allclose(placed, expected, rtol=1e-5)

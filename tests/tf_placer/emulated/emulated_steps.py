@@ -11,9 +11,11 @@ import resource
 import sys
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+import tf_placer
 from graph_passes.host_copies import AddHostCopies
 from graph_passes.pipeline import group_operations
 from tests import graphs
@@ -169,6 +171,30 @@ def move_activations() -> list[dict[str, Any]]:
     return results
 
 
+def offload_model() -> list[dict[str, Any]]:
+    """Trains a Keras model, and then one whose activations wait on the CPU.
+
+    Returns:
+        For each, the peak memory of the GPU, and its losses, to the last bit.
+    """
+    x, y = np.random.default_rng(0).random([512, 256], np.float32), np.ones([512, 1], np.float32)
+    results = []
+    for max_memory in (None, {"GPU:0": "8MB"}):
+        keras.utils.set_random_seed(0)
+        layers = [keras.layers.Dense(256, "tanh") for _ in range(12)]
+        model = keras.Sequential([keras.Input([256]), *layers, keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        if max_memory is not None:
+            problem = tf_placer.profile(model, example_inputs=(x, y), machine="2xK80")
+            tf_placer.offload(model, problem, example_inputs=(x, y), max_memory=max_memory)
+        tf.config.experimental.reset_memory_stats("GPU:0")
+        before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+        losses = model.fit(x, y, 512, 4, verbose=0, shuffle=False).history["loss"]
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
+        results.append({"peak_bytes": peak, "losses": [float(loss).hex() for loss in losses]})
+    return results
+
+
 def _read_resident_bytes() -> int:
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
@@ -182,5 +208,6 @@ if __name__ == "__main__":
         "memory": exhaust_memory,
         "touched": touch_large_tensors,
         "moved": move_activations,
+        "offloaded": offload_model,
     }
     print(json.dumps({name: tests[name]() for name in sys.argv[1:]}))
