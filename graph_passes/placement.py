@@ -48,6 +48,9 @@ class Placement:
         assignment: the device of each operation whose device field is to be written.
         measurement: measurements of the placement, in any form that JSON can hold.
         provenance: the origin of the placement: placer, seed, versions and the like.
+
+    Raises:
+        GraphError: the assignment uses a device that is not listed.
     """
 
     graph_fingerprint: str
@@ -55,6 +58,20 @@ class Placement:
     assignment: Mapping[str, str]
     measurement: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Checks that the assignment uses only devices that are listed.
+
+        Raises:
+            GraphError: it uses another one.
+        """
+        known = set(self.devices)
+        for name, device in self.assignment.items():
+            if device not in known:
+                raise GraphError(
+                    f"it puts {format_value(name)} on {format_value(device)}, which it does not "
+                    "list"
+                )
 
     def __repr__(self) -> str:
         counts = collections.Counter(self.assignment.values())
@@ -110,10 +127,10 @@ def _find_planned(result: dict[str, Any]) -> Any:
 
 
 def _check_devices(placement: Placement) -> None:
-    """Checks that devices are valid and listed once, and that the assignment uses only these.
+    """Checks that devices are valid and listed once.
 
     Raises:
-        ValueError: a device is invalid, repeated or not listed.
+        ValueError: a device is invalid or repeated.
     """
     for index, device in enumerate(placement.devices):
         if not is_device_name(device):
@@ -124,12 +141,6 @@ def _check_devices(placement: Placement) -> None:
         if device in placement.devices[:index]:
             raise ValueError(
                 f"devices[{index}] is {format_value(device)}, which stands there before"
-            )
-    known = set(placement.devices)
-    for name, device in placement.assignment.items():
-        if device not in known:
-            raise GraphError(
-                f"it puts {format_value(name)} on {format_value(device)}, which it does not list"
             )
 
 

@@ -239,6 +239,11 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(fitted.missing, ())
         self.assertEmpty(fitted.refused)
 
+    def test_a_device_that_is_not_listed_is_refused(self):
+        for devices in ((), DEVICES):
+            with self.assertRaisesRegex(GraphError, 'puts "a" on "/device:TPU:0", which it does'):
+                Placement("", devices, {"a": "/device:TPU:0"})
+
     def test_lists_missing_and_unplaced_operations(self):
         names = [op.name for op in self.small_graph().get_operations()]
         placement = Placement("", DEVICES, dict.fromkeys(names, DEVICES[1]))

@@ -172,5 +172,5 @@ def describe_offload(offload: HostOffload) -> str:
     return (
         f"with {format_bytes(offload.moved_bytes)} of activations moved to the CPU and back it "
         f"would fit: {format_step(offload.step_secs)} a step, {max(longer, 0.0):.0%} slower than "
-        "with enough memory (an estimate; the command offload writes such a graph)"
+        "with enough memory (an estimate; offload changes a graph or a model so)"
     )

@@ -255,7 +255,7 @@ class CostedGraphTest(tf.test.TestCase):
             find_requested_devices(
                 op_graph,
                 colocation,
-                dataclasses.replace(placement, assignment={op_graph.names[0]: "/device:TPU:0"}),
+                Placement("", ("/device:TPU:0",), {op_graph.names[0]: "/device:TPU:0"}),
                 costed.machine.devices,
             )
 

@@ -118,7 +118,7 @@ def split(
         for name, device in zip(("first", "second"), devices, strict=True)
         if re.search(rf"\b{name}(_\d+)?\b", node.name)
     }
-    known = tuple(device.name for device in machine.devices)
+    known = tuple(dict.fromkeys([*(device.name for device in machine.devices), *devices]))
     PlacedSignature(signature, machine, Placement("", known, assignment)).save(new)
     return new
 
