@@ -129,10 +129,9 @@ def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
     Raises:
         ValueError: they do not.
     """
-    from tf_placer.report.page.run_view import RUN_NAMES
+    from tf_placer.runs.run_page import check_number_of_runs
 
-    if len(args.searched) > len(RUN_NAMES):
-        raise ValueError(f"a page shows at most {len(RUN_NAMES)} runs, not {len(args.searched)}")
+    check_number_of_runs(len(args.searched))
     if len(args.searched) > 1 and (args.follow or has_pictures):
         raise ValueError("several runs make a page: give --follow and pictures one RUN")
     if args.follow and args.price:

@@ -17,7 +17,7 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_call import is_traceable, trace_call
 from tf_placer.inputs import session_hook
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["apply_placement", "place_target"]
 
@@ -94,11 +94,16 @@ def place_target(
             "a function needs example_inputs=(...), the arguments of one call; a model a batch"
         )
     found = machine if isinstance(machine, Machine) else find_machine(machine)
+    if not found.backend.is_timed:
+        raise MachineError(
+            f"machine {found.spec!r} is described, not attached: apply the placement on a computer "
+            "with such devices, without machine=, or under `python -m tf_placer emulate`"
+        )
     missing = {*placement.assignment.values()} - {device.name for device in found.devices}
     if missing:
         raise GraphError(
-            f"the placement uses {min(missing)}, which {found.spec} does not have: give the "
-            "machine that it is for as machine=..."
+            f"the placement uses {min(missing)}, which {found.spec!r} does not have: apply it on a "
+            "computer that has it, or name a machine like local:2 as machine=..."
         )
     traced = trace_call(target, example_inputs)
     graph = traced.workload.op_graph

@@ -48,6 +48,10 @@ __all__ = ["conclude"]
 _OPEN_AFTER_INTERRUPT = (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES, Outcome.NOT_CONFIRMED)
 _LEAST_MEMORY_SECS = 10.0
 # The original in one process is measured in bursts, for some seconds.
+_NOT_COMPARED = (
+    "not compared with the original in one process on all cores, which may be faster: it did not "
+    "run there in the time that was left"
+)
 _BURST_STEPS = 4
 _MOST_BURSTS = 40
 _ONE_PROCESS_SECS = 5.0
@@ -315,23 +319,27 @@ def _confirm_hopeful(
             f"confirmed: {describe_winner(confirmed.winner, confirmed.confirmation)}"
         )
         placed_secs = confirmed.confirmation.step_secs(confirmed.winner)
-        secs = None if placed_secs is None else _measure_one_process(context)
-        return dataclasses.replace(confirmed, one_process_secs=secs)
+        environment = context.measurers.for_one_process(context)
+        if placed_secs is None or environment is None or context.interrupts.count:
+            return confirmed
+        secs = _measure_one_process(context, environment)
+        missing = None if secs is not None else _NOT_COMPARED
+        note = join_sentences(confirmed.note, missing)
+        return dataclasses.replace(confirmed, one_process_secs=secs, note=note)
     return confirmed
 
 
-def _measure_one_process(context: SearchContext) -> float | None:
+def _measure_one_process(context: SearchContext, environment: SessionEnvironment) -> float | None:
     """Measures the original in one process on all cores that the machine divides.
 
     Without workers, the program of the user runs so. The fastest of some bursts counts, because
     other programs only make a burst slower.
 
     Returns:
-        The step in seconds; None without time, or without workers on these cores.
+        The step in seconds; None without time.
     """
-    environment = context.measurers.for_one_process(context)
     max_secs = context.plan.compute_secs_left() - context.plan.explain_secs
-    if environment is None or context.interrupts.count or max_secs <= 0:
+    if max_secs <= 0:
         return None
     context.stages.begin("measuring the original in one process on all cores")
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ from tf_placer.machines.machine import Machine
 from tf_placer.problem.assignment_file import assign_groups
 from tf_placer.problem.memory_limits import check_headroom, limit_problem, read_max_memory
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.compared_machine import place_on_one
 from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.text.notes import say
+from tf_placer.text.stages import Stages
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["choose_copies", "describe_copies", "offload"]
@@ -59,7 +62,7 @@ def describe_copies(moved: HostOffload, copies: Sequence[HostCopy]) -> str:
 
 def offload(
     target: Any,
-    problem: PlacementProblem,
+    problem: PlacementProblem | str | os.PathLike[str],
     placement: Placement | None = None,
     *,
     example_inputs: Any = None,
@@ -74,7 +77,8 @@ def offload(
 
     Args:
         target: a tf.function, a ConcreteFunction or a Keras model.
-        problem: the placement problem of its step, by `profile`; it tells what does not fit.
+        problem: the placement problem of its step, by `profile`, or its file; it tells what does
+            not fit.
         placement: the placement, such as `PlanResult.offload_placement`; by default everything is
             on the first GPU.
         example_inputs: the arguments of one call of a function, or a batch of a model.
@@ -89,7 +93,8 @@ def offload(
         GraphError: the problem is of another step, the step does not fit in this way, or the
             machine lacks a device.
         MachineError: there is no such machine, or this process cannot connect to it.
-        ValueError: there are no example inputs, or a limit or the placement is wrong.
+        OSError: the file cannot be read.
+        ValueError: there are no example inputs, or a file, a limit or the placement is wrong.
 
     Example:
         >>> problem = tf_placer.profile(model, example_inputs=(x, y))
@@ -101,6 +106,8 @@ def offload(
             f"offload takes a tf.function or a Keras model, not {type(target).__name__}: the "
             "command `offload` takes graph files"
         )
+    if not isinstance(problem, PlacementProblem):
+        problem = read_problem(problem)
     limited = limit_problem(problem, read_max_memory(max_memory), check_headroom(headroom))
     if placement is None:
         row = place_on_one(limited)[0]
@@ -119,10 +126,12 @@ def offload(
                 f"the problem is of another step, with an operation {strange[0]!r}: make it with "
                 "tf_placer.profile of this model and batch"
             )
+        stages.enter("choosing the tensors that wait on the CPU")
         moved, copies = choose_copies(graph, limited, row)
-        say(describe_copies(moved, copies))
+        stages.say(describe_copies(moved, copies))
         return copies
 
-    return place_target(
-        target, Placement("", devices, of_operations), example_inputs, machine, choose
-    )
+    planned = Placement("", devices, of_operations)
+    with Stages(say) as stages:
+        stages.enter("reading the step")
+        return place_target(target, planned, example_inputs, machine, choose)

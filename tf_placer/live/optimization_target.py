@@ -75,7 +75,7 @@ def read_target(
         if any(value is not None for value in (fetches, feed_dict, initializers, checkpoint)):
             raise ValueError(
                 "a function or a model takes no fetches, feed_dict, initializers or checkpoint: "
-                "its step is one call with example_inputs"
+                "write example_inputs=..., the arguments of one call, or a batch (x, y) of a model"
             )
         if example_inputs is None:
             raise ValueError(

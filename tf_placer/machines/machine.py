@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import Annotated, Any, Literal
 
@@ -122,7 +123,7 @@ class DeviceClass:
     workspace_bytes: _Bytes = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Machine:
     """Devices and the links between them.
 
@@ -140,6 +141,11 @@ class Machine:
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = collections.Counter(device.model or device.type for device in self.devices)
+        what = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        return f"<Machine {self.spec!r}: {what}>"
 
     @property
     def backend(self) -> MachineBackend:

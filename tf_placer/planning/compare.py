@@ -86,7 +86,7 @@ def compare(
     Raises:
         KeyboardInterrupt: the comparison was interrupted before a machine was searched.
         OSError: a file cannot be read.
-        TypeError: `progress` or `say` cannot be called.
+        TypeError: `progress` or `say` cannot be called, or machines or prices have no names.
         ValueError: a file, a name or a number is wrong.
 
     Example:
@@ -105,6 +105,12 @@ def compare(
     if not max_secs > 0:
         raise ValueError(f"max_secs must be greater than 0, not {format_value(max_secs)}")
     if not isinstance(machines, Mapping):
+        for path in machines:
+            if not isinstance(path, str | os.PathLike):
+                raise TypeError(
+                    "compare takes a list of files and directories; problems and results have "
+                    f"names, as in {{'4xA100': problem}}, unlike one of type {type(path).__name__}"
+                )
         machines = {os.fspath(path): path for path in machines}
     prices = match_prices(prices or {}, list(machines))
     read = {name: _read_source(name, source) for name, source in machines.items()}
@@ -153,8 +159,14 @@ def match_prices(prices: Mapping[str, float], names: Sequence[str]) -> dict[str,
         The prices by the name of the machine.
 
     Raises:
+        TypeError: the prices have no names.
         ValueError: a price is not that of one machine, or is no price.
     """
+    if not isinstance(prices, Mapping):
+        raise TypeError(
+            "prices are by machine and per hour, such as {'4xA100': 14.0}, unlike "
+            f"{format_value(prices)}"
+        )
     matched = {}
     for given, price in prices.items():
         short = [name for name in names if pathlib.Path(name).name.removesuffix(".json") == given]
@@ -257,7 +269,8 @@ def _search_machines(
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:
     best = "none fits" if state.best.excess_bytes else format_step(state.best.step_secs)
     progress(
-        f"{place}: {state.num_simulated:,} trials | best {best} | {state.share:.0%} of its time"
+        f"{place}: {state.num_simulated:,} trials | best so far {best} | "
+        f"{state.share:.0%} of its time"
     )
 
 

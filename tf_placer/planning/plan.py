@@ -31,6 +31,7 @@ from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.report.compared_machine import place_on_one_of_each_kind
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits, find_limits
@@ -41,6 +42,7 @@ from tf_placer.report.memory_curve import (
     search_more_memory,
 )
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.report.progress import format_simulated_progress
 from tf_placer.report.what_if import WhatIf, search_changed_machines
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.config import (
@@ -60,6 +62,8 @@ from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.recomputation import Recomputation, find_recomputation
 from tf_placer.temporary_directory import temporary_directory
+from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.units import format_step
 
 __all__ = ["DEFAULT_SECS", "plan"]
 
@@ -100,8 +104,9 @@ def plan(
     config: SearchConfig | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[SearchOutcome, float], bool | None] | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] | None = None,
     start_secs: float | None = None,
+    verbose: bool = True,
     **others: Any,
 ) -> PlanResult:
     """Finds a fast placement of a problem by simulating steps on all cores.
@@ -125,10 +130,11 @@ def plan(
         config: all settings; the arguments above override it. Settings of the machine of a live
             search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
-        progress: called with the best placement so far, and the seconds until the budget ends. If
-            it returns true, the search ends as by an interrupt.
-        say: called with lines for users.
+        progress: called with the best placement so far, and the seconds until the budget ends, in
+            place of printing them. If it returns true, the search ends as by an interrupt.
+        say: called with lines for users, in place of printing them.
         start_secs: start of the time limit, by `time.monotonic`; now by default.
+        verbose: whether to print these lines to the standard error.
         others: keywords that `plan` does not have, for an error that says what it has instead.
 
     Returns:
@@ -146,7 +152,7 @@ def plan(
 
     Example:
         >>> result = tf_placer.plan("problem.json", max_secs=30)
-        >>> print(result.table())
+        >>> print(result)
     """
     _check_keywords(progress, say, others)
     given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
@@ -163,20 +169,28 @@ def plan(
 
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
         file.update(outcome, at_once=eta_secs is None)
-        if progress is not None and eta_secs is not None and progress(outcome, eta_secs):
+        if eta_secs is not None and show(outcome, eta_secs):
             # Every search loop ends with the best so far on an interrupt.
             raise KeyboardInterrupt
 
-    if config.placer == AUTO:
-        result = _plan_by_auto(placed, config, deadline, log, on_best, say)
-        recomputation = _estimate_recomputation(result)
-        result = dataclasses.replace(result, recomputation=recomputation)
-    else:
-        path = None if isinstance(problem, PlacementProblem) else problem
-        outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, say)
-        result = PlanResult(
-            placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
-        )
+    with TerminalLine(sys.stderr if verbose else None) as line:
+        show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
+        write = say or (line.say if verbose else _ignore)
+        if file.kept_secs is not None:
+            write(
+                f"{config.log_dir} has a placement of {format_step(file.kept_secs)} of an earlier "
+                "search, which stays there until a faster one is found"
+            )
+        if config.placer == AUTO:
+            result = _plan_by_auto(placed, config, deadline, log, on_best, write)
+            recomputation = _estimate_recomputation(result)
+            result = dataclasses.replace(result, recomputation=recomputation)
+        else:
+            path = None if isinstance(problem, PlacementProblem) else problem
+            outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, write)
+            result = PlanResult(
+                placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
+            )
     try:
         try:
             log.write(result.auto, result.changes, result.memory_curve, result.list_remarks())
@@ -185,8 +199,12 @@ def plan(
     except OSError as error:
         raise UnwrittenPlanError(describe_error(error), result) from error
     if (excess := deadline.describe_excess()) is not None:
-        say(excess)
+        write(excess)
     return result
+
+
+def _ignore(line: str) -> None:
+    del line
 
 
 def _check_keywords(progress: object, say: object, others: Mapping[str, object]) -> None:
@@ -209,7 +227,7 @@ def _check_keywords(progress: object, say: object, others: Mapping[str, object])
             f"left, not of type {type(progress).__name__}: for a page call "
             "tf_placer.write_report(log_dir, path) after plan(..., log_dir=log_dir)"
         )
-    if not callable(say):
+    if say is not None and not callable(say):
         raise TypeError(
             f"plan() calls say=..., which is a function of a line, not of type {type(say).__name__}"
         )
@@ -358,7 +376,8 @@ def _plan_by_auto(
             seed=config.seed,
         )
         placements = {each.placement.tobytes(): each.placement for each in [result.best, *others]}
-        offload = find_offload(problem, placements.values(), max_secs=_OFFLOAD_SHARE * left_secs)
+        crowded = [*place_on_one_of_each_kind(problem), *placements.values()]
+        offload = find_offload(problem, crowded, max_secs=_OFFLOAD_SHARE * left_secs)
     return PlanResult(
         problem,
         outcome,

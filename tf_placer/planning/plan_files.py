@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -14,8 +15,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_passes.util.atomic_write import remove_unfinished_files
+from graph_passes.util.json_records import read_record
 from tf_placer.errors import describe_error
-from tf_placer.files import is_stream, make_persistent_directory, write_bytes, write_json
+from tf_placer.files import (
+    is_stream,
+    make_persistent_directory,
+    name_file_in_errors,
+    read_json,
+    write_bytes,
+    write_json,
+)
 from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.planning.planned_placement import outcome_values
@@ -32,6 +41,14 @@ from tf_placer.search.simulated_search import SearchOutcome
 __all__ = ["PlanLog", "ResultFile"]
 
 _SAVE_SECS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Result:
+    """The fields of a result that tell whether it is better than another one."""
+
+    step_secs: float | None
+    feasible: bool
 
 
 class PlanLog:
@@ -124,7 +141,12 @@ class PlanLog:
 class ResultFile:
     """The file of the best placement so far; a stream gets only the final placement.
 
-    A copy is in the directory of the plan.
+    A copy is in the directory of the plan, where a faster placement of an earlier search with the
+    same settings stays.
+
+    Attributes:
+        kept_secs: the step of the placement that an earlier search left in the directory; None if
+            there is none that fits.
     """
 
     def __init__(
@@ -136,10 +158,14 @@ class ResultFile:
             path: the file; None for none.
             log: the log with the directory of the copy.
             problem: the problem that is searched.
+
+        Raises:
+            OSError, ValueError: the result of an earlier search cannot be read.
         """
         self._path = path
         self._problem = problem
         self._copy = None if log.directory is None else log.directory.result
+        self.kept_secs = None if self._copy is None else _read_step_secs(self._copy)
         self._written: list[pathlib.Path] = []
         self._saved: tuple[int, ...] | None = None
         self._saved_secs = 0.0
@@ -187,10 +213,30 @@ class ResultFile:
         self._written = []
         for path in (self._path, self._copy):
             try:
-                if path is not None:
+                if path is not None and not self._keeps_earlier(path, outcome):
                     write_json(path, values)
                     self._written.append(pathlib.Path(path))
             except OSError as error:
                 problem = problem or error
         if problem is not None:
             raise problem
+
+    def _keeps_earlier(self, path: str | os.PathLike[str], outcome: SearchOutcome) -> bool:
+        """Tells whether a file has a faster placement of an earlier search."""
+        if self._copy is None or self.kept_secs is None or pathlib.Path(path) != self._copy:
+            return False
+        found_secs = outcome.step_secs if outcome.feasible else None
+        return found_secs is None or found_secs > self.kept_secs
+
+
+def _read_step_secs(path: pathlib.Path) -> float | None:
+    """Reads the step of a result; None if there is no result, or it does not fit.
+
+    Raises:
+        OSError, ValueError: the file cannot be read.
+    """
+    if not path.exists():
+        return None
+    with name_file_in_errors(path, "the result of a search"):
+        result = read_record(_Result, read_json(path))
+    return result.step_secs if result.feasible else None

@@ -33,6 +33,8 @@ from tf_placer.text.shown_table import ShownTable
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
+# Memory that is used less than this is no reason to place anything elsewhere.
+_NOTABLE_SHARE = 0.05
 # Characters of a line, and the column of the values.
 _MAX_WIDTH, _INDENT = 120, " " * 14
 
@@ -144,7 +146,7 @@ class PlanResult(ShownTable):
             lines.append(
                 "              no placement is better by more than 1 %: the search ended early"
             )
-        if len(self.memory_curve) > 1:
+        if len(self.memory_curve) > 1 and self._is_memory_notable:
             lines.append(_wrap(f"less memory:  {describe_memory_curve(self.memory_curve)}"))
         if more := self._describe_more_memory():
             lines.append(_wrap(f"more memory:  {more}"))
@@ -154,6 +156,12 @@ class PlanResult(ShownTable):
         if self.feasible and not self.outcome.interrupted and not self.changes:
             lines.append("what other machines would bring is left out: there is no time for it")
         return "\n".join(lines)
+
+    @property
+    def _is_memory_notable(self) -> bool:
+        """True if the placement fills a notable share of a device."""
+        sizes = zip(self.outcome.peak_bytes, self.problem.devices, strict=True)
+        return any(peak > _NOTABLE_SHARE * device.memory_bytes for peak, device in sizes)
 
     def list_remarks(self) -> list[str]:
         """Lists sentences about other memory, as the page shows them."""

@@ -77,7 +77,13 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
     Raises:
         OSError: the file cannot be read; the message names it.
         ProblemError: the file holds no problem; the message names the file and the wrong entry.
+        TypeError: the path is none.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            "a problem is what tf_placer.profile returns for one machine, or its file (.json), not "
+            f"of type {type(path).__name__}"
+        )
     path = os.fspath(path)
     try:
         text = read_bytes(path)

@@ -14,9 +14,10 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, find_needed_memory
-from tf_placer.report.limits import find_limits
+from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
 from tf_placer.report.operation_kinds import find_kinds
 from tf_placer.simulation.data_parallel import compute_data_parallel_bound
+from tf_placer.simulation.host_offload import find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import StepReport, step_report
@@ -30,6 +31,7 @@ __all__ = [
     "find_fewest",
     "merge_idle",
     "place_on_one",
+    "place_on_one_of_each_kind",
 ]
 
 #: Within this factor of a step, another step is as good.
@@ -37,6 +39,8 @@ AS_WELL_AS = 1.02
 _SECS_PER_HOUR = 3600.0
 _COST_STEPS = 1_000_000
 _IDLE_SHARE = 0.01
+# Estimates of machines with several kinds of accelerators end after that.
+_MAX_OFFLOAD_SECS = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +64,8 @@ class ComparedMachine:
         spare: the number of accelerators without which a placement was found whose step is at most
             2 % longer; there may be more of them.
         price_per_hour: the price of the machine; None if it was not given.
+        offload_secs: an estimate of the step if activations wait on the CPU; None where no memory
+            is short, or that does not make the step shorter.
         cpu_share: the share of the step in which a CPU beside GPUs computes.
         displaced_share: the share of the step in which it does work for which GPUs lack memory.
         cpu_work: the kind of most of its work; "" if most of it could be on no GPU.
@@ -82,6 +88,7 @@ class ComparedMachine:
     idle: tuple[str, ...]
     spare: int
     price_per_hour: float | None = None
+    offload_secs: float | None = None
     cpu_share: float = 0.0
     displaced_share: float = 0.0
     cpu_work: str = ""
@@ -156,6 +163,13 @@ def describe_machine(
         least_bytes = None
     elif least_bytes is None:
         least_bytes = find_needed_memory(problem, [each.peak_bytes for each in step.devices])
+    displaced_share = find_limits(problem, placement).displaced_share if step.fits else 0.0
+    offload_secs = None
+    if displaced_share >= LEAST_DISPLACED_SHARE or not step.fits:
+        crowded = place_on_one_of_each_kind(problem)
+        moved = find_offload(problem, crowded, max_secs=_MAX_OFFLOAD_SECS)
+        if moved is not None and (not step.fits or moved.step_secs < step.step_secs):
+            offload_secs = moved.step_secs
     on_cpus = [
         device.busy_secs
         for index, device in enumerate(step.devices)
@@ -180,8 +194,9 @@ def describe_machine(
         idle=tuple(labels[problem.devices[index].name] for index in _find_idle(problem, step)),
         spare=0 if needed is None else len(accelerators) - needed,
         price_per_hour=price,
+        offload_secs=offload_secs,
         cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
-        displaced_share=find_limits(problem, placement).displaced_share if step.fits else 0.0,
+        displaced_share=displaced_share,
         cpu_work=_find_cpu_work(problem, placement, accelerators),
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
@@ -200,6 +215,12 @@ def place_on_one(problem: PlacementProblem) -> np.ndarray:
         for index in find_accelerators(problem)
     ]
     return np.stack(on_each).astype(np.int32)
+
+
+def place_on_one_of_each_kind(problem: PlacementProblem) -> np.ndarray:
+    """Places everything on one accelerator of each kind; see `place_on_one`."""
+    kinds = [problem.devices[index].kind for index in find_accelerators(problem)]
+    return place_on_one(problem)[[kinds.index(kind) for kind in dict.fromkeys(kinds)]]
 
 
 def compute_cost(step_secs: float | None, price_per_hour: float | None) -> float | None:

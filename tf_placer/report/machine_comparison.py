@@ -74,7 +74,7 @@ class MachineComparison(ShownTable):
         if not fitting:
             return [
                 "the graph fits on none of them: take more GPUs, or GPUs with more memory",
-                *_describe_least_memory(self.machines),
+                *describe_remarks(self.machines),
             ]
         fastest = min(fitting, key=_get_step_secs)
         lines = [f"fastest: {fastest.name}, {format_step(_get_step_secs(fastest))} per step"]
@@ -151,6 +151,16 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
             "short: take GPUs with more memory, or more of them"
         )
     lines += _describe_least_memory(machines)
+    offloaded = [
+        f"{each.name} {format_step(each.offload_secs)}"
+        for each in machines
+        if each.offload_secs is not None
+    ]
+    if offloaded:
+        lines.append(
+            "with everything on one GPU and activations that wait on the CPU (offload), about "
+            f"{', '.join(offloaded)} a step"
+        )
     lines += _describe_cpu_work(fitting)
     lines += _describe_fewer(fitting)
     lines += _describe_data_parallelism(fitting)

@@ -16,9 +16,10 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.compared_machine import place_on_one_of_each_kind
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.limits import move_to_gpus
-from tf_placer.simulation.host_offload import HostOffload, offload_to_host
+from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes
@@ -31,6 +32,8 @@ _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
 _MORE_MEMORY = "twice the memory"
 _MOVED_SHARES = (1.0, 0.75, 0.5, 0.25)
 _NEGLIGIBLE_FACTOR = 1e-6
+# Share of the time that is left for estimates with tensors that wait on the CPU.
+_OFFLOAD_SHARE = 0.3
 # The preparation of a search takes about as long as this many simulated steps.
 _PREPARATION_STEPS = 5
 
@@ -142,7 +145,10 @@ def search_changed_machines(
         step_secs = min([most_secs, found_secs, *(_step_secs(machine, each) for each in here)])
         results.append(WhatIf(change, step_secs, float(bound_secs)))
         if change == _MORE_MEMORY:
-            moved = offload_to_host(problem, found.best.placement)
+            crowded = [*place_on_one_of_each_kind(problem), found.best.placement]
+            moved = find_offload(
+                problem, crowded, max_secs=_OFFLOAD_SHARE * (end_secs - time.monotonic())
+            )
             if moved is not None and moved.num_tensors and moved.step_secs < best_secs:
                 results.append(_describe_offload(problem, moved))
         if found.interrupted:

@@ -53,7 +53,9 @@ def _format_verdict(verdict: str) -> list[str]:
     parts = [f"<p><b>{html.escape(first)}.</b></p>"]
     for warning in warnings:
         others.remove(warning)
-        parts.append(f'<p style="{_WARNING_STYLE}">\u26a0 {html.escape(warning)}.</p>')
+        # The bold sentence has the "but".
+        text = html.escape(warning.removeprefix("But ")).capitalize()
+        parts.append(f'<p style="{_WARNING_STYLE}">\u26a0 {text}.</p>')
     if others:
         parts.append(f"<p>{html.escape('. '.join(others))}.</p>")
     return parts

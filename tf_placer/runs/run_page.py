@@ -42,7 +42,7 @@ from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["check_comparable", "read_run_view", "write_report"]
+__all__ = ["check_comparable", "check_number_of_runs", "read_run_view", "write_report"]
 
 # Graphs with fewer common operations have no comparable steps.
 _MIN_COMMON_SHARE = 0.5
@@ -140,23 +140,65 @@ def check_comparable(a: RunView, b: RunView) -> None:
 
 
 def write_report(result: Any, path: str | os.PathLike[str]) -> None:
-    """Writes the page about a search, live or planned.
+    """Writes the page about a search, live or planned, or about several side by side.
 
     Args:
-        result: the result of `optimize` or `plan`, or the directory of a search.
+        result: the result of `optimize` or `plan`, or the directory of a search; or several of
+            them, in a list or by name.
         path: the file (.html).
 
     Raises:
         ImportError: a package that the page needs is not installed.
         OSError: a file cannot be read or written.
-        ValueError: the search has no directory, or a file is damaged.
+        TypeError: there is something else among them.
+        ValueError: a search has no directory, or is of another graph; there are more searches than
+            a page shows; or a file is damaged.
     """
     require_page_libraries()
-    log_dir = result if isinstance(result, str | os.PathLike) else result.log_dir
-    if log_dir is None:
-        raise ValueError("nothing was kept of the search to make a page of: give it a log_dir")
+    if isinstance(result, Mapping):
+        result = [*result.values()]
+    results = result if isinstance(result, list | tuple) else [result]
+    check_number_of_runs(len(results))
+    log_dirs = [_find_log_dir(each) for each in results]
     check_output(path)
-    write_page(read_run_view(log_dir), path)
+    view, *beside = (
+        dataclasses.replace(read_run_view(log_dir), name=os.fspath(log_dir)) for log_dir in log_dirs
+    )
+    for other in beside:
+        check_comparable(view, other)
+    write_page(view, path, beside=beside)
+
+
+def check_number_of_runs(number: int) -> None:
+    """Checks that a page can show so many runs.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not 0 < number <= len(RUN_NAMES):
+        raise ValueError(f"a page shows at most {len(RUN_NAMES)} runs, not {number}")
+
+
+def _find_log_dir(result: Any) -> str | os.PathLike[str]:
+    """Finds the directory of a search.
+
+    Raises:
+        TypeError: it is no search.
+        ValueError: it has none.
+    """
+    if isinstance(result, str | os.PathLike):
+        return result
+    if not hasattr(result, "log_dir"):
+        raise TypeError(
+            "a page is made of the result of `optimize` or `plan`, or of the directory of a "
+            f"search, or of several of them, not of one of type {type(result).__name__}"
+        )
+    if result.log_dir is None:
+        raise ValueError(
+            "nothing was kept of the search to make a page of: search with log_dir=..."
+        )
+    log_dir: str | os.PathLike[str] = result.log_dir
+    return log_dir
 
 
 def _view_run(directory: RunDirectory) -> RunView:

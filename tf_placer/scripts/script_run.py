@@ -265,7 +265,7 @@ def _run(
     try:
         run_main_script(script, args)
     except SystemExit as ended:
-        missing = _report_missing_step(script, watcher, start)
+        missing = _report_missing_step(script, watcher, start, is_required=require_answer)
         if require_answer and missing is not None and not ended.code:
             raise SystemExit(1) from NoAnswerError(missing)
         raise
@@ -278,7 +278,7 @@ def _run(
         if advice is not None:
             _say_after_traceback(error, advice)
         raise
-    missing = _report_missing_step(script, watcher, start)
+    missing = _report_missing_step(script, watcher, start, is_required=require_answer)
     if require_answer and missing is not None:
         raise SystemExit(1) from NoAnswerError(missing)
 
@@ -349,9 +349,16 @@ def _find_search(placement: str) -> RunDirectory:
 
 
 def _report_missing_step(
-    script: str, watcher: ScriptWatcher | None, start: ProcessRestart
+    script: str, watcher: ScriptWatcher | None, start: ProcessRestart, *, is_required: bool
 ) -> str | None:
-    """Says that no training step was found, if so, and returns what was said."""
+    """Says that no training step was found, if so, and returns what was said.
+
+    Args:
+        script: the script.
+        watcher: the watcher of the script.
+        start: what tells it.
+        is_required: whether the run fails without an answer.
+    """
     if watcher is None or watcher.is_explained:
         return None
     line = (
@@ -360,6 +367,11 @@ def _report_missing_step(
         "data and updates trainable variables or returns their gradients: what runs "
         "operation by operation has to be put into one tf.function"
     )
+    if is_required:
+        line += (
+            ". An answer is required, so the run fails: leave out --require_answer where a script "
+            "only evaluates"
+        )
     start.tell(line)
     return line
 

@@ -183,7 +183,8 @@ class _Search:
         self._start_secs = time.monotonic()
         self._problem = problem
         self._placer = placer
-        self._seed = placer.seed if isinstance(placer, Placer) else seed
+        # A placer of a user may lack it.
+        self._seed = getattr(placer, "seed", seed)
         self._sampled = sampled
         self._budget = budget
         environment = SimulatedEnvironment(problem)

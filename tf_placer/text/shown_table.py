@@ -7,6 +7,9 @@ import html
 
 __all__ = ["ShownTable", "format_html"]
 
+# Pages that are made of notebooks have another font for preformatted text.
+_STYLE = "font-family: monospace; white-space: pre; overflow-x: auto"
+
 
 class ShownTable(abc.ABC):
     """A result with a table, which `print` and notebooks show."""
@@ -24,4 +27,4 @@ class ShownTable(abc.ABC):
 
 def format_html(text: str) -> str:
     """Formats the text of a table as HTML that keeps its columns."""
-    return f'<pre style="white-space: pre; overflow-x: auto">{html.escape(text)}</pre>'
+    return f'<pre style="{_STYLE}">{html.escape(text)}</pre>'

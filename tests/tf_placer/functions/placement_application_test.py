@@ -11,6 +11,7 @@ from graph_passes.placement import Placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tf_placer.functions.placement_application import apply_placement
 from tf_placer.functions.traced_call import trace_call
+from tf_placer.machines.machine import MachineError
 
 
 def plan_for(target, example_inputs) -> Placement:
@@ -70,6 +71,8 @@ class ApplyPlacementTest(tf.test.TestCase):
             ((tf.Graph(), None), {}, ValueError, "is None if nothing was placed, not .* NoneType"),
         ):
             if arguments[0] is same and keywords:
+                with self.assertRaisesRegex(MachineError, "'1xK80' is described, not attached"):
+                    apply_placement(*arguments, **keywords, machine="1xK80")
                 keywords = {**keywords, "machine": MACHINE}
             with self.assertRaisesRegex(error, message):
                 apply_placement(*arguments, **keywords)

@@ -35,7 +35,7 @@ class OffloadTest(absltest.TestCase):
             (ValueError, "headroom", (model, problem), {"headroom": 2}),
             (ValueError, "has no device for", (model, problem, placed[1]), {}),
             (GraphError, "another step, with .*'other_", (model, renamed, placed[1]), {}),
-            (GraphError, "GPU:0, which attached does not have", (model, problem), {}),
+            (GraphError, "GPU:0, which 'attached' does not have", (model, problem), {}),
         ):
             if "needs" not in message:
                 keywords = {**keywords, "example_inputs": batch}

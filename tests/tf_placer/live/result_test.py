@@ -127,7 +127,7 @@ class OptimizeResultTest(absltest.TestCase):
         page = result._repr_html_()
         first = "placed: random is faster, but slower than one process on all cores."
         self.assertIn(f"<p><b>{first}</b></p><p style=", page)
-        self.assertIn("But one process on all cores takes about 20 ms.</p>", page)
+        self.assertIn("\u26a0 One process on all cores takes about 20 ms.</p>", page)
         self.assertIn("<p>A &lt;note&gt;. More.</p>", page)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")

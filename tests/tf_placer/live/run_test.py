@@ -217,7 +217,9 @@ class RunTest(tf.test.TestCase):
         for secs in (0.15, 0.02, None):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
-            self.assertEqual(self.directory.read_result().one_process_secs, secs)
+            result = self.directory.read_result()
+            self.assertEqual(result.one_process_secs, secs)
+            self.assertEqual("not compared with the original in one" in (result.note or ""), secs is None)
 
     def test_tells_the_verdict_before_it_measures_one_process_and_explains(self):
         self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
@@ -492,7 +494,7 @@ class RunTest(tf.test.TestCase):
             with RunLock("runs/other", lambda line: None):
                 self.run_search(Script(secs=split_is_faster))
             self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
-            self.assertIn("another search ran on this", self.directory.read_result().note)
+            self.assertIn("nother search ran on this", self.directory.read_result().note)
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(secs=split_is_faster))
             self.assertIsNone(self.directory.read_result().note)

@@ -318,6 +318,10 @@ class CompareTest(absltest.TestCase):
             ValueError, 'a price of "three", which is not compared: .* two'
         ):
             tf_placer.compare(problems, prices={"three": 1.0})
+        with self.assertRaisesRegex(TypeError, "prices are by machine and per hour, .* unlike 3"):
+            tf_placer.compare(problems, prices=3)
+        with self.assertRaisesRegex(TypeError, "problems and results have names, .* PlacementPro"):
+            tf_placer.compare([two_chain_problem(2)])
         with self.assertRaisesRegex(ValueError, "the price of two must be 0 or more, not -1"):
             tf_placer.compare(problems, prices={"two": -1})
         with self.assertRaisesRegex(ValueError, "has no problem.json: give the directory of"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import itertools
 import json
 import os
@@ -20,6 +22,7 @@ from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.training_steps import build_repeatable
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.placers import Placer
 from tf_placer.planning import plan as planning
 from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -190,8 +193,27 @@ class PlanTest(absltest.TestCase):
 
     def test_a_report_needs_a_log_directory(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=5)
-        with self.assertRaisesRegex(ValueError, "give it a log_dir"):
-            tf_placer.write_report(result, self.directory / "page.html")
+        page = self.directory / "page.html"
+        with self.assertRaisesRegex(ValueError, "search with log_dir="):
+            tf_placer.write_report(result, page)
+        with self.assertRaisesRegex(
+            TypeError, "is made of the result of .* not of one of type int"
+        ):
+            tf_placer.write_report([3], page)
+        with self.assertRaisesRegex(ValueError, "shows at most .* runs, not 0"):
+            tf_placer.write_report([], page)
+
+    def test_writes_a_report_of_several_plans(self):
+        page = self.directory / "page.html"
+        plans = {
+            name: tf_placer.plan(
+                small_problem(), placer=name, max_trials=5, log_dir=self.directory / name
+            )
+            for name in ("random", "expert")
+        }
+        for given in (plans, [*plans.values()]):
+            tf_placer.write_report(given, page)
+            self.assertRegex(page.read_text(), r"A · [^<]*random(.|\n)*B · [^<]*expert")
 
     def test_reports_progress(self):
         reported = []
@@ -320,6 +342,46 @@ class PlanTest(absltest.TestCase):
         small = tf_placer.plan(small_problem(cpu_bytes=1, gpu_bytes=1), max_trials=50)
         self.assertIn("<figcaption>found, does not fit. ", small._repr_html_())
 
+    def test_prints_how_far_it_is_unless_told_not_to(self):
+        for keywords in ({}, {"verbose": False}, {"progress": lambda *state: None}):
+            written = io.StringIO()
+            written.isatty = lambda: True
+            with contextlib.redirect_stderr(written):
+                tf_placer.plan(small_problem(), placer="random", max_trials=50, **keywords)
+            self.assertEqual("trials | best" in written.getvalue(), not keywords)
+
+    def test_the_faster_placement_of_an_earlier_search_stays_in_the_directory(self):
+        lines = []
+        settings = {"placer": "random", "log_dir": self.directory / "log", "say": lines.append}
+        problem = build_layered_problem(40, 3)
+        best = tf_placer.plan(problem, max_trials=400, **settings)
+        self.assertEmpty(lines)
+        again = tf_placer.plan(problem, max_trials=1, **settings)
+        self.assertGreater(again.step_secs, best.step_secs)
+        self.assertIn("which stays there until a faster one is found", lines[0])
+        kept = json.loads((self.directory / "log" / "result.json").read_text())
+        self.assertEqual(kept["step_secs"], best.step_secs)
+        tf_placer.plan(problem, max_trials=400, **settings)
+        self.assertEqual(
+            json.loads((self.directory / "log" / "result.json").read_text())["trials"], 400
+        )
+
+    def test_a_placer_without_a_seed_searches(self):
+        class Same(Placer):
+            name = "same"
+
+            def __init__(self, groups, legal, seed=0):
+                self.legal = legal
+
+            def propose(self, count):
+                return np.tile(self.legal.argmax(axis=1), [count, 1]).astype(np.int32)
+
+            def observe(self, placements, measurements):
+                pass
+
+        result = tf_placer.plan(small_problem(), placer=Same, max_trials=3)
+        self.assertEqual(result.assignment.tolist(), [0] * small_problem().num_groups)
+
     def test_repr_of_a_result_is_one_line(self):
         result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
         self.assertRegex(
@@ -329,6 +391,9 @@ class PlanTest(absltest.TestCase):
         self.assertIn("lower bound", result.table())
 
     def test_refuses_invalid_arguments(self):
+        for wrong in ({"4xK80": small_problem()}, 3, None):
+            with self.assertRaisesRegex(TypeError, "what tf_placer.profile returns for one machin"):
+                tf_placer.plan(wrong)
         with self.assertRaisesRegex(ValueError, "no placer 'best'"):
             tf_placer.plan(small_problem(), placer="best")
         for pins in ({"pin": {"a": "/CPU:0"}}, {"keep_together": ["a"]}):

@@ -233,6 +233,11 @@ class MachineComparisonTest(absltest.TestCase):
 
     def test_says_what_is_on_the_cpu(self):
         short = change(2, 0.020, cpu_share=0.7, displaced_share=0.61)
+        self.assertIn(
+            "with everything on one GPU and activations that wait on the CPU (offload), about "
+            "2xA100 15.00 ms a step",
+            MachineComparison((dataclasses.replace(short, offload_secs=0.015),)).list_findings(),
+        )
         compared = MachineComparison((short, change(4, 0.010, cpu_share=0.7)))
         self.assertRegex(compared.table(), r"2xA100 .* 70%")
         found = [each for each in compared.list_findings() if "on the CPU" in each]

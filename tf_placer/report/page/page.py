@@ -215,6 +215,7 @@ def _run_values(
             for number, row in enumerate(compared)
             if number < _MIN_COMPARED or row["is_found"] or row["interval"] or row["label"] in shown
         ],
+        "has_intervals": any(row["interval"] for row in compared),
         "has_predicted": any(row["predicted"] for row in compared),
         "comparison": comparison_svg(view.compared, compared_in_all),
         "comparison_text": describe_comparison(view),
