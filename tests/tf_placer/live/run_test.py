@@ -492,11 +492,11 @@ class RunTest(tf.test.TestCase):
         cache = self.create_tempdir().full_path
         with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
             with RunLock("runs/other", lambda line: None):
-                self.run_search(Script(secs=split_is_faster))
+                self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
             self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
-            self.assertIn("nother search ran on this", self.directory.read_result().note)
+            self.assertIn("another search ran on this", self.directory.read_result().note)
             self.directory = RunDirectory(self.create_tempdir().full_path)
-            self.run_search(Script(secs=split_is_faster))
+            self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
             self.assertIsNone(self.directory.read_result().note)
 
     def test_writes_no_placement_if_none_is_faster(self):
