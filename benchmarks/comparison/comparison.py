@@ -104,17 +104,9 @@ COMPARISONS: Mapping[str, Comparison] = {
         SearchBudget(7200.0, 2400),
     ),
     "eagle_ablation": Comparison(
-        ("bert_base:eagle-4xP100", "gnmt_4:eagle-4xP100", "gnmt_4_wide:eagle-4xP100"),
-        (
-            *("eagle", "eagle:bridge=none", "eagle_metis", "eagle_fluid", "eagle_ppo_ce"),
-            *("post", "post_ppo"),
-        ),
+        ("bert_base:eagle-4xP100", "gnmt_4:eagle-4xP100"),
+        ("eagle", "eagle:bridge=none", "eagle_metis", "eagle_fluid"),
         SearchBudget(7200.0, 2400),
-    ),
-    "large_models": Comparison(
-        ("rnnlm_large:4xK80", "nmt_large:4xK80"),
-        ("post", "hierarchical", "eagle", "colocrl", "spotlight"),
-        SearchBudget(7200.0, 600),
     ),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
