@@ -198,9 +198,10 @@ def search_for_step(
         if is_cause_kept and not isinstance(error, SearchKilledError):
             _write(refusal, Refusal(reason, allowed_secs))
         return
-    for text in (result.table(), result.explanation_table()):
-        if text:
-            notes.write_note(text, end="\n\n")
+    # An answer of the store was shown when it was found.
+    shown = () if result.kept is not None else (result.table(), result.explanation_table())
+    for text in filter(None, shown):
+        notes.write_note(text, end="\n\n")
     # A placement that one process on all cores beats is not used.
     title = "found" if result.is_slower_than_one_process else result.title
     say(f"{title} - {result.reason}")

@@ -219,7 +219,9 @@ class RunTest(tf.test.TestCase):
             self.run_search(Script(secs=split_is_faster, one_process_secs=secs))
             result = self.directory.read_result()
             self.assertEqual(result.one_process_secs, secs)
-            self.assertEqual("not compared with the original in one" in (result.note or ""), secs is None)
+            self.assertEqual(
+                "not compared with the original in one" in (result.note or ""), secs is None
+            )
 
     def test_tells_the_verdict_before_it_measures_one_process_and_explains(self):
         self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
