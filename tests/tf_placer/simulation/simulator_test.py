@@ -5,6 +5,8 @@ import dataclasses
 import itertools
 import json
 import pathlib
+import threading
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -369,6 +371,27 @@ class BatchTest(parameterized.TestCase):
         with concurrent.futures.ThreadPoolExecutor(4) as executor:
             for actual in executor.map(simulator.simulate, itertools.repeat(self.placements, 20)):
                 self.assert_same(actual, expected)
+
+    def test_a_thread_that_an_interrupt_finds_starting_ends(self):
+        simulator = Simulator(self.problem, threads=2)
+        expected = Simulator(self.problem, threads=1).simulate(self.placements)
+        started = []
+
+        def start_and_interrupt(thread):
+            started.append(thread)
+            start(thread)
+            raise KeyboardInterrupt
+
+        start = threading.Thread.start
+        with (
+            mock.patch.object(threading.Thread, "start", start_and_interrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            simulator.simulate(self.placements)
+        [thread] = started
+        thread.join(10.0)
+        self.assertFalse(thread.is_alive())
+        self.assert_same(simulator.simulate(self.placements), expected)
 
     def test_an_illegal_placement_is_not_simulated(self):
         batch = Simulator(self.problem).simulate(self.placements)
