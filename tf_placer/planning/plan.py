@@ -375,9 +375,10 @@ def _plan_by_auto(
             search_secs=(1.0 - _OFFLOAD_SHARE) * left_secs,
             seed=config.seed,
         )
-        placements = {each.placement.tobytes(): each.placement for each in [result.best, *others]}
-        crowded = [*place_on_one_of_each_kind(problem), *placements.values()]
-        offload = find_offload(problem, crowded, max_secs=_OFFLOAD_SHARE * left_secs)
+        crowded = [*place_on_one_of_each_kind(problem)]
+        crowded += [each.placement for each in [result.best, *others]]
+        placements = {placement.tobytes(): placement for placement in crowded}
+        offload = find_offload(problem, placements.values(), max_secs=_OFFLOAD_SHARE * left_secs)
     return PlanResult(
         problem,
         outcome,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -14,20 +13,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from graph_passes.util.atomic_write import remove_unfinished_files
-from graph_passes.util.json_records import read_record
 from tf_placer.errors import describe_error
 from tf_placer.files import (
     is_stream,
     make_persistent_directory,
-    name_file_in_errors,
-    read_json,
     write_bytes,
     write_json,
 )
 from tf_placer.interpreter import format_command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.planning.planned_placement import outcome_values
+from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
 from tf_placer.report.memory_curve import MemoryPoint
@@ -37,18 +36,11 @@ from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import SampledSteps
 from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["PlanLog", "ResultFile"]
 
 _SAVE_SECS = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class _Result:
-    """The fields of a result that tell whether it is better than another one."""
-
-    step_secs: float | None
-    feasible: bool
 
 
 class PlanLog:
@@ -165,7 +157,7 @@ class ResultFile:
         self._path = path
         self._problem = problem
         self._copy = None if log.directory is None else log.directory.result
-        self.kept_secs = None if self._copy is None else _read_step_secs(self._copy)
+        self.kept_secs = None if self._copy is None else _simulate_kept(self._copy, problem)
         self._written: list[pathlib.Path] = []
         self._saved: tuple[int, ...] | None = None
         self._saved_secs = 0.0
@@ -229,14 +221,17 @@ class ResultFile:
         return found_secs is None or found_secs > self.kept_secs
 
 
-def _read_step_secs(path: pathlib.Path) -> float | None:
-    """Reads the step of a result; None if there is no result, or it does not fit.
+def _simulate_kept(path: pathlib.Path, problem: PlacementProblem) -> float | None:
+    """Simulates the placement of a result, because an earlier version may have had other rules.
+
+    Returns:
+        Its step; None if there is no result, or it does not fit.
 
     Raises:
         OSError, ValueError: the file cannot be read.
     """
     if not path.exists():
         return None
-    with name_file_in_errors(path, "the result of a search"):
-        result = read_record(_Result, read_json(path))
-    return result.step_secs if result.feasible else None
+    placement = read_assignment(os.fspath(path), problem, "the problem")
+    batch = Simulator(problem, threads=1).simulate(placement[np.newaxis])
+    return float(batch.step_secs[0]) if batch.feasible[0] else None

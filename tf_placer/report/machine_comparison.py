@@ -152,14 +152,14 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
         )
     lines += _describe_least_memory(machines)
     offloaded = [
-        f"{each.name} {format_step(each.offload_secs)}"
+        f"{format_step(each.offload_secs)} on {each.name}"
         for each in machines
         if each.offload_secs is not None
     ]
     if offloaded:
         lines.append(
-            "with everything on one GPU and activations that wait on the CPU (offload), about "
-            f"{', '.join(offloaded)} a step"
+            "with everything on one GPU and activations that wait on the CPU (offload), a step "
+            f"takes about {', '.join(offloaded)}"
         )
     lines += _describe_cpu_work(fitting)
     lines += _describe_fewer(fitting)

@@ -54,7 +54,8 @@ def _format_verdict(verdict: str) -> list[str]:
     for warning in warnings:
         others.remove(warning)
         # The bold sentence has the "but".
-        text = html.escape(warning.removeprefix("But ")).capitalize()
+        text = warning.removeprefix("But ")
+        text = html.escape(text[:1].upper() + text[1:])
         parts.append(f'<p style="{_WARNING_STYLE}">\u26a0 {text}.</p>')
     if others:
         parts.append(f"<p>{html.escape('. '.join(others))}.</p>")

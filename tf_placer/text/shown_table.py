@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import html
 
-__all__ = ["ShownTable", "format_html"]
+__all__ = ["ShownTable"]
 
 # Pages that are made of notebooks have another font for preformatted text.
 _STYLE = "font-family: monospace; white-space: pre; overflow-x: auto"
@@ -22,9 +22,4 @@ class ShownTable(abc.ABC):
         return self.table()
 
     def _repr_html_(self) -> str:
-        return format_html(self.table())
-
-
-def format_html(text: str) -> str:
-    """Formats the text of a table as HTML that keeps its columns."""
-    return f'<pre style="{_STYLE}">{html.escape(text)}</pre>'
+        return f'<pre style="{_STYLE}">{html.escape(self.table())}</pre>'

@@ -234,8 +234,8 @@ class MachineComparisonTest(absltest.TestCase):
     def test_says_what_is_on_the_cpu(self):
         short = change(2, 0.020, cpu_share=0.7, displaced_share=0.61)
         self.assertIn(
-            "with everything on one GPU and activations that wait on the CPU (offload), about "
-            "2xA100 15.00 ms a step",
+            "with everything on one GPU and activations that wait on the CPU (offload), a step "
+            "takes about 15.00 ms on 2xA100",
             MachineComparison((dataclasses.replace(short, offload_secs=0.015),)).list_findings(),
         )
         compared = MachineComparison((short, change(4, 0.010, cpu_share=0.7)))
