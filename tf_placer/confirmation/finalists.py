@@ -126,9 +126,14 @@ def explain_no_finalists(
             return Outcome.NO_TIME, f"not even the original was measured {budget}"
         if original is None:
             return Outcome.NO_TIME, f"only the original was measured {budget}"
+        without = (
+            "; or without a search let activations wait on the CPU (tf_placer.offload)"
+            if original.kind is FailureKind.OUT_OF_MEMORY
+            else ""
+        )
         return Outcome.NO_TIME, (
             f"the original does not run ({original.kind.value}: {original.message}), and "
-            f"nothing else was tried {budget}"
+            f"nothing else was tried {budget}{without}"
         )
     counts = collections.Counter(failure.kind for failure in failures)
     tried = "1 placement was tried" if len(failures) == 1 else f"{len(failures)} were tried"

@@ -124,7 +124,9 @@ def offload(
         if strange:
             raise GraphError(
                 f"the problem is of another step, with an operation {strange[0]!r}: make it with "
-                "tf_placer.profile of this model and batch"
+                "tf_placer.profile of this model and batch. Keras numbers the layers of one "
+                "process: a second model of the same kind has the names of the first only after "
+                "keras.backend.clear_session()"
             )
         stages.enter("choosing the tensors that wait on the CPU")
         moved, copies = choose_copies(graph, limited, row)

@@ -433,6 +433,11 @@ def _plan_by_placer(
     placed, clusters = problem, np.arange(problem.num_groups)
     if find_granularity(config.placer, config.placer_options) == "coarse":
         placed, clusters = coarse_problem(problem)
+        if placed.num_groups < problem.num_groups:
+            say(
+                f"placer {config.placer!r} places coarse groups: {placed.num_groups:,} of the "
+                f"{problem.num_groups:,} groups of the problem"
+            )
     setup = PlacerSetup(
         config.placer,
         group_graph(placed),

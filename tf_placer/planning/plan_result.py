@@ -15,6 +15,7 @@ from tf_placer.planning.planned_placement import build_planned_placement, outcom
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.report.auto_table import auto_table, limits_table
+from tf_placer.report.cpu_work import describe_cpu_work
 from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
 from tf_placer.report.memory_curve import (
@@ -136,6 +137,8 @@ class PlanResult(ShownTable):
         """Formats the placement, its step and its limits, without a final newline."""
         least_bytes = self.least_memory_bytes
         lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
+        if on_cpu := self._describe_cpu_work():
+            lines.append(_wrap(f"the CPU:      {on_cpu}"))
         if self.auto is None:
             if self.limits is not None:
                 lines += ["", limits_table(self.limits, "found")]
@@ -164,8 +167,10 @@ class PlanResult(ShownTable):
         return any(peak > _NOTABLE_SHARE * device.memory_bytes for peak, device in sizes)
 
     def list_remarks(self) -> list[str]:
-        """Lists sentences about other memory, as the page shows them."""
+        """Lists sentences about the CPU and other memory, as the page shows them."""
         remarks = []
+        if on_cpu := self._describe_cpu_work():
+            remarks.append(f"The CPU {on_cpu}.")
         if more := self._describe_more_memory():
             remarks.append(f"With more memory: {more}.")
         if self.least_memory_bytes is not None:
@@ -174,6 +179,11 @@ class PlanResult(ShownTable):
         if self.offload is not None:
             remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
         return remarks
+
+    def _describe_cpu_work(self) -> str | None:
+        if self.limits is None:
+            return None
+        return describe_cpu_work(self.problem, self.assignment, self.limits)
 
     def _describe_more_memory(self) -> str:
         if self.more_memory is None or self.limits is None:

@@ -12,10 +12,10 @@ from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.report.cpu_work import find_cpu_work
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, find_needed_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
-from tf_placer.report.operation_kinds import find_kinds
 from tf_placer.simulation.data_parallel import compute_data_parallel_bound
 from tf_placer.simulation.host_offload import find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -197,7 +197,7 @@ def describe_machine(
         offload_secs=offload_secs,
         cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
         displaced_share=displaced_share,
-        cpu_work=_find_cpu_work(problem, placement, accelerators),
+        cpu_work=find_cpu_work(problem, placement),
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
     )
@@ -263,16 +263,3 @@ def merge_idle(
         for target in np.setdiff1d(find_accelerators(problem), idle)
         if legal[is_moved, target].all()
     ]
-
-
-def _find_cpu_work(problem: PlacementProblem, placement: np.ndarray, gpus: np.ndarray) -> str:
-    """Finds the kind of most work on CPUs; "" if most of that work could be on no GPU."""
-    on = placement[problem.groups]
-    secs = problem.compute_secs[np.arange(problem.num_operations), on]
-    secs = np.where(np.isin(on, gpus), 0.0, secs)
-    may_leave = np.isfinite(problem.compute_secs[:, gpus]).any(axis=1)
-    movable_secs = np.where(may_leave, secs, 0.0)
-    if movable_secs.sum() <= secs.sum() / 2:
-        return ""
-    kinds = np.array(find_kinds(problem))
-    return str(max(np.unique(kinds), key=lambda kind: movable_secs[kinds == kind].sum()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
+from tf_placer.report.cpu_work import NOTABLE_CPU_SHARE, name_work
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
 from tf_placer.text.shown_table import ShownTable
 from tf_placer.text.table import table, terminal_width
@@ -16,16 +17,6 @@ from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["MachineComparison", "describe_remarks", "make_columns"]
 
-# From this share of the step on, a sentence says why a CPU beside GPUs computes.
-_NOTABLE_CPU_SHARE = 0.1
-# The kinds of work that sentences name in the plural; see `operation_kinds`.
-_CPU_WORK = {
-    "convolution": "convolutions",
-    "lookup": "lookups",
-    "matrix product": "matrix products",
-    "other": "small operations of many kinds",
-    "update": "updates of variables",
-}
 _ENOUGH, _DATA_PARALLEL = "enough", "data par."
 # Characters of a line of the table, to which long names and the sentences below are wrapped.
 _MAX_WIDTH = 120
@@ -203,7 +194,7 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             each
             for each in fitting
             if each.cpu_work == work
-            and each.cpu_share >= _NOTABLE_CPU_SHARE
+            and each.cpu_share >= NOTABLE_CPU_SHARE
             and each.displaced_share < LEAST_DISPLACED_SHARE
             # The CPU does not shorten a step that is longer than that of one GPU.
             and (each.speedup is None or each.speedup >= 1)
@@ -213,7 +204,7 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             share = least if least == most else f"{least} to {most}"
             parts.append(
                 f"in {share} of the step on {_join([each.name for each in alike])}, mostly "
-                f"{_CPU_WORK.get(work, work)}"
+                f"{name_work(work)}"
             )
     if not parts:
         return []

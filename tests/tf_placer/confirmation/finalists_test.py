@@ -242,6 +242,7 @@ class ExplainNoFinalistsTest(absltest.TestCase):
         for kind in (_OOM, _TIMEOUT):
             self.assertEqual(self.outcome(make_failed_trial(0, None, kind)), Outcome.NO_TIME)
             self.assertIn(f"does not run ({kind.value}: failure 0), and nothing else was", self.why)
+            self.assertEqual("(tf_placer.offload)" in self.why, kind is _OOM)
 
     def test_advises_more_time_after_time_outs_alone(self):
         trials = [make_failed_trial(k, [k], _TIMEOUT) for k in (1, 2)]

@@ -215,6 +215,22 @@ class PlanTest(absltest.TestCase):
             tf_placer.write_report(given, page)
             self.assertRegex(page.read_text(), r"A · [^<]*random(.|\n)*B · [^<]*expert")
 
+    def test_the_page_of_a_plan_shows_each_baseline_once(self):
+        log_dir = self.directory / "log"
+        plan = tf_placer.plan(two_chain_problem(2), max_trials=100, max_secs=5, log_dir=log_dir)
+        names = [name for name, _ in plan.auto.starts]
+        self.assertIn("single_device", names)
+        tf_placer.write_report(plan, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        self.assertIn("one device", page)
+        self.assertNotIn("single_device", page)
+
+    def test_says_how_many_coarse_groups_a_placer_sees(self):
+        lines = []
+        problem = dataclasses.replace(two_chain_problem(2), coarse_groups=np.zeros(4, np.int32))
+        tf_placer.plan(problem, placer="expert", max_trials=2, say=lines.append)
+        self.assertIn("'expert' places coarse groups: 1 of the 4 groups", lines[0])
+
     def test_reports_progress(self):
         reported = []
         tf_placer.plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from tf_placer.report.auto_table import describe_bound
 from tf_placer.report.device_labels import label_single_device
 from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.page.run_view import (
+    BASELINES,
     ONE_DEVICE,
     ComparedPlacement,
     Point,
@@ -28,7 +30,7 @@ from tf_placer.report.page.run_view import (
     baseline_placements,
     view_step,
 )
-from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.sampled_steps import Sample
 from tf_placer.simulation.simulator import Simulator
@@ -81,7 +83,12 @@ def view_plan(
         basis="simulated" if fits else "does not fit",
         is_found=True,
     )
-    candidates = () if record is None else record.candidates
+    # The search starts from the baselines, too, which have rows already.
+    candidates = [
+        each
+        for each in (() if record is None else record.candidates)
+        if each.label != "found" and not _is_baseline(each, compared)
+    ]
     others = [
         ComparedPlacement(
             f"{each.label} (search)",
@@ -92,7 +99,6 @@ def view_plan(
             basis="simulated" if each.fits else "does not fit",
         )
         for each in candidates
-        if each.label != "found"
     ]
     is_better = fits and (
         reference is None or _is_faster(found.trace.step_secs, reference.trace.step_secs)
@@ -219,6 +225,18 @@ def _compare(found: StepView, reference: StepView, baselines: Sequence[ComparedP
     if faster:
         return f"The placement found ({step}) is slower than {faster}"
     return f"The placement found is as fast as {reference.label}: {step} a step"
+
+
+def _is_baseline(candidate: PlanCandidate, baselines: Sequence[ComparedPlacement]) -> bool:
+    """Tells whether a baseline is the same placement as a candidate of the search."""
+    if candidate.label not in BASELINES:
+        return False
+    return not candidate.fits or any(
+        candidate.step_secs is not None
+        and each.step_secs is not None
+        and math.isclose(candidate.step_secs, each.step_secs, rel_tol=_ROUNDING)
+        for each in baselines
+    )
 
 
 def _is_faster(secs: float, than_secs: float) -> bool:

@@ -19,6 +19,7 @@ from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
 
 __all__ = [
+    "BASELINES",
     "ONE_DEVICE",
     "RUN_NAMES",
     "ComparedPlacement",
@@ -31,6 +32,8 @@ __all__ = [
 
 #: The label of the baseline with everything on one device.
 ONE_DEVICE = "one device"
+#: The labels of baselines by the names of their placers.
+BASELINES = {"single_device": ONE_DEVICE, "expert": "split by layer"}
 
 #: The names of the runs on a page about several.
 RUN_NAMES = tuple(string.ascii_uppercase)
@@ -178,7 +181,7 @@ def baseline_placements(problem: PlacementProblem) -> list[tuple[str, np.ndarray
     """
     groups, legal = group_graph(problem), legal_devices(problem)
     found = []
-    for name, label in (("single_device", ONE_DEVICE), ("expert", "split by layer")):
+    for name, label in BASELINES.items():
         placer = make_placer(name, groups, legal, seed=0, options={}, problem=problem)
         for placement in placer.propose(_MAX_BASELINES):
             found.append((label, placement))
