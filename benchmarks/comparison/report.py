@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.run_counts import COUNTS_LEGEND, format_commits, format_counts
+from benchmarks.harness.run_counts import explain_counts, format_commits, format_counts
 from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.step_losses import fold_losses
 from benchmarks.problems.paper import ProblemKey
@@ -44,6 +44,7 @@ def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") ->
         }
         for problem, of_placer in comparison.items()
     }
+    runs = [run for of_placer in comparison.values() for own in of_placer.values() for run in own]
     parts = [
         f"# {title}",
         *([note] if note else []),
@@ -77,10 +78,9 @@ def comparison_markdown(title: str, comparison: ComparedRuns, note: str = "") ->
         "longest run.",
         _medians(comparison),
         "## Samples and failures",
-        COUNTS_LEGEND,
+        explain_counts(runs),
         _counts(comparison),
     ]
-    runs = [run for of_placer in comparison.values() for own in of_placer.values() for run in own]
     return "\n\n".join([*parts, *_remarks(comparison), format_commits(runs)])
 
 

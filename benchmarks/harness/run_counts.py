@@ -7,23 +7,40 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from benchmarks.harness.placement_runs import Run
+from benchmarks.harness.timed_search import Found
 
-__all__ = ["COUNTS_LEGEND", "format_commits", "format_counts", "format_failures"]
+__all__ = ["explain_counts", "format_commits", "format_counts", "format_failures"]
 
-COUNTS_LEGEND = (
+_COUNTS_LEGEND = (
     "Samples of a run, the median of the seeds, and the share of all of them that failed: nothing "
     "but what did not fit into memory fails here. Without a share, it is not known."
 )
-"""Says how to read `format_counts`."""
+
+
+def explain_counts(runs: Iterable[Run]) -> str:
+    """Says how to read `format_counts` of these runs."""
+    windows = {run.found.window for run in runs if _knows_windows(run)}
+    if not windows:
+        return _COUNTS_LEGEND
+    last = " to ".join(f"{each:,}" for each in sorted({min(windows), max(windows)}))
+    return f"{_COUNTS_LEGEND} In brackets is the share of the last {last} samples of each run."
 
 
 def format_counts(runs: Sequence[Run]) -> str:
-    """Formats the samples of a run and the share that failed: "2,400, 12%"; "" without runs."""
-    samples = [run.found.samples for run in runs if run.found is not None]
-    if not samples:
+    """Formats the samples of a run and the share that failed; "" without runs.
+
+    "2,400, 12%", or with the share of the last ones "2,400, 12% (3%)".
+    """
+    found = [run.found for run in runs if run.found is not None]
+    if not found:
         return ""
-    text = f"{statistics.median_low(samples):,}"
-    return ", ".join(filter(None, [text, format_failures(runs)]))
+    text = f"{statistics.median_low(each.samples for each in found):,}"
+    if failed := format_failures(runs):
+        text += f", {failed}"
+    if all(map(_knows_windows, runs)):
+        failures = sum(each.window_failures[-1] for each in found)
+        text += f" ({_format_share(failures, sum(map(_count_last, found)))})"
+    return text
 
 
 def format_failures(runs: Sequence[Run]) -> str:
@@ -33,12 +50,24 @@ def format_failures(runs: Sequence[Run]) -> str:
     samples = sum(each.samples for each in found)
     if not samples or len(failures) < len(found):
         return ""
-    failed = sum(failures)
+    return _format_share(sum(failures), samples)
+
+
+def _format_share(failed: int, samples: int) -> str:
     if 0 < failed < 0.01 * samples:
         return "<1%"
     if 0.99 * samples < failed < samples:
         return ">99%"
     return f"{failed / samples:.0%}"
+
+
+def _knows_windows(run: Run) -> bool:
+    return run.found is not None and len(run.found.window_failures) > 0
+
+
+def _count_last(found: Found) -> int:
+    """Counts the samples of the last window."""
+    return found.samples - found.window * (len(found.window_failures) - 1)
 
 
 def format_commits(runs: Iterable[Run]) -> str:

@@ -91,6 +91,8 @@ class Found:
         window: how many samples each of `mean_secs` is of.
         mean_secs: mean step of those of each window of samples that fitted, None where none did.
         assignment: the device of each group of the fastest placement; None if nothing fitted.
+        window_failures: how many samples of each window did not fit; empty in older runs, and if it
+            is not known.
     """
 
     samples: int
@@ -107,6 +109,7 @@ class Found:
     window: int
     mean_secs: Sequence[float | None]
     assignment: Sequence[int] | None
+    window_failures: Sequence[int] = ()
 
 
 class _Samples:
@@ -190,6 +193,7 @@ def time_search(
 def _summarize(samples: _Samples, ended: Ended, **spent: float) -> Found:
     steps = np.array(samples.secs)
     window = max(_WINDOW, math.ceil(len(steps) / _MAX_WINDOWS))
+    windows = [steps[begin : begin + window] for begin in range(0, len(steps), window)]
     return Found(
         samples=len(steps),
         failures=int(np.isinf(steps).sum()),
@@ -199,8 +203,9 @@ def _summarize(samples: _Samples, ended: Ended, **spent: float) -> Found:
         **spent,
         curve=thin_curve(samples.curve),
         window=window,
-        mean_secs=[_mean(steps[begin : begin + window]) for begin in range(0, len(steps), window)],
+        mean_secs=[_mean(each) for each in windows],
         assignment=None if samples.best is None else samples.best.tolist(),
+        window_failures=[int(np.isinf(each).sum()) for each in windows],
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.run_counts import COUNTS_LEGEND, format_commits, format_counts
+from benchmarks.harness.run_counts import explain_counts, format_commits, format_counts
 from benchmarks.paper_tables.published import Published
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
 from tf_placer.text.markdown import markdown_table
@@ -106,6 +106,7 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
         if table.gain:
             line.append(_gain_text(table.gain, of_row))
         lines.append(line)
+    runs = [run for of_row in cells for cell in of_row.values() for run in cell.runs]
     alignment = "lr" + "r" * len(table.columns) + "lrr" + "r" * (table.gain is not None)
     parts = [
         f"# {table.title}",
@@ -116,10 +117,10 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
         "tried fitted into memory. †: time ended the search before its samples did.",
         *([table.note] if table.note else []),
         markdown_table(headers, lines, alignment),
-        f"{COUNTS_LEGEND} Each cell has {_format_seeds(cells)}.",
+        f"{explain_counts(runs)} Each cell has {_format_seeds(cells)}.",
         _counts(table, cells),
         *_remarks(table, cells),
-        format_commits(run for of_row in cells for cell in of_row.values() for run in cell.runs),
+        format_commits(runs),
     ]
     return "\n\n".join(parts)
 

@@ -58,6 +58,7 @@ class TimedSearchTest(absltest.TestCase):
             _MEMORY, _make_listing(_MEMORY, [[0] * 8, [1] * 8]), SearchBudget(_LONG_SECS, 10)
         )
         self.assertEqual((found.samples, found.failures), (2, 2))
+        self.assertEqual(list(found.window_failures), [2])
         self.assertIsNone(found.best_secs)
         self.assertIsNone(found.assignment)
         self.assertEqual((list(found.curve), list(found.mean_secs)), ([], [None]))
