@@ -34,6 +34,23 @@ class FitTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "none of its 2 operations is in it, such as 'x'"):
             fit(graph(), placement(x=_CPUS[0], y=_CPUS[1]))
 
+    def test_rejects_the_placement_of_another_graph_with_few_common_names(self):
+        # A graph of 2 operations, and one of the 3 of the placement: half of the smaller one.
+        few = placement(b=_CPUS[0], x=_CPUS[0], y=_CPUS[0])
+        self.assertEqual(fit(graph(), few).assignment, {"b": _CPUS[0]})
+        with new_graph() as built:
+            for name in ("b", "c", "d"):
+                tf.constant([1.0], name=name)
+        larger = OpGraph.from_graph_def(built.as_graph_def())
+        with self.assertRaisesRegex(GraphError, "another graph: of its 3 operations 1 are among"):
+            fit(larger, few)
+        # A part of a graph that others will join has few of the names, too.
+        self.assertEqual(fit(larger, few, may_grow=True).assignment, {"b": _CPUS[0]})
+
+    def test_takes_the_placement_of_a_step_for_a_part_of_its_graph(self):
+        names = {name: _CPUS[0] for name in ("a", "b", "x", "y", "z", "u", "v")}
+        self.assertEqual(fit(graph(), placement(**names)).assignment.keys(), {"a", "b"})
+
     def test_rejects_a_graph_with_other_devices(self):
         with self.assertRaisesRegex(GraphError, "'b': it is pinned"):
             fit(graph("/device:CPU:0"), placement(b=_CPUS[1]))

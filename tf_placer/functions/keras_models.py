@@ -17,6 +17,7 @@ __all__ = [
     "build_variables",
     "check_training",
     "convert_train_step",
+    "describe_differences_with_gpus",
     "has_own_step",
     "has_train_step",
     "is_keras_model",
@@ -100,6 +101,42 @@ def check_training(model: Any) -> None:
             raise GraphError(
                 f"{name} is under a distribution strategy, which places it itself: make it without"
             )
+
+
+def describe_differences_with_gpus(model: Any) -> list[str]:
+    """Describes how the step of a model is another one on a computer with GPUs.
+
+    Keras then takes kernels of cuDNN for recurrent layers, and, by itself, XLA.
+
+    Args:
+        model: a compiled model.
+
+    Returns:
+        Sentences; none on a computer with GPUs, or if nothing differs.
+    """
+    if tf.config.list_physical_devices("GPU"):
+        return []
+    sentences = []
+    recurrent = [
+        layer.name
+        for layer in model._flatten_layers()
+        if getattr(layer, "use_cudnn", False) or getattr(layer, "_could_use_gpu_kernel", False)
+    ]
+    if recurrent:
+        more = f" and {len(recurrent) - 1} more" if len(recurrent) > 1 else ""
+        sentences.append(
+            f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, where this "
+            "plan would not fit the model: make recurrent layers with use_cudnn=False (Keras 3), "
+            "or plan there"
+        )
+    # Keras 3 does not remember that XLA was left to it: here it has decided against it.
+    layers = model._flatten_layers()
+    if _VERSION_2 not in _module(model) and all(layer.supports_jit for layer in layers):
+        sentences.append(
+            "if it is not compiled with jit_compile=False, Keras runs this model by XLA on a "
+            "computer with GPUs: on one device, and faster than planned where XLA fuses operations"
+        )
+    return sentences
 
 
 def _has_variables(model: Any) -> bool:

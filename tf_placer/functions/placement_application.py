@@ -101,9 +101,14 @@ def place_target(
         )
     missing = {*placement.assignment.values()} - {device.name for device in found.devices}
     if missing:
+        where = (
+            "or rehearse it here under `python -m tf_placer emulate MACHINE -- COMMAND`"
+            if any(":GPU:" in name for name in missing)
+            else "or name a machine like local:2 as machine=..."
+        )
         raise GraphError(
             f"the placement uses {min(missing)}, which {found.spec!r} does not have: apply it on a "
-            "computer that has it, or name a machine like local:2 as machine=..."
+            f"computer that has it, {where}"
         )
     traced = trace_call(target, example_inputs)
     graph = traced.workload.op_graph

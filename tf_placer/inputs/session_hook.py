@@ -45,7 +45,7 @@ def apply_placement(
         GraphError: nothing of the placement fits the graph.
     """
     op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches)
-    fitted = fit(op_graph, placement)
+    fitted = fit(op_graph, placement, may_grow=may_grow)
     known = {operation.name for operation in graph.get_operations()[:sent]}
     assignment = {n: device for n, device in fitted.assignment.items() if n not in known}
     for name, device in assignment.items():

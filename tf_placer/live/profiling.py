@@ -13,6 +13,7 @@ from graph_passes.util.path_validation import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
+from tf_placer.functions.keras_models import describe_differences_with_gpus, is_keras_model
 from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
@@ -159,7 +160,10 @@ def profile(
             clear_devices=clear_devices,
             read_values=not all(each.describes_costs for each in machines),
         )
-        for note in given.workload.notes:
+        notes = [*given.workload.notes]
+        if is_keras_model(graph) and any(map(_is_elsewhere, machines)):
+            notes += describe_differences_with_gpus(graph)
+        for note in notes:
             stages.say(note)
         for number, (found, path) in enumerate(itertools.zip_longest(machines, paths), 1):
             if found.backend.is_timed:
@@ -181,3 +185,8 @@ def profile(
     if isinstance(machine, list | tuple):
         return dict(zip(machine, problems, strict=True))
     return problems[0]
+
+
+def _is_elsewhere(machine: Machine) -> bool:
+    """Tells whether a machine is not here, and has GPUs."""
+    return not machine.backend.is_timed and any(each.type == "GPU" for each in machine.devices)

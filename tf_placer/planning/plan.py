@@ -87,6 +87,8 @@ _MAX_EARLY_EXPLANATION_SECS = 30.0
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 # Share of it for estimates with activations on the CPU where nothing fits.
 _OFFLOAD_SHARE = 0.3
+# The name of the placement of an earlier search among the candidates.
+_EARLIER_START = "earlier search"
 # Most of the estimates of recomputation for the same problem agree.
 _MAX_RECOMPUTATION_SECS = 3.0
 
@@ -123,7 +125,8 @@ def plan(
         max_trials: maximum number of simulated placements; no limit by default.
         max_secs: time limit in seconds; 60 by default, and no limit if `max_trials` is given.
         log_dir: a directory for the data of `write_report` and for the training of a placer. If it
-            has the same search by a learned placer, this search is resumed.
+            has the same search by a learned placer, this search is resumed; `auto` goes on from the
+            placement that it left there.
         seed: seed of all random choices; 0 by default. The same seed gives the same result if
             `max_trials` ends the search; with workers, if their number is the same.
         stop_at_gap: the search ends once the step is at most this share above the lower bound.
@@ -177,12 +180,17 @@ def plan(
         show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
         write = say or (line.say if verbose else _ignore)
         if file.kept_secs is not None:
+            starts = config.placer == AUTO and config.wanted_workers is None
             write(
                 f"{config.log_dir} has a placement of {format_step(file.kept_secs)} of an earlier "
-                "search, which stays there until a faster one is found"
+                + (
+                    "search, from which this one goes on"
+                    if starts
+                    else "search, which stays there until a faster one is found"
+                )
             )
         if config.placer == AUTO:
-            result = _plan_by_auto(placed, config, deadline, log, on_best, write)
+            result = _plan_by_auto(placed, config, deadline, log, on_best, write, file.kept)
             recomputation = _estimate_recomputation(result)
             result = dataclasses.replace(result, recomputation=recomputation)
         else:
@@ -279,8 +287,9 @@ def _plan_by_auto(
     log: PlanLog,
     report: Callable[[SearchOutcome, float | None], None],
     say: Callable[[str], None],
+    kept: np.ndarray | None,
 ) -> PlanResult:
-    """Searches by `auto`, and explains the limits of the result."""
+    """Searches by `auto`, also from a placement that was kept, and explains the limits."""
     groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
     log.begin()
     deadline.begin_search()
@@ -316,8 +325,15 @@ def _plan_by_auto(
     }
     auto = AutoConfig(**config.placer_options)
     if config.wanted_workers is None:
+        starts = [] if kept is None else [(_EARLIER_START, kept)]
         result = coarse_to_fine_search(
-            problem, groups, config=auto, seed=config.seed, report=on_progress, **budget
+            problem,
+            groups,
+            config=auto,
+            starts=starts,
+            seed=config.seed,
+            report=on_progress,
+            **budget,
         )
     else:
         result = search_on_islands(

@@ -137,8 +137,9 @@ class ResultFile:
     same settings stays.
 
     Attributes:
-        kept_secs: the step of the placement that an earlier search left in the directory; None if
-            there is none that fits.
+        kept: the placement that an earlier search left in the directory, int32 [num_groups]; None
+            if there is none that fits.
+        kept_secs: its step; None without it.
     """
 
     def __init__(
@@ -157,10 +158,24 @@ class ResultFile:
         self._path = path
         self._problem = problem
         self._copy = None if log.directory is None else log.directory.result
-        self.kept_secs = None if self._copy is None else _simulate_kept(self._copy, problem)
+        self.kept: np.ndarray | None = None
+        self.kept_secs: float | None = None
+        if self._copy is not None and self._copy.exists():
+            self._read_kept(self._copy)
         self._written: list[pathlib.Path] = []
         self._saved: tuple[int, ...] | None = None
         self._saved_secs = 0.0
+
+    def _read_kept(self, path: pathlib.Path) -> None:
+        """Reads what an earlier search left; an earlier version may have had other rules.
+
+        Raises:
+            OSError, ValueError: the file cannot be read.
+        """
+        placement = read_assignment(os.fspath(path), self._problem, "the problem")
+        batch = Simulator(self._problem, threads=1).simulate(placement[np.newaxis])
+        if batch.feasible[0]:
+            self.kept, self.kept_secs = placement, float(batch.step_secs[0])
 
     def update(self, outcome: SearchOutcome, *, at_once: bool = False) -> None:
         """Writes the outcome if its placement is new, at most once per second.
@@ -219,19 +234,3 @@ class ResultFile:
             return False
         found_secs = outcome.step_secs if outcome.feasible else None
         return found_secs is None or found_secs > self.kept_secs
-
-
-def _simulate_kept(path: pathlib.Path, problem: PlacementProblem) -> float | None:
-    """Simulates the placement of a result, because an earlier version may have had other rules.
-
-    Returns:
-        Its step; None if there is no result, or it does not fit.
-
-    Raises:
-        OSError, ValueError: the file cannot be read.
-    """
-    if not path.exists():
-        return None
-    placement = read_assignment(os.fspath(path), problem, "the problem")
-    batch = Simulator(problem, threads=1).simulate(placement[np.newaxis])
-    return float(batch.step_secs[0]) if batch.feasible[0] else None

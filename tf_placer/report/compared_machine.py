@@ -12,7 +12,12 @@ from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
-from tf_placer.report.cpu_work import find_cpu_work
+from tf_placer.report.cpu_work import (
+    NOTABLE_CPU_SHARE,
+    find_cpu_work,
+    find_secs_without_cpus,
+    is_shorter_by_cpus,
+)
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, find_needed_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
@@ -68,7 +73,8 @@ class ComparedMachine:
             is short, or that does not make the step shorter.
         cpu_share: the share of the step in which a CPU beside GPUs computes.
         displaced_share: the share of the step in which it does work for which GPUs lack memory.
-        cpu_work: the kind of most of its work; "" if most of it could be on no GPU.
+        cpu_work: the kind of most of its work; "" if it does not shorten the step, or if most of
+            it could be on no GPU.
         least_memory_bytes: the memory of devices with which a placement was found, where none fits;
             None if one fits.
         least_memory: the same as a clause, with the names of the devices; "" if one fits.
@@ -175,6 +181,10 @@ def describe_machine(
         for index, device in enumerate(step.devices)
         if index not in accelerators.tolist()
     ]
+    cpu_share = max(on_cpus, default=0.0) / max(step.step_secs, 1e-300)
+    is_cpu_worth_it = cpu_share >= NOTABLE_CPU_SHARE and is_shorter_by_cpus(
+        step.step_secs, find_secs_without_cpus(problem, placement)
+    )
     return ComparedMachine(
         name=name,
         kind="+".join(dict.fromkeys(problem.devices[index].kind for index in accelerators)),
@@ -195,9 +205,9 @@ def describe_machine(
         spare=0 if needed is None else len(accelerators) - needed,
         price_per_hour=price,
         offload_secs=offload_secs,
-        cpu_share=max(on_cpus, default=0.0) / max(step.step_secs, 1e-300),
+        cpu_share=cpu_share,
         displaced_share=displaced_share,
-        cpu_work=find_cpu_work(problem, placement),
+        cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
     )

@@ -6,15 +6,25 @@ import numpy as np
 
 from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits, move_to_gpus
+from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits
 from tf_placer.report.operation_kinds import find_kinds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_step
 
-__all__ = ["NOTABLE_CPU_SHARE", "describe_cpu_work", "find_cpu_work", "name_work"]
+__all__ = [
+    "NOTABLE_CPU_SHARE",
+    "describe_cpu_work",
+    "find_cpu_work",
+    "find_secs_without_cpus",
+    "is_shorter_by_cpus",
+    "name_work",
+]
 
 #: From this share of the step on, a sentence says why a CPU beside GPUs computes.
 NOTABLE_CPU_SHARE = 0.1
+# A step that is longer by less is as long.
+_LEAST_GAIN = 1.01
 # The kinds of work that sentences name in the plural; see `operation_kinds`.
 _PLURALS = {
     "convolution": "convolutions",
@@ -37,6 +47,24 @@ def find_cpu_work(problem: PlacementProblem, placement: np.ndarray) -> str:
         return ""
     kinds = np.array(find_kinds(problem))
     return str(max(np.unique(kinds), key=lambda kind: movable_secs[kinds == kind].sum()))
+
+
+def find_secs_without_cpus(problem: PlacementProblem, placement: np.ndarray) -> float | None:
+    """Finds the step with all work of CPUs on one of the GPUs, the best for it.
+
+    Returns:
+        The step in seconds; None if the work fits on none. What no GPU can run stays.
+    """
+    gpus, legal = find_accelerators(problem), legal_devices(problem)
+    is_on_cpu = ~np.isin(placement, gpus)
+    moved = [np.where(is_on_cpu & legal[:, gpu], gpu, placement) for gpu in gpus]
+    simulated = Simulator(problem, threads=1).simulate(np.stack(moved).astype(np.int32))
+    return min(simulated.step_secs[simulated.feasible].tolist(), default=None)
+
+
+def is_shorter_by_cpus(step_secs: float, secs_without_cpus: float | None) -> bool:
+    """Tells whether a step is clearly shorter with the work that CPUs have."""
+    return secs_without_cpus is None or secs_without_cpus > _LEAST_GAIN * step_secs
 
 
 def name_work(kind: str) -> str:
@@ -63,16 +91,14 @@ def describe_cpu_work(
     work = find_cpu_work(problem, placement)
     if not work:
         return None
-    moved = Simulator(problem, threads=1).simulate(move_to_gpus(problem, placement)[0])
-    without_secs = min(moved.step_secs[moved.feasible].tolist(), default=None)
     what = f"computes in {share:.0%} of the step, mostly {name_work(work)}"
-    if without_secs is not None and without_secs < limits.step_secs:
-        return f"{what}; with it on a GPU the step is {format_step(without_secs)}"
-    without = (
-        "on a GPU it does not fit"
-        if without_secs is None
-        else f"with it on a GPU the step is {format_step(without_secs)}"
-    )
+    without_secs = find_secs_without_cpus(problem, placement)
+    if without_secs is None:
+        return f"{what}, which fit on no GPU in addition; a slower CPU makes the step longer"
+    without = format_step(without_secs)
+    if not is_shorter_by_cpus(limits.step_secs, without_secs):
+        return f"{what}; with all of that on a GPU the step is no longer: {without}"
     return (
-        f"{what}, because the step is shorter so on the CPU of the machine's description; {without}"
+        f"{what}, because the step is shorter so on the CPU of the machine's description; with all "
+        f"of that on a GPU the step is {without}"
     )

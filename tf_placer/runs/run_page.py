@@ -144,7 +144,7 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
 
     Args:
         result: the result of `optimize` or `plan`, or the directory of a search; or several of
-            them, in a list or by name.
+            them, in a list, or by the names that the page shows.
         path: the file (.html).
 
     Raises:
@@ -155,14 +155,16 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
             a page shows; or a file is damaged.
     """
     require_page_libraries()
+    names: list[str] | None = None
     if isinstance(result, Mapping):
-        result = [*result.values()]
+        names, result = [*map(str, result)], [*result.values()]
     results = result if isinstance(result, list | tuple) else [result]
     check_number_of_runs(len(results))
     log_dirs = [_find_log_dir(each) for each in results]
     check_output(path)
     view, *beside = (
-        dataclasses.replace(read_run_view(log_dir), name=os.fspath(log_dir)) for log_dir in log_dirs
+        dataclasses.replace(read_run_view(log_dir), name=name)
+        for log_dir, name in zip(log_dirs, names or map(os.fspath, log_dirs), strict=True)
     )
     for other in beside:
         check_comparable(view, other)

@@ -90,7 +90,7 @@ class OffloadCommandTest(ProfileCommandTestCase):
             "search",
             f"--problem={self.path('problem.json')}",
             f"--output={self.path('best.json')}",
-            "--max_secs=4",
+            "--max_secs=8",
             limit,
             "--json",
         )

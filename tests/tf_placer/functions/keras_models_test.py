@@ -5,6 +5,7 @@ import io
 import os
 import re
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -13,7 +14,11 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
-from tf_placer.functions.keras_models import has_train_step, is_keras_model
+from tf_placer.functions.keras_models import (
+    describe_differences_with_gpus,
+    has_train_step,
+    is_keras_model,
+)
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_call import trace_call
 
@@ -296,6 +301,16 @@ class KerasModelTest(tf.test.TestCase):
                 trace_call(two_towers(), data)
         with self.assertRaisesRegex(GraphError, r"The example is x alone: pass \(x, y\)"):
             trace_call(two_towers(), BATCH[0])
+
+    def test_says_how_the_step_differs_on_a_computer_with_gpus(self):
+        sentences = " ".join(describe_differences_with_gpus(two_towers(recurrent=True)))
+        self.assertRegex(sentences, "the layer 'lstm[^']*' would use cuDNN .* use_cudnn=False")
+        plain = describe_differences_with_gpus(two_towers())
+        self.assertLen(plain, 1 if keras.__version__ >= "3" else 0)
+        for sentence in plain:
+            self.assertIn("if it is not compiled with jit_compile=False, Keras runs", sentence)
+        with mock.patch.object(tf.config, "list_physical_devices", return_value=["GPU:0"]):
+            self.assertEmpty(describe_differences_with_gpus(two_towers(recurrent=True)))
 
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Conv2D(2, 3)])

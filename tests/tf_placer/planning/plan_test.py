@@ -203,17 +203,18 @@ class PlanTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "shows at most .* runs, not 0"):
             tf_placer.write_report([], page)
 
-    def test_writes_a_report_of_several_plans(self):
+    def test_writes_a_report_of_several_plans_by_their_names_or_directories(self):
         page = self.directory / "page.html"
         plans = {
             name: tf_placer.plan(
-                small_problem(), placer=name, max_trials=5, log_dir=self.directory / name
+                small_problem(), placer=placer, max_trials=5, log_dir=self.directory / placer
             )
-            for name in ("random", "expert")
+            for name, placer in (("by chance", "random"), ("by layer", "expert"))
         }
-        for given in (plans, [*plans.values()]):
-            tf_placer.write_report(given, page)
-            self.assertRegex(page.read_text(), r"A · [^<]*random(.|\n)*B · [^<]*expert")
+        tf_placer.write_report(plans, page)
+        self.assertRegex(page.read_text(), r"A · by chance · random(.|\n)*B · by layer · expert")
+        tf_placer.write_report([*plans.values()], page)
+        self.assertRegex(page.read_text(), r"A · [^<]*/random(.|\n)*B · [^<]*/expert")
 
     def test_the_page_of_a_plan_shows_each_baseline_once(self):
         log_dir = self.directory / "log"
@@ -381,6 +382,18 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(
             json.loads((self.directory / "log" / "result.json").read_text())["trials"], 400
         )
+
+    def test_auto_goes_on_from_the_placement_of_an_earlier_search(self):
+        lines = []
+        settings = {"log_dir": self.directory / "log", "say": lines.append}
+        problem = build_layered_problem(40, 3)
+        best = tf_placer.plan(problem, max_trials=3000, max_secs=3.0, **settings)
+        output = self.directory / "r"
+        again = tf_placer.plan(problem, max_trials=1, max_secs=2.0, output=output, **settings)
+        self.assertEqual(again.step_secs, best.step_secs)
+        self.assertIn("from which this one goes on", lines[-1])
+        self.assertIn("earlier search", again.table())
+        self.assertEqual(json.loads(output.read_text())["step_secs"], best.step_secs)
 
     def test_a_placer_without_a_seed_searches(self):
         class Same(Placer):

@@ -8,7 +8,12 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers.problems import build_task_problem
-from tf_placer.report.cpu_work import describe_cpu_work, find_cpu_work
+from tf_placer.report.cpu_work import (
+    describe_cpu_work,
+    find_cpu_work,
+    find_secs_without_cpus,
+    is_shorter_by_cpus,
+)
 from tf_placer.report.limits import find_limits
 
 
@@ -31,18 +36,19 @@ class CpuWorkTest(absltest.TestCase):
         self.assertEqual(
             describe(two_products(), [0, 1]),
             "computes in 100% of the step, mostly matrix products, because the step is shorter so "
-            "on the CPU of the machine's description; with it on a GPU the step is 2.000 s",
+            "on the CPU of the machine's description; with all of that on a GPU the step is "
+            "2.000 s",
         )
 
     def test_says_that_its_work_fits_on_no_gpu(self):
         found = describe(two_products(gpu_memory_bytes=1), [0, 1])
-        self.assertEndsWith(found, "description; on a GPU it does not fit")
+        self.assertIn("matrix products, which fit on no GPU in addition", found)
 
     def test_gives_no_reason_where_a_gpu_is_faster(self):
         self.assertEqual(
             describe(two_products(gpu_secs=0.1), [0, 1]),
-            "computes in 100% of the step, mostly matrix products; with it on a GPU the step is "
-            "1.100 s",
+            "computes in 100% of the step, mostly matrix products; with all of that on a GPU the "
+            "step is no longer: 1.100 s",
         )
 
     def test_says_nothing_without_a_choice(self):
@@ -50,6 +56,20 @@ class CpuWorkTest(absltest.TestCase):
         only_on_cpu = two_products(gpu_secs=np.inf)
         self.assertIsNone(describe(only_on_cpu, [1, 0]))
         self.assertEqual(find_cpu_work(only_on_cpu, np.array([1, 0], np.int32)), "")
+
+    def test_all_that_may_move_is_moved_to_one_gpu_that_has_room(self):
+        # The CPU has the first; the second GPU has no room for both.
+        problem = build_task_problem(
+            [(1.5, 1.0, 0.1), (1.5, 1.0, 1.0)],
+            resident_bytes=[1, 1],
+            memory_bytes=[100, 100, 1],
+        )
+        placement = np.array([0, 2], np.int32)
+        self.assertAlmostEqual(find_secs_without_cpus(problem, placement), 1.0)
+        self.assertAlmostEqual(find_secs_without_cpus(problem, np.zeros(2, np.int32)), 2.0)
+        self.assertTrue(is_shorter_by_cpus(1.0, 1.02))
+        self.assertTrue(is_shorter_by_cpus(1.0, None))
+        self.assertFalse(is_shorter_by_cpus(1.0, 1.005))
 
     def test_leaves_want_of_memory_to_its_own_sentence(self):
         # The GPU has room for one of two products, of 10 s each on the CPU.
