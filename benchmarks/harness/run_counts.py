@@ -19,7 +19,7 @@ _COUNTS_LEGEND = (
 
 def explain_counts(runs: Iterable[Run]) -> str:
     """Says how to read `format_counts` of these runs."""
-    windows = {run.found.window for run in runs if _knows_windows(run)}
+    windows = {run.found.window for run in runs if run.found and run.found.window_failures}
     if not windows:
         return _COUNTS_LEGEND
     last = " to ".join(f"{each:,}" for each in sorted({min(windows), max(windows)}))
@@ -37,7 +37,7 @@ def format_counts(runs: Sequence[Run]) -> str:
     text = f"{statistics.median_low(each.samples for each in found):,}"
     if failed := format_failures(runs):
         text += f", {failed}"
-    if all(map(_knows_windows, runs)):
+    if all(each.window_failures for each in found):
         failures = sum(each.window_failures[-1] for each in found)
         text += f" ({_format_share(failures, sum(map(_count_last, found)))})"
     return text
@@ -59,10 +59,6 @@ def _format_share(failed: int, samples: int) -> str:
     if 0.99 * samples < failed < samples:
         return ">99%"
     return f"{failed / samples:.0%}"
-
-
-def _knows_windows(run: Run) -> bool:
-    return run.found is not None and len(run.found.window_failures) > 0
 
 
 def _count_last(found: Found) -> int:

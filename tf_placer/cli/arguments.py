@@ -9,6 +9,7 @@ from typing import Any
 from tf_placer.environments.measuring_protocol import PROTOCOLS, TURNS
 from tf_placer.machines.catalog import list_catalog_names
 from tf_placer.placers import PLACERS, check_options, describe_entry_point, list_entry_points
+from tf_placer.report.prices import match_prices
 from tf_placer.search.config import OBJECTIVES, SearchConfig
 
 __all__ = [
@@ -162,9 +163,6 @@ def read_prices(items: Sequence[str], machines: Sequence[str]) -> dict[str, floa
     Raises:
         ValueError: an item is not NAME=PRICE, or its machine is not one that is compared.
     """
-    # Commands without prices need not import the comparison.
-    from tf_placer.planning.compare import match_prices
-
     prices = {}
     for item in items:
         name, separator, price = item.rpartition("=")

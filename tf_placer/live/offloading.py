@@ -20,8 +20,8 @@ from tf_placer.problem.assignment_file import assign_groups
 from tf_placer.problem.memory_limits import check_headroom, limit_problem, read_max_memory
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.report.compared_machine import place_on_one
 from tf_placer.report.memory_use import describe_memory_use
+from tf_placer.report.one_device import place_on_one
 from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages

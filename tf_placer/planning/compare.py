@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 import os
-import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,18 +30,19 @@ from tf_placer.report.compared_machine import (
     describe_machine,
     find_fewest,
     merge_idle,
-    place_on_one,
 )
 from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.machine_comparison import MachineComparison
+from tf_placer.report.one_device import place_on_one
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.report.prices import match_prices
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import step_report
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["compare", "match_prices"]
+__all__ = ["compare"]
 
 # Share of the time of a machine for placements on fewer of its devices, or on larger ones.
 _FEWER_SHARE = 0.25
@@ -145,42 +145,6 @@ def compare(
             if name in found
         )
     )
-
-
-def match_prices(prices: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """Matches prices with the machines that are compared.
-
-    Args:
-        prices: prices per hour, by the name of a machine or, if that is a path, by its last part
-            without ".json".
-        names: the names of the machines.
-
-    Returns:
-        The prices by the name of the machine.
-
-    Raises:
-        TypeError: the prices have no names.
-        ValueError: a price is not that of one machine, or is no price.
-    """
-    if not isinstance(prices, Mapping):
-        raise TypeError(
-            "prices are by machine and per hour, such as {'4xA100': 14.0}, unlike "
-            f"{format_value(prices)}"
-        )
-    matched = {}
-    for given, price in prices.items():
-        short = [name for name in names if pathlib.Path(name).name.removesuffix(".json") == given]
-        found = [given] if given in names else short
-        if len(found) != 1:
-            reason = "could be several of them" if found else "is not compared"
-            raise ValueError(
-                f"there is a price of {format_value(given)}, which {reason}: the machines are "
-                f"{', '.join(names)}"
-            )
-        if not 0 <= price < math.inf:
-            raise ValueError(f"the price of {given} must be 0 or more, not {format_value(price)}")
-        matched[found[0]] = price
-    return matched
 
 
 def _ignore(line: str) -> None:

@@ -31,7 +31,6 @@ from tf_placer.problem.memory_limits import limit_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.report.compared_machine import place_on_one_of_each_kind
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, Limits, find_limits
@@ -41,6 +40,7 @@ from tf_placer.report.memory_curve import (
     search_memory_curve,
     search_more_memory,
 )
+from tf_placer.report.one_device import place_on_one_of_each_kind
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.progress import format_simulated_progress
 from tf_placer.report.what_if import WhatIf, search_changed_machines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import textwrap
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from graph_passes.placement import Placement, write_placement
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.planning.planned_placement import build_planned_placement, outcome_values
+from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.report.auto_table import auto_table, limits_table
@@ -24,6 +26,7 @@ from tf_placer.report.memory_curve import (
     describe_memory_curve,
     describe_more_memory,
 )
+from tf_placer.report.one_device import OneDevice, simulate_one_device
 from tf_placer.report.pictures.notebook_figure import draw_figure
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
@@ -31,6 +34,7 @@ from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.recomputation import Recomputation
 from tf_placer.text.shown_table import ShownTable
+from tf_placer.text.units import format_step
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -137,6 +141,7 @@ class PlanResult(ShownTable):
         """Formats the placement, its step and its limits, without a final newline."""
         least_bytes = self.least_memory_bytes
         lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
+        lines += self._compare_with_one_device()
         if on_cpu := self._describe_cpu_work():
             lines.append(_wrap(f"the CPU:      {on_cpu}"))
         if self.auto is None:
@@ -167,8 +172,10 @@ class PlanResult(ShownTable):
         return any(peak > _NOTABLE_SHARE * device.memory_bytes for peak, device in sizes)
 
     def list_remarks(self) -> list[str]:
-        """Lists sentences about the CPU and other memory, as the page shows them."""
+        """Lists sentences about data parallelism, the CPU and other memory, for the page."""
         remarks = []
+        if parallel := self._describe_data_parallelism():
+            remarks.append(f"Data parallelism: {parallel}.")
         if on_cpu := self._describe_cpu_work():
             remarks.append(f"The CPU {on_cpu}.")
         if more := self._describe_more_memory():
@@ -179,6 +186,36 @@ class PlanResult(ShownTable):
         if self.offload is not None:
             remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
         return remarks
+
+    @functools.cached_property
+    def _one_device(self) -> OneDevice:
+        return simulate_one_device(self.problem)
+
+    def _compare_with_one_device(self) -> list[str]:
+        """Compares the step with those without a placement, in lines."""
+        if not self.feasible or self.step_secs is None or self._one_device.is_divided:
+            return []
+        noun = "GPU" if any(map(is_gpu, self.problem.devices)) else "device"
+        secs = self._one_device.secs
+        compared = (
+            "it has no room for the model"
+            if secs is None
+            else f"{secs / max(self.step_secs, 1e-300):.2f}x as fast ({format_step(secs)})"
+        )
+        lines = [f"{f'vs 1 {noun}:':14}{compared}"]
+        if parallel := self._describe_data_parallelism():
+            lines.append(_wrap(f"data par.:    {parallel}"))
+        return lines
+
+    def _describe_data_parallelism(self) -> str | None:
+        """Says, as a clause, where data parallelism may be faster than the placement."""
+        secs = self._one_device.data_parallel_secs
+        if not self.feasible or self.step_secs is None or secs is None or secs >= self.step_secs:
+            return None
+        return (
+            f"with the whole model on every GPU and a share of the batch for each, a step takes "
+            f"{format_step(secs)} or more, and may be faster: try it, too"
+        )
 
     def _describe_cpu_work(self) -> str | None:
         if self.limits is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -43,6 +44,11 @@ _LEAST_GAIN = 1.005
 # A gain of no more than this many errors of predicted steps may be none.
 _DOUBTFUL_ERRORS = 2.0
 _LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
+# Characters of a line.
+_MAX_WIDTH = 120
+# From this share of the step on, transfers on the critical path are worth a word, and so is the
+# device that has most of the work.
+_LEAST_TRANSFER_SHARE, _LEAST_UNEVEN_SHARE = 0.1, 0.5
 _BOUNDS = {
     "critical path": "the longest chain of operations",
     "work": "all work, divided among the devices",
@@ -236,10 +242,12 @@ def limits_table(limits: Limits, label: str, basis: str = "") -> str:
     """
     about = "; ".join(filter(None, [_BOUNDS.get(limits.bound or ""), basis]))
     by = f" ({about})" if about else ""
-    return (
+    sentence = (
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
-        f"{describe_bound(limits)}\n{table(['limit', 'where', 'used'], limit_rows(limits), 'llr')}"
+        f"{describe_bound(limits)}"
     )
+    shown = table(["limit", "where", "used"], limit_rows(limits), "llr")
+    return f"{textwrap.fill(sentence, _MAX_WIDTH)}\n{shown}"
 
 
 def _describe_tightest(
@@ -273,9 +281,25 @@ def _describe_tightest(
     elif not is_work and bound_share >= _LEAST_BUSY_SHARE:
         text = "the critical path: operations that wait for each other, wherever they are"
     else:
-        text = "the critical path: operations wait for each other, and for transfers"
+        text = _describe_waiting(limits, compute, where)
     full = [where(limit) for limit in by_kind["memory"] if limit.share >= _LEAST_FULL_SHARE]
     return f"{text}; memory is nearly full on {', '.join(full)}" if full else text
+
+
+def _describe_waiting(limits: Limits, busiest: Limit, where: Callable[[Limit], str]) -> str:
+    """Describes a step in which all devices wait, in a clause."""
+    others = [
+        each.share for each in limits.limits if each.kind == "compute" and each is not busiest
+    ]
+    text = "the critical path: operations wait for each other"
+    transfers = [each.share for each in limits.limits if each.kind == "transfers on it"]
+    if not transfers or max(transfers) >= _LEAST_TRANSFER_SHARE:
+        text += ", and for transfers"
+    if others and busiest.share >= _LEAST_UNEVEN_SHARE and max(others) < busiest.share / 2:
+        text += (
+            f"; {where(busiest)} computes in {busiest.share:.0%} of it, no other in half as much"
+        )
+    return text
 
 
 def _get_share(limit: Limit) -> float:

@@ -21,7 +21,7 @@ from tf_placer.report.cpu_work import (
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, find_needed_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
-from tf_placer.simulation.data_parallel import compute_data_parallel_bound
+from tf_placer.report.one_device import place_on_one_of_each_kind, simulate_one_device
 from tf_placer.simulation.host_offload import find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
@@ -35,8 +35,6 @@ __all__ = [
     "describe_machine",
     "find_fewest",
     "merge_idle",
-    "place_on_one",
-    "place_on_one_of_each_kind",
 ]
 
 #: Within this factor of a step, another step is as good.
@@ -78,6 +76,7 @@ class ComparedMachine:
         least_memory_bytes: the memory of devices with which a placement was found, where none fits;
             None if one fits.
         least_memory: the same as a clause, with the names of the devices; "" if one fits.
+        is_divided: whether pins keep the graph on several accelerators; see `OneDevice`.
     """
 
     name: str
@@ -100,6 +99,7 @@ class ComparedMachine:
     cpu_work: str = ""
     least_memory_bytes: int | None = None
     least_memory: str = ""
+    is_divided: bool = False
 
     @property
     def needed(self) -> int:
@@ -156,8 +156,7 @@ def describe_machine(
     accelerators = find_accelerators(problem)
     simulator = Simulator(problem)
     step = step_report(simulator.trace(placement))
-    one_device = simulator.simulate(place_on_one(problem))
-    fitting = one_device.step_secs[one_device.feasible]
+    one_device = simulate_one_device(problem)
     labels = device_labels([device.name for device in problem.devices])
     fullest = max(step.devices, key=lambda each: each.peak_bytes / max(each.memory_bytes, 1))
     if needed is None and step.fits:
@@ -191,13 +190,10 @@ def describe_machine(
         device_type="GPU" if is_gpu(problem.devices[accelerators[0]]) else "device",
         accelerators=len(accelerators),
         step_secs=step.step_secs if step.fits else None,
-        one_device_secs=float(fitting.min()) if len(fitting) else None,
+        one_device_secs=one_device.secs,
         lower_bound_secs=float(lower_bounds(problem).step_secs),
-        data_parallel_secs=compute_data_parallel_bound(
-            problem,
-            one_device.step_secs,
-            one_device.peak_bytes[np.arange(len(accelerators)), accelerators],
-        ),
+        data_parallel_secs=one_device.data_parallel_secs,
+        is_divided=one_device.is_divided,
         fullest_device=labels[fullest.name],
         peak_bytes=fullest.peak_bytes,
         memory_bytes=fullest.memory_bytes,
@@ -211,26 +207,6 @@ def describe_machine(
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
     )
-
-
-def place_on_one(problem: PlacementProblem) -> np.ndarray:
-    """Places everything on each accelerator in turn, as far as it may go there.
-
-    Returns:
-        int32 [num_accelerators, num_groups].
-    """
-    legal = legal_devices(problem)
-    on_each = [
-        np.where(legal[:, index], index, legal.argmax(axis=1))
-        for index in find_accelerators(problem)
-    ]
-    return np.stack(on_each).astype(np.int32)
-
-
-def place_on_one_of_each_kind(problem: PlacementProblem) -> np.ndarray:
-    """Places everything on one accelerator of each kind; see `place_on_one`."""
-    kinds = [problem.devices[index].kind for index in find_accelerators(problem)]
-    return place_on_one(problem)[[kinds.index(kind) for kind in dict.fromkeys(kinds)]]
 
 
 def compute_cost(step_secs: float | None, price_per_hour: float | None) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graph_passes.util.messages import plain_text
+from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 
@@ -29,7 +30,7 @@ def device_labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def label_single_device(problem: PlacementProblem, placement: np.ndarray) -> str | None:
-    """Finds the device that has every group that may go there, and shortens its name.
+    """Finds the only GPU, or else device, that has all groups that may go there; shortens its name.
 
     Args:
         problem: the problem.
@@ -40,8 +41,10 @@ def label_single_device(problem: PlacementProblem, placement: np.ndarray) -> str
     """
     legal = legal_devices(problem)
     labels = device_labels([device.name for device in problem.devices])
+    used_gpus = np.intersect1d(placement, find_accelerators(problem))
     for index, device in enumerate(problem.devices):
-        if legal[:, index].any() and (placement[legal[:, index]] == index).all():
+        is_alone = len(np.setdiff1d(used_gpus, [index])) == 0
+        if is_alone and legal[:, index].any() and (placement[legal[:, index]] == index).all():
             return labels[device.name]
     return None
 

@@ -68,7 +68,8 @@ class MachineComparison(ShownTable):
                 *describe_remarks(self.machines),
             ]
         fastest = min(fitting, key=_get_step_secs)
-        lines = [f"fastest: {fastest.name}, {format_step(_get_step_secs(fastest))} per step"]
+        step = format_step(_get_step_secs(fastest))
+        lines = [f"fastest placement: {fastest.name}, {step} per step"]
         cheapest = _find_cheapest(fitting)
         if cheapest is not None:
             cost = _format_price(cheapest.cost_per_million_steps)
@@ -254,17 +255,13 @@ def _describe_cheaper(fitting: Sequence[ComparedMachine]) -> list[str]:
     }
     if not costs or cheapest is None:
         return []
-    cheaper = [
-        f"{name} at least {_format_price(costs[name])}"
-        for name in sorted(costs, key=costs.__getitem__)
-        if costs[name] < (cheapest.cost_per_million_steps or 0.0)
+    at_least = [
+        f"{name} {_format_price(costs[name])}" for name in sorted(costs, key=costs.__getitem__)
     ]
-    if not cheaper:
-        return [
-            "data parallelism is on none of them cheaper than the "
-            f"{_format_price(cheapest.cost_per_million_steps)} of {cheapest.name}"
-        ]
-    return [f"perhaps cheaper by data parallelism, per million steps: {', '.join(cheaper)}"]
+    sentence = f"a million steps of data parallelism cost at least: {', '.join(at_least)}"
+    if min(costs.values()) >= (cheapest.cost_per_million_steps or 0.0):
+        sentence += f"; none is cheaper than the placement on {cheapest.name}"
+    return [sentence]
 
 
 def _wrap(sentence: str) -> str:
@@ -315,6 +312,8 @@ def _format_secs(secs: float | None, missing: str) -> str:
 
 
 def _format_speedup(machine: ComparedMachine) -> str:
+    if machine.is_divided:
+        return "-"
     if machine.one_device_secs is None:
         return "too small"
     return "-" if machine.speedup is None else f"{machine.speedup:.2f}x"

@@ -313,6 +313,11 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
         points: the points of the curve, at least one.
     """
     near, least = find_smallest_within(points, _LONGER_SHARE), points[-1]
+    if format_bytes(near.peak_bytes) == format_bytes(least.peak_bytes):
+        return (
+            f"{format_bytes(points[0].peak_bytes)} on the fullest device is needed; nothing that "
+            "was tried fits less"
+        )
     longer = least.step_secs / max(points[0].step_secs, 1e-300) - 1.0
     # Only GPUs can have nothing to hold: the CPU does their work.
     on_cpu = "" if least.peak_bytes else " with everything on the CPU"

@@ -16,9 +16,9 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.compared_machine import place_on_one_of_each_kind
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.limits import move_to_gpus
+from tf_placer.report.one_device import place_on_one_of_each_kind
 from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator

@@ -32,6 +32,7 @@ from tf_placer.report.page.run_view import (
     view_step,
 )
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.report.prices import match_prices
 from tf_placer.runs.compared_trials import IN_ONE_PROCESS, IN_ONE_PROCESS_BASIS, compare_trials
 from tf_placer.runs.explanation import read_explanation
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
@@ -139,13 +140,17 @@ def check_comparable(a: RunView, b: RunView) -> None:
         )
 
 
-def write_report(result: Any, path: str | os.PathLike[str]) -> None:
+def write_report(
+    result: Any, path: str | os.PathLike[str], *, prices: Mapping[str, float] | None = None
+) -> None:
     """Writes the page about a search, live or planned, or about several side by side.
 
     Args:
         result: the result of `optimize` or `plan`, or the directory of a search; or several of
             them, in a list, or by the names that the page shows.
         path: the file (.html).
+        prices: of the machines per hour, in any currency, by the names of the searches or the last
+            parts of their directories, for the cost of a million steps.
 
     Raises:
         ImportError: a package that the page needs is not installed.
@@ -162,9 +167,11 @@ def write_report(result: Any, path: str | os.PathLike[str]) -> None:
     check_number_of_runs(len(results))
     log_dirs = [_find_log_dir(each) for each in results]
     check_output(path)
+    names = names or [os.fspath(each) for each in log_dirs]
+    matched = match_prices(prices or {}, names)
     view, *beside = (
-        dataclasses.replace(read_run_view(log_dir), name=name)
-        for log_dir, name in zip(log_dirs, names or map(os.fspath, log_dirs), strict=True)
+        dataclasses.replace(read_run_view(log_dir), name=name, price_per_hour=matched.get(name))
+        for log_dir, name in zip(log_dirs, names, strict=True)
     )
     for other in beside:
         check_comparable(view, other)

@@ -21,7 +21,7 @@ class RunCountsTest(absltest.TestCase):
         self.assertEqual(format_counts([]), "")
 
     def test_the_last_samples_have_a_share_of_their_own_where_all_runs_know_it(self):
-        # Of the last 20 of 120 samples 5 failed, and of the last 100 of 100 all.
+        # The first run has 20 samples in its last window, the second one 100.
         known = [
             post(0, samples=120, failures=105, window_failures=[100, 5]),
             post(1, samples=100, failures=100, window_failures=[100]),

@@ -213,6 +213,11 @@ class PlanTest(absltest.TestCase):
         }
         tf_placer.write_report(plans, page)
         self.assertRegex(page.read_text(), r"A · by chance · random(.|\n)*B · by layer · expert")
+        self.assertNotIn("1M steps", page.read_text())
+        tf_placer.write_report(plans, page, prices={"by layer": 3.6})
+        self.assertIn("1M steps", page.read_text())
+        with self.assertRaisesRegex(ValueError, "a price of .other., which is not compared"):
+            tf_placer.write_report(plans, page, prices={"other": 3.6})
         tf_placer.write_report([*plans.values()], page)
         self.assertRegex(page.read_text(), r"A · [^<]*/random(.|\n)*B · [^<]*/expert")
 

@@ -21,7 +21,13 @@ _A, _B = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)
 
 
 def limits(
-    step_secs=0.1, path_secs=0.05, work_secs=0.05, compute=(0.5, 0.5), link=0.1, memory=0.1
+    step_secs=0.1,
+    path_secs=0.05,
+    work_secs=0.05,
+    compute=(0.5, 0.5),
+    link=0.1,
+    memory=0.1,
+    transfers=0.2,
 ) -> Limits:
     return Limits(
         step_secs,
@@ -31,8 +37,8 @@ def limits(
             Limit("compute", _A, compute[0]),
             Limit("compute", _B, compute[1]),
             Limit("link", f"{_A} -> {_B}", link),
-            Limit("critical path", "", 0.8),
-            Limit("transfers on it", "", 0.2),
+            Limit("critical path", "", 1.0 - transfers),
+            Limit("transfers on it", "", transfers),
             Limit("memory", _A, memory),
             Limit("memory", _B, 0.1),
         ),
@@ -79,13 +85,21 @@ class ExplanationTableTest(absltest.TestCase):
             ),
             (limits(), "the critical path: operations wait for each other, and for transfers"),
             (
+                limits(compute=(0.84, 0.4)),
+                "the critical path: operations wait for each other, and for transfers; "
+                "task:0/CPU:0 computes in 84% of it, no other in half as much",
+            ),
+            (
+                limits(transfers=0.04),
+                "the critical path: operations wait for each other",
+            ),
+            (
                 limits(compute=(0.95, 0.5), memory=0.93),
                 "compute on task:0/CPU:0; memory is nearly full on task:0/CPU:0",
             ),
         ):
-            lines = text(of).splitlines()
-            [line] = [line for line in lines if line.startswith("lower bound")]
-            self.assertEndsWith(line, f"; auto is bound by {expected}")
+            parts = text(of).partition("lower bound")[2].partition("\nlimit ")
+            self.assertEndsWith(parts[0].replace("\n", " "), f"; auto is bound by {expected}")
 
     def test_other_machines_have_a_speedup_of_the_step(self):
         shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04),))

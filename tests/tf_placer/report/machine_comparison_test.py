@@ -49,7 +49,7 @@ class MachineComparisonTest(absltest.TestCase):
         four = ("4xA100", "4", "≤ 3", "10.00 ms", "4.00x", "40.00 ms")
         self.assert_row(table, *four, memory)
         self.assert_row(table, "1xA100", "1", "1", "40.00 ms", "1.00x", "40.00 ms", memory)
-        self.assertIn("fastest: 4xA100, 10.00 ms per step", table)
+        self.assertIn("fastest placement: 4xA100, 10.00 ms per step", table)
         self.assertIn("\nenough: ", table)
         # The CPU works on none of them.
         for absent in ("price", "data par", "cheapest", "on CPU"):
@@ -205,19 +205,20 @@ class MachineComparisonTest(absltest.TestCase):
         # A million steps of 6 ms take 5/3 hours, of 9.00 each; on one GPU they cost 20.00.
         one = dataclasses.replace(_ONE, price_per_hour=1.8)
         for bound_secs, sentence in (
-            (
-                0.006,
-                "perhaps cheaper by data parallelism, per million steps: 4xA100 at least 15.00",
-            ),
+            (0.006, "a million steps of data parallelism cost at least: 4xA100 15.00"),
             # 22.50 is more than the 20.00 of one GPU, although less than the 30.00 of four.
-            (0.009, "data parallelism is on none of them cheaper than the 20.00 of 1xA100"),
+            (
+                0.009,
+                "a million steps of data parallelism cost at least: 4xA100 22.50; none is cheaper "
+                "than the placement on 1xA100",
+            ),
         ):
             four = change(4, 0.012, data_parallel_secs=bound_secs, price_per_hour=9.0)
             compared = MachineComparison((one, four))
             self.assertIn(sentence, compared.list_findings())
             self.assertRegex(compared.table(), r"4xA100 .* 9\.00 +30\.00\n")
 
-    def test_all_machines_that_data_parallelism_may_make_cheaper_are_named(self):
+    def test_all_costs_of_data_parallelism_are_named(self):
         # The placement on one GPU is the cheapest, with 20.00 per million steps.
         one = dataclasses.replace(_ONE, price_per_hour=1.8)
         machines = [
@@ -226,8 +227,8 @@ class MachineComparisonTest(absltest.TestCase):
             change(8, 0.020, data_parallel_secs=0.005, price_per_hour=18.0),
         ]
         self.assertIn(
-            "perhaps cheaper by data parallelism, per million steps: 4xA100 at least 15.00, 2xA100 "
-            "at least 18.00",
+            "a million steps of data parallelism cost at least: 4xA100 15.00, 2xA100 18.00, 8xA100 "
+            "25.00",
             MachineComparison((one, *machines)).list_findings(),
         )
 
@@ -276,7 +277,8 @@ class MachineComparisonTest(absltest.TestCase):
         compared = MachineComparison((_ONE, change(4, 0.010)))
         self.assertEqual(str(compared), compared.table())
         self.assertEqual(
-            repr(compared), "<MachineComparison of 2 machines: fastest: 4xA100, 10.00 ms per step>"
+            repr(compared),
+            "<MachineComparison of 2 machines: fastest placement: 4xA100, 10.00 ms per step>",
         )
 
 

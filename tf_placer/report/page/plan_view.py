@@ -20,6 +20,7 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.auto_table import describe_bound
 from tf_placer.report.device_labels import label_single_device
 from tf_placer.report.limits import Limits, find_limits
+from tf_placer.report.one_device import simulate_one_device
 from tf_placer.report.page.run_view import (
     BASELINES,
     ONE_DEVICE,
@@ -125,7 +126,11 @@ def view_plan(
 
 def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[ComparedPlacement]]:
     """Chooses the baseline that stands in for the original, and compares all baselines."""
-    labels, placements = zip(*baseline_placements(problem), strict=True)
+    is_divided = simulate_one_device(problem).is_divided
+    labels, placements = zip(
+        *(each for each in baseline_placements(problem) if each[0] != ONE_DEVICE or not is_divided),
+        strict=True,
+    )
     batch = Simulator(problem).simulate(np.stack(placements))
     memory_bytes = np.array([device.memory_bytes for device in problem.devices])
     excess_bytes = np.maximum(batch.peak_bytes - memory_bytes, 0).sum(axis=1)

@@ -76,11 +76,22 @@ def make_run_table(
         cells = [
             describe_run(views, number),
             "none fits" if step_secs is None else format_step(step_secs),
-            "-" if speedup is None or step_secs is None else f"{speedup:.2f}x",
+            _format_speedup(speedup, step_secs, machines[number]),
             "-" if view.limits is None else format_step(view.limits.lower_bound_secs),
         ]
         rows.append((*cells, *(column[number] for _, column in columns.values())))
     return headers, rows
+
+
+def _format_speedup(
+    speedup: float | None, step_secs: float | None, machine: ComparedMachine
+) -> str:
+    if step_secs is None:
+        return "-"
+    if speedup is not None:
+        return f"{speedup:.2f}x"
+    is_too_large = machine.accelerators > 0 and not machine.is_divided
+    return f"1 {machine.device_type} is too small" if is_too_large else "-"
 
 
 def list_run_remarks(views: Sequence[RunView], machines: Sequence[ComparedMachine]) -> list[str]:
@@ -131,7 +142,8 @@ def describe_runs(views: Sequence[RunView]) -> str:
     if not steps:
         return "None of the runs has a step. Nothing that was tried runs or fits"
     fastest = min(steps, key=steps.__getitem__)
-    sentences = [f"{titles[fastest]} is the fastest: {format_step(steps[fastest])} a step"]
+    noun = "fastest" if any(view.is_measured for view in views) else "fastest placement"
+    sentences = [f"{titles[fastest]} is the {noun}: {format_step(steps[fastest])} a step"]
     costs = {
         name: cost
         for name, view in named
