@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> None:
     lines += _list_names("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
     values = {
         "is_same_graph": None if placement.is_planned else same,
+        "fits": placement.measurement.get("fits", True) if placement.is_planned else None,
         "operations": op_graph.num_operations,
         "placed": len(fitted.assignment),
         "not_in_graph": list(fitted.missing),

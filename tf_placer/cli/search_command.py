@@ -11,7 +11,7 @@ import os
 import sys
 
 from graph_passes.placement import write_placement
-from tf_placer.cli.answer import add_json, answer, check_standard_output
+from tf_placer.cli.answer import NO_VERDICT, add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     PROBLEM_HELP,
     add_memory_goal,
@@ -120,6 +120,8 @@ def run(args: argparse.Namespace) -> None:
             _answer(args, error.result)
             raise
     _answer(args, result, _write_offload(args.output, result))
+    if not result.feasible:
+        sys.exit(NO_VERDICT)
 
 
 def _answer(args: argparse.Namespace, result: PlanResult, moved: str | None = None) -> None:

@@ -44,6 +44,9 @@ from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["compare"]
 
+# Problems with a smaller share of operations in common are of different models.
+_LEAST_COMMON_SHARE = 0.5
+
 # Share of the time of a machine for placements on fewer of its devices, or on larger ones.
 _FEWER_SHARE = 0.25
 _MIN_SEARCH_SECS = 1e-3
@@ -114,6 +117,7 @@ def compare(
         machines = {os.fspath(path): path for path in machines}
     prices = match_prices(prices or {}, list(machines))
     read = {name: _read_source(name, source) for name, source in machines.items()}
+    _check_same_graph({name: problem for name, (problem, _) in read.items()})
     found = {name: placement for name, (_, placement) in read.items() if placement is not None}
     problems = {name: problem for name, (problem, _) in read.items() if name not in found}
     pool = list(found.values())
@@ -145,6 +149,24 @@ def compare(
             if name in found
         )
     )
+
+
+def _check_same_graph(problems: Mapping[str, PlacementProblem]) -> None:
+    """Checks that problems are of one graph, or of graphs that have most operations in common.
+
+    Raises:
+        ValueError: they are not.
+    """
+    (name, first), *others = problems.items()
+    names = set(first.operation_names)
+    for other, problem in others:
+        fewest = min(first.num_operations, problem.num_operations)
+        common = len(names.intersection(problem.operation_names))
+        if common < _LEAST_COMMON_SHARE * fewest:
+            raise ValueError(
+                f"{name} and {other} are of different graphs, whose steps say nothing about the "
+                f"machines: of {fewest:,} operations they have {common:,} in common"
+            )
 
 
 def _ignore(line: str) -> None:

@@ -89,14 +89,20 @@ class ProblemCommandsTestCase(absltest.TestCase):
     def assignment(self, *devices) -> str:
         return self.write("assignment.json", json.dumps({"assignment": devices}))
 
-    def call(self, *arguments: str, stderr: io.StringIO | None = None) -> str:
-        """Calls the command line here; returns what it printed."""
-        output = io.StringIO()
+    def call(self, *arguments: str, stderr: io.StringIO | None = None, code: int = 0) -> str:
+        """Calls the command line here, which ends with a code; returns what it printed."""
+        output, ended = io.StringIO(), 0
         with (
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(stderr or io.StringIO()),
         ):
-            cli.main(arguments)
+            try:
+                cli.main(arguments)
+            except SystemExit as error:
+                if error.code != code:
+                    raise
+                ended = error.code
+        self.assertEqual(ended, code)
         return output.getvalue()
 
     def assert_refused(self, message: str, *arguments: str, code: int = 1):
@@ -368,7 +374,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
     def test_returns_the_closest_placement_if_none_fits(self):
         write_problem(small_problem(cpu_bytes=31, gpu_bytes=5), self.problem)
-        printed = self.search("--max_trials=100")
+        printed = self.search("--max_trials=100", code=3)
         result = self.read("r.json")
         self.assertEqual(list(result), RESULT_ENTRIES)
         self.assertEqual(
@@ -376,7 +382,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
         )
         self.assertIn("9.000 s (does not fit)", printed)
         self.assertIn("nothing that was tried fits: let 'auto' search (--placer auto), ", printed)
-        printed = self.search("--placer=auto", "--max_secs=2", f"--output={self.path('auto.json')}")
+        output = f"--output={self.path('auto.json')}"
+        printed = self.search("--placer=auto", "--max_secs=2", output, code=3)
         self.assertIn("nothing that was tried fits: allow more trials or time, or", printed)
 
     def test_limits_of_memory_are_arguments(self):
@@ -385,7 +392,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         output = f"--output={self.path('r.json')}"
         self.search("--placer=auto", f"--flagfile={limited}", "--max_secs=1", output)
         self.assertEqual(self.read("r.json")["peak_bytes"], [20, 30])
-        printed = self.search("--headroom=0.75", "--objective=fit", "--max_trials=100")
+        printed = self.search("--headroom=0.75", "--objective=fit", "--max_trials=100", code=3)
         self.assertIn("nothing that was tried fits", printed)
         search = ("search", f"--problem={self.problem}", output)
         for argument, message in (

@@ -177,6 +177,14 @@ class CompareTest(absltest.TestCase):
             self.assertEqual((machine.step_secs, machine.cpu_share), (1.5, 1.0))
             self.assertEqual((machine.cpu_work, machine.displaced_share), (cpu_work, 0.0))
 
+    def test_refuses_problems_of_different_graphs(self):
+        other = two_chain_problem(3)
+        other = dataclasses.replace(
+            other, operation_names=tuple(f"other/{name}" for name in other.operation_names)
+        )
+        with self.assertRaisesRegex(ValueError, "^one and other are of different graphs.* have 0"):
+            tf_placer.compare({"one": two_chain_problem(2), "other": other}, max_secs=1.0)
+
     def test_tells_what_does_not_fit(self):
         # Beside the source, the CPU has room for 15 bytes and the GPU for 10; `right` holds 20.
         problems = {"small": small_problem(25, 10), "medium": small_problem(25, 50)}
@@ -244,7 +252,7 @@ class CompareTest(absltest.TestCase):
         headers, rows = make_run_table(views, machines)
         self.assertEqual(headers[4:], ["fullest device", "on CPU", "price/h", "1M steps"])
         # The model fits no GPU alone, so that nothing is compared with one.
-        self.assertEqual([row[2] for row in rows], ["-", "-"])
+        self.assertEqual([row[2] for row in rows], ["1 GPU is too small"] * 2)
         self.assertEqual(rows[1][4], "device_1 100% of 10 B")
         # 20 s a step at 7.2 an hour.
         self.assertEqual(rows[1][5:], ("100%", "7.20", "40000.00"))
