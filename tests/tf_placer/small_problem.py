@@ -75,3 +75,16 @@ def without_memory(problem: PlacementProblem) -> PlacementProblem:
     """Builds the problem with devices without memory."""
     devices = tuple(dataclasses.replace(device, memory_bytes=0) for device in problem.devices)
     return dataclasses.replace(problem, devices=devices)
+
+
+def rename_devices(problem: PlacementProblem, names: list[str]) -> PlacementProblem:
+    """Gives the devices of a problem other names."""
+    new = dict(zip((device.name for device in problem.devices), names, strict=True))
+    return dataclasses.replace(
+        problem,
+        devices=tuple(dataclasses.replace(d, name=new[d.name]) for d in problem.devices),
+        links=tuple(
+            dataclasses.replace(link, source=new[link.source], destination=new[link.destination])
+            for link in problem.links
+        ),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class PlacementExplanation(ShownTable):
 
 def explain(
     problem: PlacementProblem | str | os.PathLike[str],
-    assignment: Sequence[int] | np.ndarray,
+    assignment: Sequence[int] | np.ndarray | Mapping[str, str],
     *,
     max_secs: float = 20.0,
     seed: int = 0,
@@ -57,7 +57,7 @@ def explain(
 
     Args:
         problem: the placement problem, or its file.
-        assignment: a device index for each group, [num_groups].
+        assignment: as `simulate` takes it.
         max_secs: seconds for the searches on other machines.
         seed: seed of these searches.
 

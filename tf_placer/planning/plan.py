@@ -16,7 +16,13 @@ import numpy as np
 
 from tf_placer.errors import describe_error, require_tensorflow
 from tf_placer.former_keywords import accept_former_keywords
-from tf_placer.placers import AUTO, ORIGINAL_START, find_granularity, find_start_source
+from tf_placer.placers import (
+    AUTO,
+    ORIGINAL_START,
+    find_granularity,
+    find_start_source,
+    is_learned,
+)
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
@@ -87,6 +93,8 @@ _MAX_EARLY_EXPLANATION_SECS = 30.0
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 # Share of it for estimates with activations on the CPU where nothing fits.
 _OFFLOAD_SHARE = 0.3
+# A shorter wait needs no word.
+_LEAST_SAID_SECS = 5.0
 # The name of the placement of an earlier search among the candidates.
 _EARLIER_START = "earlier search"
 # Most of the estimates of recomputation for the same problem agree.
@@ -350,6 +358,8 @@ def _plan_by_auto(
         max(explain_secs, min(result.elapsed_secs, _MAX_EARLY_EXPLANATION_SECS)),
         deadline.compute_secs_left(deadline.preparing_secs / 2),
     )
+    if left_secs >= _LEAST_SAID_SECS and not result.interrupted:
+        say(f"the search has ended; other memory and machines take up to {left_secs:.0f} s more")
     curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     least_bytes: int | None = None
@@ -482,6 +492,8 @@ def _plan_by_placer(
         placer: Placer | ConcurrentPlacer
         if config.wanted_workers is None:
             placer = _make_placer(setup)
+            if is_learned(config.placer):
+                say("TensorFlow compiles the policy, so that the first samples take up to a minute")
         else:
             trials, placer = _start_controllers(setup, config, log, training, stack, say)
         deadline.begin_search()

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graph_passes.restrictions import (
+    check_pins,
+    match_names,
+    resolve_restrictions,
+    suggest_names,
+)
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
+from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.report.one_device import place_on_one
 from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
 from tf_placer.simulation.simulator import StepTrace
@@ -79,17 +87,24 @@ class SimulatedStep(ShownTable):
 
 
 def simulate(
-    problem: PlacementProblem | str | os.PathLike[str], assignment: Sequence[int] | np.ndarray
+    problem: PlacementProblem | str | os.PathLike[str],
+    assignment: Sequence[int] | np.ndarray | Mapping[str, str],
 ) -> SimulatedStep:
     """Simulates one step of a placement.
 
     Args:
         problem: the placement problem, or its file.
-        assignment: a device index for each group, [num_groups].
+        assignment: a device index for each group, [num_groups]; or devices by patterns of names of
+            operations, as pins are, of which the last that matches counts. What none matches, or
+            may not be there, is on the first GPU, as far as that may be.
 
     Raises:
-        OSError, ValueError: the file cannot be read, there are not as many indices as groups, or no
-            such device.
+        GraphError: a device by names is not that of the problem.
+        OSError, ValueError: the file cannot be read, there are not as many indices as groups, no
+            such device, or no operation of such a name.
+
+    Example:
+        >>> print(tf_placer.simulate(problem, {"*image_*": "GPU:0", "*text_*": "GPU:1"}))
     """
     if not isinstance(problem, PlacementProblem):
         problem = read_problem(os.fspath(problem))
@@ -103,18 +118,21 @@ def simulate(
 
 
 def check_assignment(
-    problem: PlacementProblem, assignment: Sequence[int] | np.ndarray
+    problem: PlacementProblem, assignment: Sequence[int] | np.ndarray | Mapping[str, str]
 ) -> np.ndarray:
-    """Converts an assignment into an array, int32 [num_groups].
+    """Converts an assignment, as `simulate` takes it, into an array, int32 [num_groups].
 
     Raises:
-        ValueError: there are not as many indices as groups, or no such device.
+        GraphError, ValueError: see `simulate`.
     """
+    if isinstance(assignment, Mapping):
+        return _assign_by_names(problem, assignment)
     placement = np.asarray(assignment)
     if placement.shape != (problem.num_groups,) or placement.dtype.kind not in "iu":
         raise ValueError(
             f"an assignment is a device index for each of {problem.num_groups} groups, such as "
-            f"`PlanResult.assignment`, not {_describe(assignment, placement)}"
+            "`PlanResult.assignment`, or a device by patterns of names, such as {'*text_*': "
+            f"'GPU:1'}}, not {_describe(assignment, placement)}"
         )
     if placement.size and not 0 <= placement.min() <= placement.max() < problem.num_devices:
         raise ValueError(
@@ -122,6 +140,23 @@ def check_assignment(
             f"{placement.max()}"
         )
     return placement.astype(np.int32)
+
+
+def _assign_by_names(problem: PlacementProblem, devices: Mapping[str, str]) -> np.ndarray:
+    """Places groups by the names of their operations."""
+    names = [device.name for device in problem.devices]
+    resolved = resolve_restrictions(check_pins(devices), (), names)
+    legal, placement = legal_devices(problem), place_on_one(problem)[0]
+    group_of = dict(zip(problem.operation_names, problem.groups.tolist(), strict=True))
+    for pattern, device in ({} if resolved is None else resolved.pin).items():
+        matched = match_names(pattern, problem.operation_names)
+        if not matched:
+            near = ", ".join(suggest_names(pattern, problem.operation_names))
+            raise ValueError(f"no operation is called {pattern!r}: did you mean {near}?")
+        groups = np.unique([group_of[name] for name in matched])
+        index = names.index(device)
+        placement[groups[legal[groups, index]]] = index
+    return placement
 
 
 def _describe(given: object, array: np.ndarray) -> str:

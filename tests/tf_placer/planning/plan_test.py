@@ -20,7 +20,7 @@ import tf_placer
 from graph_passes.placement import read_placement
 from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.training_steps import build_repeatable
-from tests.tf_placer.small_problem import build_layered_problem, small_problem
+from tests.tf_placer.small_problem import build_layered_problem, rename_devices, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.placers import Placer
 from tf_placer.planning import plan as planning
@@ -39,19 +39,6 @@ def find_best_secs(problem: PlacementProblem) -> float:
     rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
     batch = Simulator(problem).simulate(np.array(list(rows), np.int32))
     return float(batch.step_secs[batch.feasible].min())
-
-
-def rename_devices(problem: PlacementProblem, names: list[str]) -> PlacementProblem:
-    """Gives the devices of a problem other names."""
-    new = dict(zip((device.name for device in problem.devices), names, strict=True))
-    return dataclasses.replace(
-        problem,
-        devices=tuple(dataclasses.replace(d, name=new[d.name]) for d in problem.devices),
-        links=tuple(
-            dataclasses.replace(link, source=new[link.source], destination=new[link.destination])
-            for link in problem.links
-        ),
-    )
 
 
 class PlanTest(absltest.TestCase):

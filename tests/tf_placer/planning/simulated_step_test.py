@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import numpy as np
 from absl.testing import absltest
 
 import tf_placer
-from tests.tf_placer.small_problem import small_problem
+from tests.tf_placer.placers.problems import build_task_problem
+from tests.tf_placer.small_problem import rename_devices, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.problem_file import write_problem
 
@@ -39,6 +41,25 @@ class SimulateTest(absltest.TestCase):
         self.assertIsNotNone(value["step_secs"])
         self.assertIn("has room for 31", value["reason"])
 
+    def test_places_by_names_what_may_go_there(self):
+        # The GPU takes 1 s for what the CPU does in 9 s; `b` has no kernel on it.
+        problem = build_task_problem([(9.0, 1.0), (9.0, np.inf), (9.0, 1.0)], [])
+        problem = dataclasses.replace(problem, operation_names=("a/x", "a/b", "c"))
+        problem = rename_devices(problem, ["/device:CPU:0", "/device:GPU:0"])
+        for devices, expected in (
+            ({}, [1, 0, 1]),
+            ({"a/*": "CPU:0"}, [0, 0, 1]),
+            ({"*": "CPU:0", "re:a/.": "GPU:0"}, [1, 0, 0]),
+        ):
+            step = tf_placer.simulate(problem, devices)
+            self.assertEqual(step.trace.operation_devices.tolist(), expected)
+            explained = tf_placer.explain(problem, devices, max_secs=0.1)
+            self.assertEqual(explained.limits.step_secs, step.step_secs)
+        with self.assertRaisesRegex(ValueError, r"no operation is called 'b/\*': did you mean"):
+            tf_placer.simulate(problem, {"b/*": "CPU:0"})
+        with self.assertRaisesRegex(ValueError, "'GPU:1' is not on the machine"):
+            tf_placer.simulate(problem, {"c": "GPU:1"})
+
     def test_refuses_an_assignment_of_another_problem(self):
         problem = two_chain_problem(2)
         for assignment, message in (
@@ -46,7 +67,7 @@ class SimulateTest(absltest.TestCase):
             ([0, 0, 0, 2], "from 0 to 1"),
             ([0, 0, 0, -1], "from 0 to 1"),
             ([0.0, 0.0, 0.0, 0.0], "float64"),
-            (object(), "such as `PlanResult.assignment`, not one of type object"),
+            (object(), "such as `PlanResult.assignment`, .* not one of type object"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 tf_placer.simulate(problem, assignment)
