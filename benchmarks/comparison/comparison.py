@@ -108,6 +108,22 @@ COMPARISONS: Mapping[str, Comparison] = {
         ("eagle", "eagle:bridge=none", "eagle_metis", "eagle_fluid"),
         SearchBudget(7200.0, 2400),
     ),
+    # The parts in which EAGLE and Post differ, one after the other: groups, policy and training.
+    "eagle_and_post": Comparison(
+        ("bert_base:eagle-4xP100", "gnmt_4:eagle-4xP100", "gnmt_4_wide:eagle-4xP100"),
+        (
+            *("post", "post:grouper=metis:num_groups=64"),
+            *("post_ppo", "post_ppo:grouper=metis:num_groups=64"),
+            "eagle_metis:policy=softmax:optimizer=sgd:learning_rate=1.0:clip_norm=none",
+            *("eagle_metis", "eagle"),
+        ),
+        SearchBudget(7200.0, 2400),
+    ),
+    "large_models": Comparison(
+        ("rnnlm_large:4xK80", "nmt_large:4xK80"),
+        ("eagle", "hierarchical", "post", "colocrl"),
+        SearchBudget(7200.0, 600),
+    ),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
         (
