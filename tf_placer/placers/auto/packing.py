@@ -13,6 +13,8 @@ __all__ = ["Packer", "pack", "repack"]
 _SIZE_UNITS = 2**16
 _MAX_EXCHANGED_GROUPS, _MAX_EXCHANGE_PARTNERS = 64, 512
 _MAX_EXCHANGES = 300
+# All devices together lack memory, so that no distribution fits: one that comes close is enough.
+_MAX_HOPELESS_EXCHANGES = 50
 _MAX_TABU_EXCHANGES = 8
 
 
@@ -111,6 +113,8 @@ def repack(
     room = capacities - filled
     best, best_excess = placement.copy(), _compute_excess(room)
     tabu_until = np.zeros(len(sizes), np.int64)
+    if room.sum() < 0:
+        max_exchanges = min(max_exchanges, _MAX_HOPELESS_EXCHANGES)
     for number in range(max_exchanges):
         if not best_excess:
             break

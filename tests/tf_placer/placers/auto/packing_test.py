@@ -1,9 +1,11 @@
 import itertools
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.placers.auto import packing
 from tf_placer.placers.auto.packing import Packer, pack, repack
 from tf_placer.simulation.simulator import Simulator
 
@@ -60,6 +62,16 @@ class RepackTest(parameterized.TestCase):
         # 40 + 30 | 50 exceeds by 10, every other distribution by more.
         placement = self.repack_checked([50, 40, 30], [60, 50], [0, 0, 0])
         self.assertEqual(placement.tolist(), [1, 0, 0])
+
+    def test_gives_up_soon_where_all_devices_together_lack_memory(self):
+        # 700 bytes for 600: what is left over is at least 100.
+        sizes, few = [35] * 20, 60
+        for capacities, is_hopeless in (([400, 200], True), ([690, 10], False)):
+            with mock.patch.object(
+                packing, "_find_best_exchange", return_value=(-1, -1, -1)
+            ) as find:
+                self.repack_checked(sizes, capacities, [0] * 20)
+            self.assertEqual(find.call_count < few, is_hopeless)
 
     def test_is_never_worse_than_before(self):
         random = np.random.default_rng(1)
