@@ -136,7 +136,7 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
         for each in fitting
         if each.displaced_share >= LEAST_DISPLACED_SHARE
     ]
-    lines = _describe_cheaper(fitting)
+    lines = [*_describe_data_parallelism(fitting), *_describe_cheaper(fitting)]
     if displaced:
         lines.append(
             f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
@@ -155,7 +155,6 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
         )
     lines += _describe_cpu_work(fitting)
     lines += _describe_fewer(fitting)
-    lines += _describe_data_parallelism(fitting)
     return lines
 
 
@@ -296,9 +295,9 @@ def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
         if ratio > _CLEARLY_ABOVE
     ]
     return [
+        *([f"data parallelism may be faster, try it, too: {_join(slower)}"] if slower else []),
         f"{_DATA_PARALLEL}: no step of data parallelism is shorter, with the whole model on every "
         "device and a share of the batch for each",
-        *([f"data parallelism may be faster, try it, too: {_join(slower)}"] if slower else []),
     ]
 
 
