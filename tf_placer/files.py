@@ -183,6 +183,11 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
         raise OSError(f"cannot write to {os.fspath(path)!r}: it is a directory")
     try:
         check_file_writable(path)
+    except FileNotFoundError as error:
+        parent = os.path.dirname(os.fspath(path))
+        raise FileNotFoundError(
+            f"cannot write to {os.fspath(path)!r}: {error.strerror}: {parent!r}"
+        ) from error
     except OSError as error:
         raise OSError(f"cannot write to {os.fspath(path)!r}: {error.strerror}") from error
 

@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> None:
                 raise ValueError(f"--{flag} needs --input_graph")
         for name in sources:
             if not os.path.exists(name):
-                raise ValueError(
-                    f"{name!r} is neither a problem file nor a directory; a machine needs "
-                    "--input_graph"
+                raise FileNotFoundError(
+                    f"{name!r} does not exist: it is neither a problem file nor a directory; a "
+                    "machine needs --input_graph"
                 )
     comparison = compare(sources, max_secs=args.max_secs, seed=args.seed, prices=prices)
     answer(args, comparison.table(), comparison.to_json())

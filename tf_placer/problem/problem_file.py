@@ -94,10 +94,18 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
         value = parse_json(text, finite=False)
     except json.JSONDecodeError as error:
         raise ProblemError(
-            f"{path}: line {error.lineno}, column {error.colno} is not JSON: {error.msg}"
+            f"{path}: line {error.lineno}, column {error.colno} is not JSON: {error.msg}. Perhaps "
+            "it was cut off: `profile` makes it again"
         ) from None
     except ValueError as error:  # For example, bad UTF-8 or too deep nesting.
-        raise ProblemError(f"{path}: this is not JSON: {error}") from None
+        raise ProblemError(
+            f"{path}: this is not JSON: {error}. `profile` makes problem files of graphs"
+        ) from None
+    if isinstance(value, dict) and "format" not in value:
+        raise ProblemError(
+            f"{path} is no problem file, which `profile` makes of a graph: the problem has no "
+            'entry "format"'
+        )
     try:
         return problem_from_json(value)
     except ProblemError as error:

@@ -82,7 +82,9 @@ class CompareCommandTest(tf.test.TestCase):
     def test_refuses_wrong_arguments(self):
         one = self.files[0]
         self.refuses(r"unknown machine '2xK81' \(did you mean '2xK80'", "2xK81", *self.graph)
-        self.refuses("'2xK80' is neither a problem file nor a directory", one, "2xK80")
+        self.refuses(
+            "'2xK80' does not exist: it is neither a problem file nor a directory", one, "2xK80"
+        )
         self.refuses("--fetches needs --input_graph", one, "--fetches=y")
         self.refuses("--price '3.5' is not MACHINE=PRICE", one, "--price=3.5")
         self.refuses('a price of "2", which is not compared: .*1.json', one, "--price=2=3.5")

@@ -578,9 +578,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.write("text.json", "hello")
         self.write("empty.json", "{}")
         refuses("no.json': No such file", problem="no.json")
-        refuses("text.json: .*is not JSON", problem="text.json")
-        refuses("the problem has no entry", problem="empty.json")
-        refuses("no/r.json': No such file", output="no/r.json")
+        refuses("text.json: .*is not JSON.*cut off: `profile` makes it again", problem="text.json")
+        refuses("is no problem file, which `profile` makes.* has no entry", problem="empty.json")
+        refuses("no/r.json': No such file or directory: '.*/no'", output="no/r.json")
         refuses("': it is a directory", output="")
         refuses("problem.json': it would replace another file", output="problem.json")
         refuses("argument --placer: no placer 'magic'; the placers are", "--placer=magic", code=2)
@@ -755,7 +755,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.assert_refused("not allowed with", "simulate", problem, "--input_graph=g", code=2)
         self.assert_refused("one of the arguments .* is required", "simulate", code=2)
         self.write("problem.json", "{}")
-        self.refuses("problem.json: the problem has no entry")
+        self.refuses("problem.json is no problem file.* the problem has no entry")
 
     def refuses(self, message: str, *arguments: str):
         self.assert_refused(
