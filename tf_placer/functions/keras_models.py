@@ -117,9 +117,10 @@ def describe_differences_with_gpus(model: Any) -> list[str]:
     if tf.config.list_physical_devices("GPU"):
         return []
     sentences = []
+    layers = [*model._flatten_layers()]
     recurrent = [
         layer.name
-        for layer in model._flatten_layers()
+        for layer in layers
         if getattr(layer, "use_cudnn", False) or getattr(layer, "_could_use_gpu_kernel", False)
     ]
     if recurrent:
@@ -130,7 +131,6 @@ def describe_differences_with_gpus(model: Any) -> list[str]:
             "or plan there"
         )
     # Keras 3 does not remember that XLA was left to it: here it has decided against it.
-    layers = model._flatten_layers()
     if _VERSION_2 not in _module(model) and all(layer.supports_jit for layer in layers):
         sentences.append(
             "if it is not compiled with jit_compile=False, Keras runs this model by XLA on a "

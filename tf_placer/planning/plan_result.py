@@ -191,18 +191,21 @@ class PlanResult(ShownTable):
     def _one_device(self) -> OneDevice:
         return simulate_one_device(self.problem)
 
+    @property
+    def _accelerator(self) -> str:
+        return "GPU" if any(map(is_gpu, self.problem.devices)) else "device"
+
     def _compare_with_one_device(self) -> list[str]:
         """Compares the step with those without a placement, in lines."""
         if not self.feasible or self.step_secs is None or self._one_device.is_divided:
             return []
-        noun = "GPU" if any(map(is_gpu, self.problem.devices)) else "device"
         secs = self._one_device.secs
         compared = (
             "it has no room for the model"
             if secs is None
             else f"{secs / max(self.step_secs, 1e-300):.2f}x as fast ({format_step(secs)})"
         )
-        lines = [f"{f'vs 1 {noun}:':14}{compared}"]
+        lines = [f"{f'vs 1 {self._accelerator}:':14}{compared}"]
         if parallel := self._describe_data_parallelism():
             lines.append(_wrap(f"data par.:    {parallel}"))
         return lines
@@ -213,8 +216,8 @@ class PlanResult(ShownTable):
         if not self.feasible or self.step_secs is None or secs is None or secs >= self.step_secs:
             return None
         return (
-            f"with the whole model on every GPU and a share of the batch for each, a step takes "
-            f"{format_step(secs)} or more, and may be faster: try it, too"
+            f"with the whole model on every {self._accelerator} and a share of the batch for each, "
+            f"a step takes {format_step(secs)} or more, and may be faster: try it, too"
         )
 
     def _describe_cpu_work(self) -> str | None:
