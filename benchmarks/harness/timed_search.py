@@ -109,7 +109,7 @@ class Found:
     window: int
     mean_secs: Sequence[float | None]
     assignment: Sequence[int] | None
-    window_failures: Sequence[int] = ()
+    window_failures: Sequence[int] = dataclasses.field(default_factory=list)
 
 
 class _Samples:
