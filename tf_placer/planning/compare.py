@@ -21,6 +21,7 @@ from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.assignment_file import read_assignment
+from tf_placer.problem.common_operations import describe_difference
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -43,9 +44,6 @@ from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["compare"]
-
-# Problems with a smaller share of operations in common are of different models.
-_LEAST_COMMON_SHARE = 0.5
 
 # Share of the time of a machine for placements on fewer of its devices, or on larger ones.
 _FEWER_SHARE = 0.25
@@ -158,14 +156,11 @@ def _check_same_graph(problems: Mapping[str, PlacementProblem]) -> None:
         ValueError: they are not.
     """
     (name, first), *others = problems.items()
-    names = set(first.operation_names)
     for other, problem in others:
-        fewest = min(first.num_operations, problem.num_operations)
-        common = len(names.intersection(problem.operation_names))
-        if common < _LEAST_COMMON_SHARE * fewest:
+        if (difference := describe_difference(first, problem)) is not None:
             raise ValueError(
                 f"{name} and {other} are of different graphs, whose steps say nothing about the "
-                f"machines: of {fewest:,} operations they have {common:,} in common"
+                f"machines: {difference}"
             )
 
 

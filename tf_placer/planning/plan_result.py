@@ -142,7 +142,7 @@ class PlanResult(ShownTable):
         least_bytes = self.least_memory_bytes
         lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
         lines += self._compare_with_one_device()
-        if on_cpu := self._describe_cpu_work():
+        if on_cpu := self._cpu_work:
             lines.append(_wrap(f"the CPU:      {on_cpu}"))
         if self.auto is None:
             if self.limits is not None:
@@ -176,7 +176,7 @@ class PlanResult(ShownTable):
         remarks = []
         if parallel := self._describe_data_parallelism():
             remarks.append(f"Data parallelism: {parallel}.")
-        if on_cpu := self._describe_cpu_work():
+        if on_cpu := self._cpu_work:
             remarks.append(f"The CPU {on_cpu}.")
         if more := self._describe_more_memory():
             remarks.append(f"With more memory: {more}.")
@@ -220,7 +220,8 @@ class PlanResult(ShownTable):
             f"a step takes {format_step(secs)} or more, and may be faster: try it, too"
         )
 
-    def _describe_cpu_work(self) -> str | None:
+    @functools.cached_property
+    def _cpu_work(self) -> str | None:
         if self.limits is None:
             return None
         return describe_cpu_work(self.problem, self.assignment, self.limits)

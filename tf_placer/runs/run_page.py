@@ -16,6 +16,7 @@ from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.files import check_output, name_file_in_errors, read_json
 from tf_placer.placers import needs_problem
 from tf_placer.placers.auto.cost_fit import scale_costs
+from tf_placer.problem.common_operations import describe_difference
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.explanation import Explanation, fit_corrected_costs
@@ -45,8 +46,6 @@ from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["check_comparable", "check_number_of_runs", "read_run_view", "write_report"]
 
-# Graphs with fewer common operations have no comparable steps.
-_MIN_COMMON_SHARE = 0.5
 _MAX_COMPARED = 20
 _MAX_LISTED = 3
 
@@ -131,13 +130,9 @@ def check_comparable(a: RunView, b: RunView) -> None:
             "the two searches are of different graphs, and the operations of "
             f"{' and '.join(unknown)} are not known, so nothing shows that they are alike: {advice}"
         )
-    names = [set(view.problem.operation_names) for view in (a, b) if view.problem is not None]
-    fewest, common = min(map(len, names)), len(set.intersection(*names))
-    if common < _MIN_COMMON_SHARE * fewest:
-        raise ValueError(
-            f"the two searches are of different graphs: of {fewest:,} operations they have "
-            f"{common:,} in common: {advice}"
-        )
+    assert a.problem is not None and b.problem is not None
+    if (difference := describe_difference(a.problem, b.problem)) is not None:
+        raise ValueError(f"the two searches are of different graphs: {difference}: {advice}")
 
 
 def write_report(
