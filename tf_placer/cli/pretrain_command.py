@@ -13,8 +13,8 @@ import numpy as np
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import PROBLEM_HELP
 from tf_placer.planning.pretraining import pretrain_policy
+from tf_placer.text.progress_line import ProgressLine
 from tf_placer.text.table import table
-from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         KeyboardInterrupt, OSError, ValueError: see `pretrain_policy`.
     """
-    line = TerminalLine(sys.stderr)
+    line = ProgressLine(sys.stderr)
     start_secs = time.monotonic()
 
     def show(done: int, results: Sequence[PretrainedProblem]) -> None:

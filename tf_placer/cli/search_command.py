@@ -27,7 +27,7 @@ from tf_placer.planning.plan import DEFAULT_SECS, plan
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.progress import format_simulated_progress
-from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.progress_line import ProgressLine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
         args.output = os.fspath(PlanDirectory(args.log_dir).result)
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--log_dir needs --problem to be a file, whose name is in the log")
-    with TerminalLine(sys.stderr) as line:
+    with ProgressLine(sys.stderr) as line:
         try:
             result = plan(
                 args.problem,

@@ -27,7 +27,7 @@ from tf_placer.live.optimization_target import read_target
 from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import Placer, check_is_importable, check_no_import_is_running
-from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
+from tf_placer.report.notebook_progress import NotebookProgress
 from tf_placer.report.progress import ProgressPrinter
 from tf_placer.search.callbacks import Callback, Callbacks
 from tf_placer.search.config import (
@@ -35,6 +35,7 @@ from tf_placer.search.config import (
     explain_unexpected_keyword,
     override_config,
 )
+from tf_placer.text.notebook import is_notebook
 from tf_placer.text.stages import Stages
 
 __all__ = [

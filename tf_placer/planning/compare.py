@@ -40,7 +40,7 @@ from tf_placer.report.prices import match_prices
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.simulation.step_report import step_report
-from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.progress_line import ProgressLine
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["compare"]
@@ -125,7 +125,7 @@ def compare(
         for name, source in machines.items()
         if isinstance(source, PlanResult) and source.least_memory_bytes is not None
     }
-    with TerminalLine(sys.stderr) as line:
+    with ProgressLine(sys.stderr) as line:
         searched = _search_machines(
             problems,
             pool,

@@ -68,7 +68,7 @@ from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.recomputation import Recomputation, find_recomputation
 from tf_placer.temporary_directory import temporary_directory
-from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.progress_line import ProgressLine
 from tf_placer.text.units import format_step
 
 __all__ = ["DEFAULT_SECS", "plan"]
@@ -184,7 +184,7 @@ def plan(
             # Every search loop ends with the best so far on an interrupt.
             raise KeyboardInterrupt
 
-    with TerminalLine(sys.stderr if verbose else None) as line:
+    with ProgressLine(sys.stderr if verbose else None) as line:
         show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
         write = say or (line.say if verbose else _ignore)
         if file.kept_secs is not None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import html
 import math
-import sys
 import time
-from typing import Any
 
 from tf_placer.report.progress import format_trial_and_best
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import Trial
+from tf_placer.text.notebook import UpdatedOutput
 from tf_placer.text.units import format_duration
 
-__all__ = ["NotebookProgress", "is_notebook"]
+__all__ = ["NotebookProgress"]
 
 # The first word of the notes on interrupts.
 _INTERRUPTED = "interrupted"
-
-
-def is_notebook() -> bool:
-    """Returns whether this process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules and "IPython" in sys.modules
 
 
 class NotebookProgress(Callback):
@@ -37,7 +31,7 @@ class NotebookProgress(Callback):
         self._begin_secs, self._max_secs = time.monotonic(), math.inf
         self._trials_share = 0.0
         self._trial = self._interrupt = self._note = self._stage = ""
-        self._display: Any = None
+        self._output = UpdatedOutput()
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
         """Updates the bar and the line of the last trial."""
@@ -67,7 +61,7 @@ class NotebookProgress(Callback):
             is_complete: whether the search came to its end; if not, the bar stays as it is.
             is_failed: whether the search ended with an error.
         """
-        if self._display is not None:
+        if self._output.is_shown:
             self._trials_share = 1.0 if is_complete else self._trials_share
             self._stage = ""
             took = format_duration(time.monotonic() - self._begin_secs)
@@ -77,8 +71,6 @@ class NotebookProgress(Callback):
             self._show()
 
     def _show(self) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found]
-
         used_secs, stage = time.monotonic() - self._begin_secs, self._stage
         note = "" if self._note == stage else self._note
         if stage and math.isfinite(self._max_secs):
@@ -90,8 +82,4 @@ class NotebookProgress(Callback):
         secs_share = used_secs / max(self._max_secs, 1e-9)
         share = min(1.0, max(secs_share, self._trials_share))
         bar = f'<progress value="{share:.3f}" max="1" style="width: 100%"></progress>'
-        shown = HTML(f"{bar}<br><small>{lines}</small>")
-        if self._display is None:
-            self._display = display(shown, display_id=True)
-        else:
-            self._display.update(shown)
+        self._output.show(f"{bar}<br><small>{lines}</small>")

@@ -98,7 +98,7 @@ class PretrainCommandTest(absltest.TestCase):
         self.problems = self.problems[:1]
         line = mock.Mock()
         line.show.side_effect = [None, KeyboardInterrupt]
-        with mock.patch.object(pretrain_command, "TerminalLine", return_value=line):
+        with mock.patch.object(pretrain_command, "ProgressLine", return_value=line):
             self.pretrain(f"--output={self.output}", "--updates=100")
         about = json.loads((self.directory / "policy.json").read_text())
         self.assertEqual(about["updates"], 2)

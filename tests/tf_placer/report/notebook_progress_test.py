@@ -10,7 +10,7 @@ from absl.testing import absltest
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.report import notebook_progress
-from tf_placer.report.notebook_progress import NotebookProgress, is_notebook
+from tf_placer.report.notebook_progress import NotebookProgress
 from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.trial_log import Trial
 
@@ -101,11 +101,6 @@ class NotebookProgressTest(absltest.TestCase):
     def test_an_answer_without_a_search_shows_no_bar(self):
         NotebookProgress().finish()
         self.display.assert_not_called()
-
-    def test_is_used_in_the_kernel_of_a_notebook_only(self):
-        self.assertFalse(is_notebook())
-        with mock.patch.dict(sys.modules, ipykernel=mock.Mock()):
-            self.assertTrue(is_notebook())
 
 
 if __name__ == "__main__":

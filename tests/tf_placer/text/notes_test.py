@@ -10,7 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer.text.notes import say, write_note
-from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.progress_line import ProgressLine
 
 
 class NotesTest(absltest.TestCase):
@@ -41,7 +41,7 @@ class NotesTest(absltest.TestCase):
     def test_nothing_ends_because_a_progress_line_cannot_be_written(self):
         with open("/dev/full", "w") as full:
             for stream in (full, None):
-                line = TerminalLine(stream)
+                line = ProgressLine(stream)
                 line._is_terminal = True
                 line._shown_secs = float("-inf")
                 line.show("half of it")

@@ -1,10 +1,12 @@
 import io
+import sys
+import types
 from unittest import mock
 
 from absl.testing import absltest
 
-from tf_placer.text import terminal_line
-from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text import progress_line
+from tf_placer.text.progress_line import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -12,15 +14,15 @@ class Terminal(io.StringIO):
         return True
 
 
-class TerminalLineTest(absltest.TestCase):
+class ProgressLineTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.time = self.enter_context(mock.patch.object(terminal_line, "time"))
+        self.time = self.enter_context(mock.patch.object(progress_line, "time"))
         self.time.monotonic.return_value = 5.0
 
     def test_each_text_takes_the_place_of_the_one_before(self):
         terminal = Terminal()
-        line = TerminalLine(terminal)
+        line = ProgressLine(terminal)
         line.show("one")
         self.time.monotonic.return_value = 6.0
         line.show("two")
@@ -29,7 +31,7 @@ class TerminalLineTest(absltest.TestCase):
 
     def test_skips_updates_that_follow_too_fast(self):
         terminal = Terminal()
-        line = TerminalLine(terminal)
+        line = ProgressLine(terminal)
         for tenths in range(10):
             self.time.monotonic.return_value = 5.0 + tenths / 10
             line.show(f"{tenths} ")
@@ -38,17 +40,31 @@ class TerminalLineTest(absltest.TestCase):
 
     def test_a_file_gets_a_line_every_ten_seconds(self):
         file = io.StringIO()
-        line = TerminalLine(file)
+        line = ProgressLine(file)
         for secs in range(25):
             self.time.monotonic.return_value = 5.0 + secs
             line.show(f"after {secs} s")
         line.clear()
         self.assertEqual(file.getvalue(), "after 10 s\nafter 20 s\n")
 
+    def test_a_notebook_shows_one_line_and_keeps_the_last(self):
+        display, stream = mock.Mock(), io.StringIO()
+        module = types.SimpleNamespace(HTML=str, display=display)
+        modules = {"IPython": types.SimpleNamespace(display=module), "IPython.display": module}
+        self.enter_context(mock.patch.dict(sys.modules, ipykernel=mock.Mock(), **modules))
+        line = ProgressLine(stream)
+        line.show("best <1> ms")
+        self.time.monotonic.return_value = 6.0
+        line.show("best 2 ms")
+        line.clear()
+        display.assert_called_once_with("<small>best &lt;1&gt; ms</small>", display_id=True)
+        display.return_value.update.assert_called_once_with("<small>best 2 ms</small>")
+        self.assertEmpty(stream.getvalue())
+
     def test_escapes_control_characters(self):
         terminal = mock.MagicMock(spec=io.StringIO)
         terminal.isatty.return_value = True
-        TerminalLine(terminal).show("best \x1b[2J\r7")
+        ProgressLine(terminal).show("best \x1b[2J\r7")
         terminal.write.assert_called_once_with("\r\x1b[Kbest \\x1b[2J\\r7")
 
 
