@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.auto_table import changes_table, limits_table
 from tf_placer.report.limits import Limits, find_limits
 from tf_placer.report.what_if import WhatIf, search_changed_machines
+from tf_placer.text.progress_line import ProgressLine
 from tf_placer.text.shown_table import ShownTable
 from tf_placer.text.units import format_step
 
@@ -52,6 +54,7 @@ def explain(
     *,
     max_secs: float = 20.0,
     seed: int = 0,
+    verbose: bool = True,
 ) -> PlacementExplanation:
     """Finds the limits of the simulated step of a placement, and the gains on other machines.
 
@@ -60,6 +63,7 @@ def explain(
         assignment: as `simulate` takes it.
         max_secs: seconds for the searches on other machines.
         seed: seed of these searches.
+        verbose: whether to show on the standard error which of them runs.
 
     Raises:
         OSError: the file cannot be read.
@@ -73,5 +77,8 @@ def explain(
     if measurement.failure is not None:
         raise ValueError(f"the placement does not run: {measurement.failure.message}")
     groups = group_graph(problem)
-    changes = search_changed_machines(problem, groups, placement, search_secs=max_secs, seed=seed)
+    with ProgressLine(sys.stderr if verbose else None) as line:
+        changes = search_changed_machines(
+            *(problem, groups, placement), search_secs=max_secs, seed=seed, progress=line.show
+        )
     return PlacementExplanation(find_limits(problem, placement), changes)

@@ -191,7 +191,7 @@ class ResultFile:
         if is_due and outcome.assignment != self._saved:
             # Ignore a full disk here: `finish` writes again, and reports errors.
             with contextlib.suppress(OSError):
-                self._write(outcome)
+                self._write(outcome, has_ended=False)
             self._saved, self._saved_secs = outcome.assignment, now_secs
 
     def finish(self, outcome: SearchOutcome) -> None:
@@ -201,7 +201,7 @@ class ResultFile:
             OSError: a file cannot be written; the message names the file with the outcome.
         """
         try:
-            self._write(outcome)
+            self._write(outcome, has_ended=True)
         except OSError as error:
             if not self._written:
                 self._written = [make_persistent_directory() / "result.json"]
@@ -209,14 +209,14 @@ class ResultFile:
             text = f"{describe_error(error)}: the result is in '{self._written[0]}'"
             raise OSError(text) from error
 
-    def _write(self, outcome: SearchOutcome) -> None:
+    def _write(self, outcome: SearchOutcome, *, has_ended: bool) -> None:
         """Writes the outcome to all files that can be written.
 
         Raises:
             OSError: a file cannot be written.
         """
         problem: OSError | None = None
-        values = outcome_values(self._problem, outcome)
+        values = outcome_values(self._problem, outcome, has_ended=has_ended)
         self._written = []
         for path in (self._path, self._copy):
             try:

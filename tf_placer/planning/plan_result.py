@@ -90,9 +90,24 @@ class PlanResult(ShownTable):
         return self.outcome.step_secs
 
     @property
+    def lower_bound_secs(self) -> float:
+        """A time in seconds that no placement beats."""
+        return self.outcome.lower_bound_secs
+
+    @property
     def feasible(self) -> bool:
         """True if the placement fits; see `SearchOutcome`."""
         return self.outcome.feasible
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """The peak memory of each device."""
+        return self.outcome.peak_bytes
+
+    @property
+    def trials(self) -> int:
+        """The number of simulated placements, including repeats."""
+        return self.outcome.trials
 
     @property
     def placement(self) -> Placement:

@@ -12,11 +12,19 @@ from tf_placer.search.simulated_search import SearchOutcome
 __all__ = ["build_planned_placement", "outcome_values"]
 
 
-def outcome_values(problem: PlacementProblem, outcome: SearchOutcome) -> dict[str, Any]:
-    """Makes the JSON form of an outcome with its placement, as the result file has it."""
+def outcome_values(
+    problem: PlacementProblem, outcome: SearchOutcome, *, has_ended: bool = True
+) -> dict[str, Any]:
+    """Makes the JSON form of an outcome with its placement, as the result file has it.
+
+    Args:
+        problem: the problem.
+        outcome: the best placement so far.
+        has_ended: whether the search has ended, so that the outcome is its result.
+    """
     placement = build_planned_placement(problem, outcome)
     values = None if placement is None else placement.to_values()
-    return {**outcome.to_json(), "placement": values}
+    return {**outcome.to_json(), "has_ended": has_ended, "placement": values}
 
 
 def build_planned_placement(problem: PlacementProblem, outcome: SearchOutcome) -> Placement | None:

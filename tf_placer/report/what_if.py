@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -67,6 +67,7 @@ def search_changed_machines(
     known: Sequence[np.ndarray] = (),
     search_secs: float,
     seed: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[WhatIf, ...]:
     """Searches placements for this machine, and for machines that are each better in one way.
 
@@ -89,6 +90,7 @@ def search_changed_machines(
         known: other placements, int32 [num_groups] each, such as fast ones that do not fit.
         search_secs: time limit of all searches together, with their preparation.
         seed: the seed of the searches.
+        progress: called with a line at the beginning of each search.
 
     Returns:
         A step for each machine, the present one first, with None for machines that there is no time
@@ -107,6 +109,8 @@ def search_changed_machines(
         start_secs = time.monotonic()
         if end_secs - start_secs <= preparing_secs:
             break
+        if progress is not None:
+            progress(f"what if: {change} ({number + 1} of {len(machines)})")
         bound_secs = lower_bounds(machine).step_secs
         # The bounds of the machines take about as long as each other.
         preparing_secs = max(preparing_secs, time.monotonic() - start_secs)

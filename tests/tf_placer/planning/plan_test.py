@@ -22,6 +22,7 @@ from tests.tf_placer.placers.problems import build_task_problem
 from tests.tf_placer.simulation.training_steps import build_repeatable
 from tests.tf_placer.small_problem import build_layered_problem, rename_devices, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.files import read_json
 from tf_placer.placers import Placer
 from tf_placer.planning import plan as planning
 from tf_placer.problem.memory_limits import limit_problem
@@ -136,7 +137,7 @@ class PlanTest(absltest.TestCase):
             two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir
         )
         kept = json.loads((log_dir / "result.json").read_text())
-        self.assertEqual(kept, {**result.outcome.to_json(), "placement": None})
+        self.assertEqual(kept, {**result.outcome.to_json(), "has_ended": True, "placement": None})
         tf_placer.write_report(result, self.directory / "page.html")
         self.assertIn("<title>tf_placer: ", (self.directory / "page.html").read_text())
         # A file of the same problem resumes the same search.
@@ -164,6 +165,22 @@ class PlanTest(absltest.TestCase):
             self.assertEqual(
                 read.measurement, {"simulated_step_secs": result.step_secs, "fits": True}
             )
+
+    def test_the_file_of_the_result_says_whether_the_search_has_ended(self):
+        output, seen = self.directory / "r.json", []
+        result = tf_placer.plan(
+            two_chain_problem(2),
+            placer="random",
+            max_trials=100,
+            output=output,
+            progress=lambda *_: seen.append(read_json(output)["has_ended"]),
+        )
+        self.assertEqual(set(seen), {False})
+        written = read_json(output)
+        self.assertTrue(written["has_ended"])
+        self.assertEqual(written["trials"], result.trials)
+        self.assertEqual(written["peak_bytes"], list(result.peak_bytes))
+        self.assertEqual(written["lower_bound_secs"], result.lower_bound_secs)
 
     def test_the_plan_of_another_problem_has_no_operations(self):
         result = tf_placer.plan(small_problem(), max_trials=50, output=self.directory / "r")

@@ -49,6 +49,18 @@ class WhatIfTest(absltest.TestCase):
         self.assertEqual(found["transfers twice as fast"], 10.0)
         self.assertAlmostEqual(found["transfers that take no time"], 6.0, places=4)
 
+    def test_says_which_machine_it_searches_for(self):
+        problem, lines = two_halves(), []
+        apart = np.array([0, 1], np.int32)
+        changes = search_changed_machines(
+            problem, group_graph(problem), apart, search_secs=1.0, progress=lines.append
+        )
+        self.assertEqual(lines[0], f"what if: {THIS_MACHINE} (1 of {len(lines)})")
+        self.assertEqual(
+            [line.removeprefix("what if: ").partition(" (")[0] for line in lines],
+            [change.change for change in changes],
+        )
+
     def test_nothing_is_slower_on_a_faster_machine(self):
         problem = two_halves()
         apart = np.array([0, 1], np.int32)
