@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step, read_prices
 from tf_placer.cli.graph_costs import cost_on_machines
 from tf_placer.planning.compare import Source, compare
 from tf_placer.planning.plan import DEFAULT_SECS
+from tf_placer.report.machine_comparison import MachineComparison
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -50,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name of a file or directory may be given without its folder and .json; may be repeated",
     )
     parser.add_argument(
+        "--log_dir",
+        help="directory for the plans, one below it for each machine: `report` makes a page of "
+        "them, `apply` puts the result.json of one on the graph, and another comparison goes on "
+        "from them",
+    )
+    parser.add_argument(
         "--max_secs",
         type=float,
         default=DEFAULT_SECS,
@@ -81,5 +89,22 @@ def run(args: argparse.Namespace) -> None:
                     f"{name!r} does not exist: it is neither a problem file nor a directory; a "
                     "machine needs --input_graph"
                 )
-    comparison = compare(sources, max_secs=args.max_secs, seed=args.seed, prices=prices)
-    answer(args, comparison.table(), comparison.to_json())
+    comparison = compare(
+        sources, max_secs=args.max_secs, seed=args.seed, prices=prices, log_dir=args.log_dir
+    )
+    text = comparison.table()
+    if args.log_dir is not None:
+        text += f"\n\nfor a page of these plans: {_build_report_command(comparison)}"
+    answer(args, text, comparison.to_json())
+
+
+def _build_report_command(comparison: MachineComparison) -> str:
+    """Builds the command that makes a page of the plans, with their prices."""
+    arguments: list[str] = []
+    prices: list[str] = []
+    for machine in comparison.machines:
+        assert machine.log_dir is not None
+        arguments.append(machine.log_dir)
+        if machine.price_per_hour is not None:
+            prices += ["--price", f"{machine.log_dir}={machine.price_per_hour:g}"]
+    return shlex.join(["python", "-m", "tf_placer", "report", *arguments, *prices])

@@ -14,9 +14,10 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.util.json_text import format_value
-from tf_placer.placers.auto.auto_search import AutoProgress
+from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
+from tf_placer.planning.compared_plans import ComparedPlans
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
 from tf_placer.problem.accelerators import find_accelerators
@@ -59,6 +60,7 @@ def compare(
     max_secs: float = DEFAULT_SECS,
     seed: int = 0,
     prices: Mapping[str, float] | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] | None = None,
     progress: Callable[[str], None] | None = None,
     verbose: bool = True,
@@ -69,8 +71,7 @@ def compare(
     the placements of smaller ones, and so is never worse for want of time. A quarter of the time
     goes into placements on fewer GPUs that are within 2 % of the best. Finished searches are
     compared as they are. Where nothing fits, the quarter goes into the memory that would do. An
-    interrupt from the keyboard leaves out the machines that were not
-    searched yet.
+    interrupt from the keyboard leaves out the machines that were not searched yet.
 
     Args:
         machines: by name, the problem of the graph on each machine or its file, as `profile` makes
@@ -80,13 +81,17 @@ def compare(
         seed: seed of the searches.
         prices: by name, prices per hour, in any currency. The name of a file or directory may be
             given without its folder and ".json".
+        log_dir: a directory for the plans, one below it for each machine that is searched, as
+            `plan` keeps one: for `write_report` of the comparison, and to apply the placements.
+            Searches go on from what an earlier comparison left there.
         say: called with lines for users, in place of printing them.
         progress: called often with a line about the search that runs, in place of printing it.
         verbose: whether to print these lines to the standard error.
 
     Raises:
         KeyboardInterrupt: the comparison was interrupted before a machine was searched.
-        OSError: a file cannot be read.
+        LogError: a directory is that of another search.
+        OSError: a file cannot be read or written.
         TypeError: `progress` or `say` cannot be called, or machines or prices have no names.
         ValueError: a file, a name or a number is wrong.
 
@@ -118,7 +123,8 @@ def compare(
     _check_same_graph({name: problem for name, (problem, _) in read.items()})
     found = {name: placement for name, (_, placement) in read.items() if placement is not None}
     problems = {name: problem for name, (problem, _) in read.items() if name not in found}
-    pool = list(found.values())
+    plans = ComparedPlans(log_dir, problems, seed)
+    pool = [*found.values(), *plans.kept]
     needed: dict[str, int] = {}
     least = {
         name: source.least_memory_bytes
@@ -130,23 +136,43 @@ def compare(
             problems,
             pool,
             least,
+            plans,
             max_secs,
             seed,
             say or (line.say if verbose else _ignore),
             progress or (line.show if verbose else _ignore),
         )
-    for name in searched:
+    for name, result in searched.items():
         # A placement that was found for a larger machine may be better for a smaller one, too.
-        found[name], needed[name] = _choose_placement(problems[name], pool)
+        best, needed[name] = _choose_placement(problems[name], pool)
+        found[name] = best.placement
+        plans.write(name, result, best)
+    directories = {**_find_directories(machines), **plans.directories}
     return MachineComparison(
         tuple(
-            describe_machine(
-                *(name, problem, found[name], prices.get(name), needed.get(name)), least.get(name)
+            dataclasses.replace(
+                describe_machine(
+                    *(name, problem, found[name], prices.get(name), needed.get(name)),
+                    least.get(name),
+                ),
+                log_dir=directories.get(name),
             )
             for name, (problem, _) in read.items()
             if name in found
         )
     )
+
+
+def _find_directories(machines: Mapping[str, Source]) -> dict[str, str]:
+    """Finds the directories of the searches that had ended before."""
+    directories = {}
+    for name, source in machines.items():
+        if isinstance(source, PlanResult):
+            if source.log_dir is not None:
+                directories[name] = os.fspath(source.log_dir)
+        elif isinstance(source, str | os.PathLike) and os.path.isdir(source):
+            directories[name] = os.fspath(source)
+    return directories
 
 
 def _check_same_graph(problems: Mapping[str, PlacementProblem]) -> None:
@@ -172,11 +198,12 @@ def _search_machines(
     problems: Mapping[str, PlacementProblem],
     pool: list[np.ndarray],
     least: dict[str, int],
+    plans: ComparedPlans,
     max_secs: float,
     seed: int,
     say: Callable[[str], None],
     progress: Callable[[str], None],
-) -> list[str]:
+) -> dict[str, AutoResult]:
     """Searches on machines, the smallest first.
 
     Args:
@@ -184,14 +211,16 @@ def _search_machines(
         pool: known placements, int32 [num_groups] each; those that are found are added.
         least: gets the memory of devices with which a placement was found, by machine, where no
             placement fits.
+        plans: keeps the plan of each machine when it is found.
         max_secs: time limit of all searches together.
         seed: seed of the searches.
         say: called with lines for users.
         progress: called with a line about the search that runs.
 
     Returns:
-        The machines that were searched: all but those that an interrupt left out.
+        The searches by machine: of all machines but those that an interrupt left out.
     """
+    results: dict[str, AutoResult] = {}
     searched = sorted(problems, key=lambda name: problems[name].num_devices)
     used: dict[str, float] = {}
     start_secs = time.monotonic()
@@ -215,11 +244,13 @@ def _search_machines(
             problem,
             groups,
             max_secs=(1.0 - share) * secs,
-            starts=[("known", each) for each in _list_legal(problem, pool)],
+            starts=[("other machine", each) for each in _list_legal(problem, pool)],
             seed=seed,
             report=functools.partial(_report_progress, progress, place),
         )
         pool.append(result.best.placement)
+        results[name] = result
+        plans.write(name, result, result.best)
         if not result.interrupted and not result.best.excess_bytes:
             progress(f"{place}: searching on fewer devices")
             fewest = _search_fewer(
@@ -244,7 +275,7 @@ def _search_machines(
     if used:
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())
         say(f"searched for {format_duration(sum(used.values()))}: {each}")
-    return list(used)
+    return results
 
 
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:
@@ -322,20 +353,20 @@ def _search_fewer(
 
 def _choose_placement(
     problem: PlacementProblem, pool: Sequence[np.ndarray]
-) -> tuple[np.ndarray, int]:
+) -> tuple[Candidate, int]:
     """Chooses the best of several placements, of which at least one is legal.
 
     Returns:
-        int32 [num_groups], the placement, and the number of accelerators of the placement on the
+        The placement, and the number of accelerators of the placement on the
         fewest that is within 2 % of it.
     """
     placements = np.stack(_list_legal(problem, pool))
     candidates = simulate_candidates(problem, Simulator(problem), placements)
     best = min(candidates, key=lambda each: each.rank)
     if best.excess_bytes:
-        return best.placement, len(find_accelerators(problem))
+        return best, len(find_accelerators(problem))
     fewest = find_fewest(problem, candidates, AS_WELL_AS * best.step_secs)
-    return best.placement, count_used(problem, fewest)
+    return best, count_used(problem, fewest)
 
 
 def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:

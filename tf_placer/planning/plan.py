@@ -31,6 +31,7 @@ from tf_placer.planning.deadline import Deadline
 from tf_placer.planning.island_plan import search_on_islands
 from tf_placer.planning.plan_files import PlanLog, ResultFile
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
+from tf_placer.planning.planned_placement import describe_candidate
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.coarse_groups import coarse_assignment, coarse_problem
 from tf_placer.problem.memory_limits import limit_problem
@@ -306,15 +307,11 @@ def _plan_by_auto(
         explain_secs = _EXPLANATION_SHARE * config.max_secs
 
     def summarize(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
-        outcome = SearchOutcome(
-            step_secs=state.best.step_secs,
-            feasible=not state.best.excess_bytes,
-            assignment=tuple(state.best.placement.tolist()),
-            peak_bytes=tuple(state.best.peak_bytes.tolist()),
+        outcome = describe_candidate(
+            state.best,
             lower_bound_secs=bound_secs,
             trials=state.num_simulated,
-            elapsed_secs=round(state.elapsed_secs, 3),
-            placer=AUTO,
+            elapsed_secs=state.elapsed_secs,
             seed=config.seed,
             interrupted=interrupted,
         )

@@ -6,10 +6,36 @@ from typing import Any
 
 from graph_passes.devices import is_device_name
 from graph_passes.placement import Placement
+from tf_placer.placers import AUTO
+from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.simulated_search import SearchOutcome
 
-__all__ = ["build_planned_placement", "outcome_values"]
+__all__ = ["build_planned_placement", "describe_candidate", "outcome_values"]
+
+
+def describe_candidate(
+    best: Candidate,
+    *,
+    lower_bound_secs: float,
+    trials: int,
+    elapsed_secs: float,
+    seed: int,
+    interrupted: bool,
+) -> SearchOutcome:
+    """Makes the outcome of a search by `auto`; see `SearchOutcome` for the arguments."""
+    return SearchOutcome(
+        step_secs=best.step_secs,
+        feasible=not best.excess_bytes,
+        assignment=tuple(best.placement.tolist()),
+        peak_bytes=tuple(best.peak_bytes.tolist()),
+        lower_bound_secs=lower_bound_secs,
+        trials=trials,
+        elapsed_secs=round(elapsed_secs, 3),
+        placer=AUTO,
+        seed=seed,
+        interrupted=interrupted,
+    )
 
 
 def outcome_values(

@@ -77,6 +77,7 @@ class ComparedMachine:
             None if one fits.
         least_memory: the same as a clause, with the names of the devices; "" if one fits.
         is_divided: whether pins keep the graph on several accelerators; see `OneDevice`.
+        log_dir: the directory of the plan; None if it is not kept.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ComparedMachine:
     least_memory_bytes: int | None = None
     least_memory: str = ""
     is_divided: bool = False
+    log_dir: str | None = None
 
     @property
     def needed(self) -> int:

@@ -21,6 +21,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.explanation import Explanation, fit_corrected_costs
 from tf_placer.report.limits import find_limits
+from tf_placer.report.machine_comparison import MachineComparison
 from tf_placer.report.operation_kinds import strip_calls
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
@@ -141,8 +142,8 @@ def write_report(
     """Writes the page about a search, live or planned, or about several side by side.
 
     Args:
-        result: the result of `optimize` or `plan`, or the directory of a search; or several of
-            them, in a list, or by the names that the page shows.
+        result: the result of `optimize`, `plan` or `compare`, or the directory of a search; or
+            several of them, in a list, or by the names that the page shows.
         path: the file (.html).
         prices: of the machines per hour, in any currency, by the names of the searches or the last
             parts of their directories, for the cost of a million steps.
@@ -156,6 +157,11 @@ def write_report(
     """
     require_page_libraries()
     names: list[str] | None = None
+    if isinstance(result, MachineComparison):
+        if prices is None:
+            found = {each.name: each.price_per_hour for each in result.machines}
+            prices = {name: price for name, price in found.items() if price is not None}
+        result = {each.name: each for each in result.machines}
     if isinstance(result, Mapping):
         names, result = [*map(str, result)], [*result.values()]
     results = result if isinstance(result, list | tuple) else [result]
@@ -194,8 +200,8 @@ def _find_log_dir(result: Any) -> str | os.PathLike[str]:
         return result
     if not hasattr(result, "log_dir"):
         raise TypeError(
-            "a page is made of the result of `optimize` or `plan`, or of the directory of a "
-            f"search, or of several of them, not of one of type {type(result).__name__}"
+            "a page is made of the result of `optimize`, `plan` or `compare`, or of the directory "
+            f"of a search, or of several of them, not of one of type {type(result).__name__}"
         )
     if result.log_dir is None:
         raise ValueError(

@@ -63,6 +63,17 @@ class CompareCommandTest(tf.test.TestCase):
         self.assertRegex(printed, r"\nlog_2 +2 +3.000 ms +2.00x ")
         self.assertNotIn("searching", errors)
 
+    def test_keeps_the_plans_for_a_page(self):
+        plans = self.path("plans")
+        printed, _ = self.call(*self.files[:2], "--max_secs=1", "--price=2=3.6", "--log_dir", plans)
+        command = printed.rpartition("for a page of these plans: python -m tf_placer ")[2]
+        expected = f"report {plans}/1 {plans}/2 --price {plans}/2=3.6"
+        self.assertEqual(command.strip(), expected)
+        page = self.path("page.html")
+        with contextlib.redirect_stdout(io.StringIO()):
+            cli.main([*command.split(), "--output", page])
+        self.assertIn(f"{plans}/2", pathlib.Path(page).read_text())
+
     def test_computes_the_costs_of_a_graph_on_every_machine(self):
         machines = ("1xK80", "2xK80", "1xB200")
         printed, errors = self.call(*machines, *self.graph, "--max_secs=2", "--json")

@@ -20,6 +20,7 @@ from tests.tf_placer.simulation.mixed_problems import make_mixed_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.files import read_json
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -245,9 +246,10 @@ class CompareTest(absltest.TestCase):
         names = [each.name for each in machines]
         self.assertEqual(names, ["A (1gpu)", "B (2gpu)"])
         renamed = [
-            dataclasses.replace(each, name=name)
+            dataclasses.replace(each, name=name, log_dir=None)
             for each, name in zip(compared.machines, names, strict=True)
         ]
+        self.assertEqual([each.log_dir for each in compared.machines], [*map(os.fspath, paths)])
         self.assertEqual(machines, renamed)
         headers, rows = make_run_table(views, machines)
         self.assertEqual(headers[4:], ["fullest device", "on CPU", "price/h", "1M steps"])
@@ -264,6 +266,41 @@ class CompareTest(absltest.TestCase):
             "of the step on the CPU, because the memory of the GPUs is short",
             (self.directory / "page.html").read_text(),
         )
+
+    def test_keeps_the_plan_of_each_machine(self):
+        problems = {"one": two_chain_problem(3, 1), "at/two.json": two_chain_problem(3, 2)}
+        compared = tf_placer.compare(
+            problems, max_secs=2.0, prices={"two": 3.6, "one": 1.8}, log_dir=self.directory / "p"
+        )
+        expected = [os.fspath(self.directory / "p" / name) for name in ("one", "two")]
+        self.assertEqual([each.log_dir for each in compared.machines], expected)
+        for machine, problem in zip(compared.machines, problems.values(), strict=True):
+            kept = read_json(self.directory / machine.log_dir / "result.json")
+            step = tf_placer.simulate(problem, kept["assignment"])
+            self.assertEqual(step.step_secs, machine.step_secs)
+            self.assertTrue(kept["has_ended"])
+        tf_placer.write_report(compared, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        self.assertIn("at/two.json", page)
+        self.assertIn("3.60", page)
+        # The plans are finished searches, from which another comparison goes on.
+        again = tf_placer.compare(problems, max_secs=1e-3, log_dir=self.directory / "p")
+        self.assertEqual(again.machines[1].step_secs, compared.machines[1].step_secs)
+        of_plans = tf_placer.compare(expected)
+        self.assertEqual(of_plans.machines[1].step_secs, compared.machines[1].step_secs)
+
+    def test_a_page_needs_plans_that_are_kept(self):
+        compared = tf_placer.compare({"one": two_chain_problem(2, 1)}, max_secs=0.5)
+        with self.assertRaisesRegex(ValueError, "search with log_dir="):
+            tf_placer.write_report(compared, self.directory / "page.html")
+
+    def test_refuses_directories_of_other_searches_before_it_searches(self):
+        two = two_chain_problem(3, 2)
+        tf_placer.plan(two_chain_problem(2, 2), max_secs=0.5, log_dir=self.directory / "two")
+        with self.assertRaisesRegex(tf_placer.LogError, "two"):
+            tf_placer.compare({"two": two}, max_secs=1.0, log_dir=self.directory)
+        with self.assertRaisesRegex(ValueError, "two machines would be kept in .*/both"):
+            tf_placer.compare({"a/both": two, "both": two}, log_dir=self.directory)
 
     def test_reads_problem_files(self):
         path = self.directory / "two.json"

@@ -133,8 +133,9 @@ class RunTableTest(absltest.TestCase):
         self.assertEqual(
             describe_runs(views),
             "B (y) is the fastest: 2.000 s a step. "
-            "A (x) is the cheapest: 1000.00 for a million steps",
+            "A (x) is the cheapest of the 2 with a price: 1000.00 for a million steps",
         )
+        self.assertNotIn("cheapest", describe_runs(views[1:]))
         self.assertLen(make_run_table(views[2:], machines[2:])[0], 4)
         self.assertEmpty(list_run_remarks(views, machines))
         bounded = [dataclasses.replace(machines[0], data_parallel_secs=2.0), *machines[1:]]

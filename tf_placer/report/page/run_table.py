@@ -149,10 +149,11 @@ def describe_runs(views: Sequence[RunView]) -> str:
         for name, view in named
         if (cost := compute_cost(steps.get(name), view.price_per_hour)) is not None
     }
-    if costs:
+    if len(costs) > 1:
         cheapest = min(costs, key=costs.__getitem__)
+        among = "" if len(costs) == len(steps) else f" of the {len(costs)} with a price"
         sentences.append(
-            f"{titles[cheapest]} is the cheapest: {costs[cheapest]:.2f} for a million steps"
+            f"{titles[cheapest]} is the cheapest{among}: {costs[cheapest]:.2f} for a million steps"
         )
     if len({view.is_measured for view in views}) > 1:
         sentences.append("Some were measured and others simulated")
