@@ -472,7 +472,8 @@ def _show(
         return
     if report is not None:
         try:
-            write_page(view, report)
+            name = os.fspath(config.log_dir or "")
+            write_page(dataclasses.replace(view, name=name), report)
         except (OSError, ValueError) as error:
             say(f"the report could not be written: {error}")
     if tensorboard is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import time
@@ -51,7 +52,7 @@ def follow_search(
         log_bytes = log.stat().st_size if is_running else None
         start_secs = time.process_time()
         if not is_running or log_bytes != shown_bytes:
-            view = read_run_view(searched, problem)
+            view = dataclasses.replace(read_run_view(searched, problem), name=os.fspath(searched))
             write_page(view, path, reload_secs=_RELOAD_SECS if is_running else None)
             shown_bytes = log_bytes
             yield

@@ -98,7 +98,7 @@ class ReportCommandTest(absltest.TestCase):
             self.assertIn(f"{name} · {path} · ", text)
         self.assertRegex(text, r'data-label="price/h">3\.60</td>')
         self.assertRegex(text, r'data-label="price/h">-</td>')
-        self.assertRegex(text, r"[AB] \(.*\) is the cheapest: ")
+        self.assertRegex(text, r"[AB] \(.*\) is the cheapest of the 2 with a price: ")
         self.assert_refused("is not compared", *runs, "--price=other=1")
 
     def test_graphs_without_common_operations_are_refused(self):

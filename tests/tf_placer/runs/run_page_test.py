@@ -405,6 +405,14 @@ class RunViewTest(absltest.TestCase):
         self.assertIn(f'<p class="eyebrow">A · runs/a · metis · {views[0].title}</p>', page)
         self.assertIn(f'<p class="eyebrow">D · runs/d · {views[3].title}</p>', page)
 
+    def test_the_page_of_one_run_has_the_name_of_its_directory(self):
+        view = read_run_view(plan(self.directory / "gnmt", make_problem([[2.0, 3.0]])))
+        for name, expected in (("", view.title), ("runs/gnmt", f"gnmt · {view.title}")):
+            write_page(dataclasses.replace(view, name=name), self.directory / "page.html")
+            page = (self.directory / "page.html").read_text()
+            self.assertIn(f"<title>tf_placer: {expected}</title>", page)
+            self.assertIn(f'<p class="eyebrow">tf_placer · {expected}</p>', page)
+
     def test_the_axes_of_a_search_have_no_powers_of_ten(self):
         from tf_placer.report.page.charts import draw_search_chart
 

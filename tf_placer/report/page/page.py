@@ -35,6 +35,7 @@ from tf_placer.report.page.run_table import (
     list_run_remarks,
     make_run_table,
     name_run,
+    title_page,
 )
 from tf_placer.report.page.run_view import RUN_NAMES, RunView, StepView
 from tf_placer.report.page.tables import (
@@ -126,6 +127,7 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     ]
     return template.render(
         runs=runs,
+        title=title_page(views[0]),
         claim=_describe_views(views),
         run_table=make_run_table(views, machines) if has_table else None,
         run_remarks=[
@@ -204,7 +206,9 @@ def _run_values(
         "number": number,
         "name": RUN_NAMES[number] if len(views) > 1 else "",
         "heading": name_run(views, number),
-        "eyebrow": describe_run(views, number) if len(views) > 1 else f"tf_placer · {view.title}",
+        "eyebrow": describe_run(views, number)
+        if len(views) > 1
+        else f"tf_placer · {title_page(view)}",
         "view": view,
         "headline": headline,
         "rest": rest and f"{rest}.",

@@ -18,6 +18,7 @@ __all__ = [
     "list_run_remarks",
     "make_run_table",
     "name_run",
+    "title_page",
 ]
 
 # The columns that the table of `compare` has, too.
@@ -113,6 +114,11 @@ def describe_run(views: Sequence[RunView], number: int) -> str:
     view = views[number]
     placer = "" if _has_own_title(views, number) else view.placer
     return " · ".join(filter(None, [RUN_NAMES[number], view.name, placer, view.title]))
+
+
+def title_page(view: RunView) -> str:
+    """Titles the page about one run: the last part of its directory, and what was searched."""
+    return " · ".join(filter(None, [pathlib.PurePath(view.name).name, view.title]))
 
 
 def name_run(views: Sequence[RunView], number: int) -> str:

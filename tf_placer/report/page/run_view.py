@@ -129,7 +129,7 @@ class RunView:
         original_id: identifies the graph, step and machine of a measured original; empty if
             unknown.
         has_ended: whether the search has come to its end.
-        name: the name of the run on a page about several.
+        name: the name of the run, or its directory; empty if it was not named.
         placer: the name of the placer; empty if unknown.
         price_per_hour: the price of its machine; None if it was not given.
         num_left_out: the number of placements that are not compared, because others are faster.
