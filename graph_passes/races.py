@@ -11,9 +11,11 @@ from tensorflow.core.framework import types_pb2
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
+from graph_passes.order import find_order, list_edges
 from graph_passes.shared_resources import find_variables
+from graph_passes.unordered_takes import UnorderedTakes
 
-__all__ = ["Race", "asynchronous_values", "find_races"]
+__all__ = ["Race", "find_races", "list_values_of_chance"]
 
 _RESOURCE = "VarHandleOp"
 # Computing the new value of a counter takes a few operations.
@@ -100,7 +102,7 @@ def find_races(graph: OpGraph) -> list[Race]:
     uses = {variable: found for variable, found in uses.items() if found.writers}
     writers = [writer for found in uses.values() for writer in found.writers]
     bit = {writer: 1 << k for k, writer in enumerate(dict.fromkeys(writers))}
-    before, after = _find_ordered_writers(graph, bit)
+    before, after = find_order(graph, bit)
     races = []
     inputs = _list_inputs(graph)
     for variable, found in uses.items():
@@ -136,20 +138,27 @@ def find_races(graph: OpGraph) -> list[Race]:
     return races
 
 
-def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]:
-    """Lists the operations whose values depend on the order of asynchronous updates.
+def list_values_of_chance(
+    graph: OpGraph, races: Iterable[Race], unordered_takes: Iterable[UnorderedTakes] = ()
+) -> frozenset[str]:
+    """Lists the operations whose values depend on the order of operations that have none.
+
+    These are asynchronous updates of variables, and operations that take elements of one stream.
 
     Args:
         graph: the graph, with the operations of the step marked as needed.
         races: the races of the graph.
+        unordered_takes: the operations that take elements of a stream in no order.
 
     Returns:
-        The names of the variables and of all operations that are computed from them.
+        The names of the variables and takers, and of all operations that are computed from them.
     """
     variables = {race.variable for race in races if race.is_asynchronous}
-    if not variables:
+    takers = [taker for each in unordered_takes for taker in each.takers]
+    if not variables and not takers:
         return frozenset()
     found = np.zeros(graph.num_operations, bool)
+    found[takers] = True
     for handles in find_variables(graph):
         if not variables.isdisjoint(handles):
             found[[*handles]] = True
@@ -249,7 +258,7 @@ def _find_reads(
 def _list_inputs(graph: OpGraph) -> dict[int, list[int]]:
     """Lists the direct predecessors of each operation."""
     inputs: dict[int, list[int]] = {}
-    for before, after in _list_edges(graph):
+    for before, after in list_edges(graph):
         inputs.setdefault(after, []).append(before)
     return inputs
 
@@ -262,33 +271,3 @@ def _list_predecessors(operation: int, inputs: dict[int, list[int]]) -> tuple[in
         if len(found) > _MAX_OPERATIONS_BEFORE_WRITER:
             return None
     return tuple(found[1:])
-
-
-def _list_edges(graph: OpGraph) -> list[tuple[int, int]]:
-    data = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
-    return [*data, *((before, after) for before, after in graph.control_edges.tolist())]
-
-
-def _find_ordered_writers(graph: OpGraph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Computes the sets of writers that each operation precedes and follows, as bit masks."""
-    edges = _list_edges(graph)
-    position = graph.position.tolist()
-    edges.sort(key=lambda edge: position[edge[0]])
-    backwards = sorted(edges, key=lambda edge: -position[edge[1]])
-    before, after = [0] * graph.num_operations, [0] * graph.num_operations
-    for writer, mask in bit.items():
-        before[writer] = after[writer] = mask
-    # All operations of an iteration precede the end of their loop, to which a backward edge leads,
-    # so each nesting level of loops needs another round.
-    has_changed = True
-    while has_changed:
-        has_changed = False
-        for a, b in edges:
-            if after[a] & ~after[b]:
-                after[b] |= after[a]
-                has_changed |= position[b] < position[a]
-        for a, b in backwards:
-            if before[b] & ~before[a]:
-                before[a] |= before[b]
-                has_changed |= position[b] < position[a]
-    return before, after

@@ -7,7 +7,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.op_graph import OpGraph
-from graph_passes.races import asynchronous_values, find_races
+from graph_passes.races import find_races, list_values_of_chance
 from tests import graphs
 from tests.graph_parts import control_flow, new_graph
 
@@ -184,13 +184,13 @@ class JoinRacesTest(tf.test.TestCase):
             self.assertLen({first, second, variable}, 3)
             self.assertNotEmpty(groups.races)
             self.assertTrue(all(race.is_asynchronous for race in groups.races))
-            values = asynchronous_values(op_graph, groups.races)
+            values = list_values_of_chance(op_graph, groups.races)
             self.assertContainsSubset(["v", "tower_0/loss", "tower_1/loss"], values)
             self.assertNotIn("train", values)  # "train" only has control inputs.
 
     def test_values_of_other_races_are_not_asynchronous(self):
         graph = read(step_counter(ordered=False), "train")
-        self.assertEmpty(asynchronous_values(graph, find_races(graph)))
+        self.assertEmpty(list_values_of_chance(graph, find_races(graph)))
 
     def test_races_of_resource_variables_are_joined(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")

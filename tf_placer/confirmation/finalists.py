@@ -154,7 +154,7 @@ def choose_winner(
     *,
     tensors: Sequence[str] = (),
     mixed_devices: bool = False,
-    asynchronous: Collection[str] = (),
+    by_chance: Collection[str] = (),
     computes_values: bool = True,
 ) -> tuple[Outcome, str | None, str | None]:
     """Accepts the best candidate of a confirmation if it is faster and computes the same values.
@@ -165,7 +165,7 @@ def choose_winner(
         candidates: per label the full device name by operation name.
         tensors: names of tensors in a topological order, to locate the first difference.
         mixed_devices: whether the devices are of several types, whose kernels round differently.
-        asynchronous: names of operations whose values depend on the order of asynchronous updates.
+        by_chance: names of operations whose values depend on the order of others that have none.
         computes_values: whether the machine computes values, not shapes alone.
 
     Returns:
@@ -199,8 +199,8 @@ def choose_winner(
     if first is not None:
         name, step = first
         difference = f"{difference}; the first to differ is {name!r} in step {step}"
-        if name.partition(":")[0] in asynchronous:
-            note = f"asynchronous updates come in another order: {difference}"
+        if name.partition(":")[0] in by_chance:
+            note = f"what the graph leaves to chance came in another order: {difference}"
             return Outcome.FASTER, label, note
     return Outcome.DIFFERENT_VALUES, None, f"{label} does not compute the same: {difference}"
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph_passes.races import asynchronous_values
+from graph_passes.races import list_values_of_chance
+from graph_passes.unordered_takes import find_unordered_takes
 from tf_placer.confirmation.comparable_tensors import list_comparable_tensors
 from tf_placer.confirmation.confirmation import Confirmation, confirm
 from tf_placer.confirmation.finalists import (
@@ -411,8 +412,10 @@ def _confirm(
             ),
             mixed_devices=len({d.type for d in context.config.found_machine.devices}) > 1,
             computes_values=context.config.found_machine.computes_values,
-            asynchronous=asynchronous_values(
-                context.grouped.op_graph, context.grouped.colocation.races
+            by_chance=list_values_of_chance(
+                context.grouped.op_graph,
+                context.grouped.colocation.races,
+                find_unordered_takes(context.grouped.op_graph),
             ),
         )
         notes += [note] if note else []

@@ -21,6 +21,7 @@ import numpy as np
 from graph_passes.clearing_advice import clear_by
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.unordered_takes import find_unordered_takes
 from graph_passes.util.atomic_write import remove_unfinished_files
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.session import SessionEnvironment, WorkerStartError
@@ -234,6 +235,14 @@ def _describe_size(context: SearchContext) -> list[str]:
         lines.append(
             f"{names[race.reader]!r} reads the variable {names[race.variable]!r} in no order with "
             f"{names[race.writer]!r}, which writes it: its value is a matter of chance{more}"
+        )
+    for takes in find_unordered_takes(grouped.op_graph):
+        names = grouped.op_graph.names
+        one, other = (names[taker] for taker in takes.takers[:2])
+        more = f" (and {len(takes.takers) - 2} more)" if len(takes.takers) > 2 else ""
+        lines.append(
+            f"{one!r} and {other!r}{more} take from {names[takes.stream]!r} in no order: which of "
+            "them gets which element is a matter of chance"
         )
     return lines
 

@@ -79,7 +79,7 @@ class DropSlowFinalistsTest(absltest.TestCase):
 
 
 class ChooseWinnerTest(absltest.TestCase):
-    def choose(self, confirmed, values=None, mixed_devices=False, tensors=(), asynchronous=()):
+    def choose(self, confirmed, values=None, mixed_devices=False, tensors=(), by_chance=()):
         script = Script() if values is None else Script(values=values)
         candidates = {label: {"op": label} for label in confirmed.comparisons}
         environment = script.environment("", None, None, None, meta_optimizer=True)
@@ -89,7 +89,7 @@ class ChooseWinnerTest(absltest.TestCase):
             candidates,
             tensors=tensors,
             mixed_devices=mixed_devices,
-            asynchronous=asynchronous,
+            by_chance=by_chance,
         )
 
     def test_the_fastest_that_is_faster_beyond_the_noise_wins(self):
@@ -192,12 +192,12 @@ class ChooseWinnerTest(absltest.TestCase):
         self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
         self.assertEndsWith(note, "the first to differ is 'early:0' in step 1")
 
-    def test_values_that_depend_on_asynchronous_updates_may_differ(self):
+    def test_values_that_depend_on_chance_may_differ(self):
         def values(assignment):
             other = 2.0 if "random" in assignment.values() else 1.0
             return {name: np.full(1, other) for name in ("loss:0@1", "read:0@1")}
 
-        for asynchronous, tensors, expected in (
+        for by_chance, tensors, expected in (
             (("read", "loss"), ["read:0", "loss:0"], Outcome.FASTER),
             # The first difference is not from such an update, or is unknown.
             (("loss",), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
@@ -205,11 +205,11 @@ class ChooseWinnerTest(absltest.TestCase):
             ((), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
         ):
             outcome, winner, note = self.choose(
-                confirmation({"random": 1.5}), values, tensors=tensors, asynchronous=asynchronous
+                confirmation({"random": 1.5}), values, tensors=tensors, by_chance=by_chance
             )
             self.assertEqual(outcome, expected)
             self.assertEqual(winner, "random" if expected is Outcome.FASTER else None)
-            self.assertIn("asynchronous" if winner else "does not compute the same", note)
+            self.assertIn("leaves to chance" if winner else "does not compute the same", note)
 
     def test_reports_a_failed_comparison_of_values(self):
         failure = Failure(FailureKind.TIMEOUT, "too slow")
