@@ -18,6 +18,7 @@ from graph_passes.functions import check_calls_end
 from graph_passes.tensors import TensorListElement, read_tensors
 from graph_passes.util.garbage_collection import pause_garbage_collection
 from graph_passes.util.messages import quote
+from graph_passes.util.suggestions import suggest
 
 __all__ = ["OpGraph"]
 
@@ -216,7 +217,8 @@ class OpGraph:
         operation, colon, port = name.partition(":")
         i = self.index.get(operation)
         if i is None or not _PORT.fullmatch(port if colon else "0"):
-            raise GraphError(f"the graph has no tensor {quote(name)}")
+            near = suggest(operation, self.index) if i is None else ""
+            raise GraphError(f"the graph has no tensor {quote(name)}{near}")
         tensor = int(self.output_start[i]) + int(port or 0)
         if tensor >= self.output_start[i + 1]:
             raise GraphError(f"the graph has no tensor {quote(name)}")
@@ -291,7 +293,8 @@ class OpGraph:
         for name in fetches:
             operation, colon, _ = name.partition(":")
             if operation not in self.index:
-                raise GraphError(f"fetch {quote(name)} is not in the graph")
+                near = suggest(operation, self.index)
+                raise GraphError(f"fetch {quote(name)} is not in the graph{near}")
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])

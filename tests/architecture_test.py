@@ -69,6 +69,7 @@ SEEN_BY_PLACERS = (
     "graph_passes.grouping.undirected",
     "graph_passes.util.json_records",
     "graph_passes.util.messages",
+    "graph_passes.util.suggestions",
     "graph_passes.util.topological_order",
     "tf_placer.environments.environment",
     "tf_placer.placers",

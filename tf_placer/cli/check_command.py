@@ -8,7 +8,7 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import MACHINE_HELP, add_device_map, read_device_pairs
 from tf_placer.errors import SearchError, require_tensorflow
 from tf_placer.machines.lookup import find_machine
-from tf_placer.text.notes import write_note
+from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     """
     device_map = read_device_pairs(args)
     require_tensorflow()
-    with Stages(write_note) as stages:
+    with Stages(say) as stages:
         stages.begin("importing TensorFlow")
         from tf_placer.live.signature_check import check_saved_model
 

@@ -12,7 +12,7 @@ from tf_placer.errors import require_tensorflow
 from tf_placer.machines.catalog import make_described_machine
 from tf_placer.machines.lookup import find_machine
 from tf_placer.temporary_directory import temporary_directory
-from tf_placer.text.notes import write_note
+from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def cost_graph_file(
     require_tensorflow()
     pins, together = check_pins(pin or {}), check_keep_together(keep_together)
     with contextlib.ExitStack() as stack:
-        stages = stack.enter_context(Stages(write_note))
+        stages = stack.enter_context(Stages(say))
         # Report missing files before any process starts.
         for path in (input_graph, feeds_path):
             if path is not None:
@@ -148,9 +148,10 @@ def cost_on_machines(
     for path in (args.input_graph, args.feeds):
         if path is not None:
             os.stat(path)
-    with Stages(write_note) as stages:
+    with Stages(say) as stages:
         stages.enter("importing TensorFlow")
         from tf_placer.costs.costed_graph import cost_graph
+        from tf_placer.inputs.given_devices import describe_immovable_step
 
         workload = _read_step(
             stages,
@@ -163,6 +164,8 @@ def cost_on_machines(
             clear_devices=args.clear_devices,
             read_values=False,
         )
+        if (note := describe_immovable_step(workload.op_graph)) is not None:
+            stages.say(note)
         # The machines have most notes about the graph in common.
         return {
             spec: cost_graph(

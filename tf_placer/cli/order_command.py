@@ -8,7 +8,7 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.changed_graph import add_changed_graph, read_placed_graph, write_changed_graph
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
-from tf_placer.text.notes import write_note
+from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from graph_passes.operation_order import OrderOperations
     from tf_placer.costs.operation_order import find_control_edges
 
-    write_note(f"searching an order for {format_duration(args.max_secs)}")
+    say(f"searching an order for {format_duration(args.max_secs)}")
     found, edges = find_control_edges(
         graph, problem, placement, max_secs=args.max_secs, seed=args.seed
     )

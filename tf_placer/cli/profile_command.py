@@ -18,6 +18,7 @@ from tf_placer.cli.graph_costs import cost_graph_file, cost_on_machines
 from tf_placer.files import check_output
 from tf_placer.problem.problem_file import name_problem_files, write_problem
 from tf_placer.report.problem_table import problem_table, problem_values
+from tf_placer.text.notes import say
 
 if TYPE_CHECKING:
     from tf_placer.costs.costed_graph import CostedGraph
@@ -100,6 +101,10 @@ def run(args: argparse.Namespace) -> None:
         clear_devices=args.clear_devices,
         **read_restrictions(args),
     )
+    from tf_placer.inputs.given_devices import describe_immovable_step
+
+    if (note := describe_immovable_step(costed.grouped.op_graph)) is not None:
+        say(note)
     problem = costed.problem()
     write_problem(problem, args.output)
     num_timeless = _count_timeless_operations(costed)

@@ -10,7 +10,7 @@ import pathlib
 from tf_placer.cli.answer import print_output
 from tf_placer.cli.arguments import read_prices
 from tf_placer.files import check_output
-from tf_placer.text.notes import say, write_note
+from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
                 print_output(f"page: {output}")
         print_output("the search has ended: the page is final")
         return
-    with Stages(write_note) as stages:
+    with Stages(say) as stages:
         views = []
         for path in args.searched:
             stages.enter(f"reading {path}")

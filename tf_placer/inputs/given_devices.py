@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
-from graph_passes.clearing_advice import advise_clearing, find_clearing_setting
+from graph_passes.clearing_advice import CLEARING_ARGUMENT, advise_clearing, find_clearing_setting
 from graph_passes.devices import has_device
 from graph_passes.errors import GraphError
 from graph_passes.functions import FunctionLibrary
@@ -57,10 +57,12 @@ def check_given_devices(
         needed = needed | graph.restrict(initializers).needed
     nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
     if advice is None:
-        advice = (
-            f"{advise_clearing()}, or allow_soft_placement in session_config where only the type "
-            "of the device is another"
-        )
+        advice = advise_clearing()
+        if find_clearing_setting() == CLEARING_ARGUMENT:
+            advice += (
+                ", or give a session_config with allow_soft_placement, which lets operations run "
+                "on another type of device"
+            )
     for node, where in _find_missing_devices(
         nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft
     ):

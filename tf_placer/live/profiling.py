@@ -14,6 +14,7 @@ from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import describe_differences_with_gpus, is_keras_model
+from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
@@ -161,6 +162,8 @@ def profile(
             read_values=not all(each.describes_costs for each in machines),
         )
         notes = [*given.workload.notes]
+        if (immovable := describe_immovable_step(given.workload.op_graph)) is not None:
+            notes.append(immovable)
         if is_keras_model(graph) and any(map(_is_elsewhere, machines)):
             notes += describe_differences_with_gpus(graph)
         for note in notes:

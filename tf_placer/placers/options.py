@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from graph_passes.util.messages import quote
+from graph_passes.util.suggestions import suggest
 from tf_placer.placers.former_names import rename_former
 
-__all__ = ["Setting", "config_from_options", "list_settings", "suggest"]
+__all__ = ["Setting", "config_from_options", "list_settings"]
 
 T = TypeVar("T")
 
@@ -53,8 +53,6 @@ def list_settings(part: str, config: Any) -> list[Setting]:
     ]
 
 
-# Compare only a prefix: the time to compare names is quadratic in their length.
-_MAX_COMPARED = 60
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -92,26 +90,6 @@ def config_from_options(
         except ValueError as error:
             raise ValueError(f"option {name!r} of {owner} {error}") from None
     return None if config_type is None else config_type(**values)
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Suggests the known name that is nearest to an unknown name.
-
-    Args:
-        name: the unknown name.
-        known: the known names.
-
-    Returns:
-        Text that follows the unknown name in a message: " (did you mean 'right'?)", or "" if no
-        known name is similar.
-
-    Example:
-        >>> suggest("colocrll", ["random", "colocrl"])
-        " (did you mean 'colocrl'?)"
-    """
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name[:_MAX_COMPARED].lower(), by_lower, n=1)
-    return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
 
 
 def _convert(value: object, kind: Any) -> object:

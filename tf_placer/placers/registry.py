@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from graph_passes.util.messages import quote
+from graph_passes.util.suggestions import suggest
 from tf_placer.placers.former_names import FORMER_PLACERS
-from tf_placer.placers.options import suggest
 from tf_placer.placers.own_placers import (
     describe_entry_point,
     find_own_placer,

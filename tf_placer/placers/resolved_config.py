@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graph_passes.util.messages import quote
+from graph_passes.util.suggestions import suggest
 from tf_placer.placers.components import COMPONENTS, SHARED_COMPONENTS, Component
 from tf_placer.placers.former_names import rename_former
-from tf_placer.placers.options import Setting, config_from_options, list_settings, suggest
+from tf_placer.placers.options import Setting, config_from_options, list_settings
 from tf_placer.placers.presets import Preset
 
 __all__ = ["ResolvedConfig", "resolve"]

@@ -19,6 +19,7 @@ from graph_passes.util.json_records import check_entries, read_value
 from graph_passes.util.json_text import format_value
 from graph_passes.util.messages import shorten_text
 from graph_passes.util.path_validation import check_path
+from graph_passes.util.suggestions import suggest
 from tf_placer.environments.measuring_protocol import (
     ALONE_PROTOCOLS,
     PROTOCOLS,
@@ -39,7 +40,6 @@ from tf_placer.placers import (
     name_placer,
 )
 from tf_placer.placers.former_names import FORMER_PLACERS
-from tf_placer.placers.options import suggest
 from tf_placer.problem.memory_limits import check_headroom, read_max_memory
 from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers

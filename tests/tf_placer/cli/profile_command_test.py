@@ -142,9 +142,27 @@ class ProfileTest(ProfileCommandTestCase):
             node.device = "/device:GPU:7"
         write_graph(self.path("graph.pb"), graph_def)
         arguments = (*self.graph, f"--machine={_MACHINE}", f"--output={self.path('p.json')}")
-        message = "only .*: clear the graph's devices .--clear_devices., or allow_soft"
+        message = "only .*: clear the graph's devices .--clear_devices.$"
         self.assert_refused(message, "profile", *arguments)
         self.call("profile", *arguments, "--clear_devices")
+
+    def test_says_that_the_devices_of_the_graph_leave_nothing_to_choose(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:GPU:0"
+        write_graph(self.path("graph.pb"), graph_def)
+        for name, machines in (("p.json", [_MACHINE]), ("plans", [_MACHINE, "1xK80"])):
+            arguments = [*self.graph, "--output", self.path(name), "--machine", *machines]
+            for cleared, expected in ((), 1), (("--clear_devices",), 0):
+                errors = io.StringIO()
+                with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+                    cli.main(["profile", *arguments, *cleared])
+                self.assertEqual(
+                    errors.getvalue().count(
+                        "because the graph says so: clear the graph's devices (--clear_devices)"
+                    ),
+                    expected,
+                )
 
     def test_a_wrong_input_is_refused_in_one_sentence(self):
         output, machine = f"--output={self.path('p.json')}", f"--machine={_MACHINE}"

@@ -142,7 +142,10 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
         for arguments, message in (
             ((graph_def,), "nothing to fetch: pass fetches"),
             ((graph_def, []), "nothing to fetch"),
-            ((graph_def, ["train", "los"]), "fetch 'los' is not in the graph"),
+            (
+                (graph_def, ["train", "los"]),
+                r"fetch 'los' is not in the graph \(did you mean 'loss'\?\)",
+            ),
             ((graph_def, ["loss:5"]), "'loss:5'"),
             ((graph_def, {"a": 1}), "1 is neither an operation"),
             ((graph_def, "train", {"y": 1}), "no tensor 'y:0'"),

@@ -75,6 +75,16 @@ class ProfilingTest(tf.test.TestCase):
             self.assertEqual([each.num_devices for each in found], [2, 3][: len(found)])
         self.assertEqual(os.listdir(self.output.parent), [])
 
+    def test_says_that_the_devices_of_the_graph_leave_nothing_to_choose(self):
+        with tf.Graph().as_default() as graph, tf.device("/gpu:1"):
+            tf.tanh(tf.ones([32, 16]), name="y")
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            profile(graph, "y:0", machine="2xK80")
+            profile(graph, "y:0", machine="2xK80", clear_devices=True)
+        advice = "because the graph says so: clear the graph's devices (clear_devices=True)"
+        self.assertEqual(errors.getvalue().count(advice), 1)
+
     def test_profiles_a_file_as_the_command_does(self):
         with tf.Graph().as_default() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [64, 32], "x")

@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 
 from absl.testing import absltest
 
-from tf_placer.placers.options import config_from_options, suggest
+from tf_placer.placers.options import config_from_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,26 +69,6 @@ class ConfigFromOptionsTest(absltest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, f"option {name!r} of x must be .*{value!r}"):
                 config_from_options(_Config, {name: value}, owner="x")
-
-
-class SuggestTest(absltest.TestCase):
-    def test_suggests_the_nearest_known_name(self):
-        known = ["random", "colocrl", "eagle", "eagle_ppo_ce", "batch_size", "Metis"]
-        for written, meant in (
-            ("colocrll", "colocrl"),
-            ("collocrl", "colocrl"),
-            ("COLOCRL", "colocrl"),
-            ("eagel", "eagle"),
-            ("eagle_ppo", "eagle_ppo_ce"),
-            ("batchsize", "batch_size"),
-            ("metis", "Metis"),
-        ):
-            self.assertEqual(suggest(written, known), f" (did you mean {meant!r}?)", written)
-
-    def test_suggests_nothing_if_no_name_is_near(self):
-        self.assertEqual(suggest("quark", ["random", "colocrl"]), "")
-        self.assertEqual(suggest("quark", []), "")
-        self.assertEqual(suggest("", ["random"]), "")
 
 
 if __name__ == "__main__":
