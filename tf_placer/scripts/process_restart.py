@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from tf_placer.interpreter import find_interpreter
+from tf_placer.scripts.event_files import flush_event_files
 from tf_placer.text.notes import say
 
 __all__ = ["ProcessRestart", "Stage"]
@@ -69,6 +70,7 @@ class ProcessRestart:
         for child in multiprocessing.active_children():
             if child.daemon:
                 child.terminate()
+        flush_event_files()
         for stream in (sys.stdout, sys.stderr):
             # The script may have closed the stream, the disk may be full, or the reader gone.
             with contextlib.suppress(AttributeError, OSError, ValueError):
