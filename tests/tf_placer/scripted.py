@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tf_placer.confirmation.confirmation import Confirmation, confirm
 from tf_placer.confirmation.outcome import Outcome
+from tf_placer.confirmation.round_statistics import MOST_ROUNDS
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.workload import Workload
 from tf_placer.machines.lookup import find_machine
@@ -54,6 +55,7 @@ def confirmation(
     noise: float = 0.001,
     original: float | None = 1.0,
     max_secs: float = math.inf,
+    most_rounds: int = MOST_ROUNDS,
 ) -> Confirmation:
     """Simulates a confirmation of candidates with given speed-ups.
 
@@ -62,10 +64,13 @@ def confirmation(
         noise: relative spread of a candidate's times.
         original: the speed of the original; None if it fails.
         max_secs: time limit in seconds.
+        most_rounds: the maximum number of rounds.
     """
     speeds = {ORIGINAL: original, **speedups}
     candidates = {label: {"": str(speed)} for label, speed in speeds.items()}
-    return confirm(_Confirmed(noise), candidates, ORIGINAL, max_secs=max_secs)
+    return confirm(
+        *(_Confirmed(noise), candidates, ORIGINAL), max_secs=max_secs, most_rounds=most_rounds
+    )
 
 
 def run_result(

@@ -162,6 +162,18 @@ class Confirmation:
             return reference_secs / comparison.speedup
         return _mean_secs(everywhere, label)
 
+    @property
+    def would_gain_by_rounds(self) -> bool:
+        """True if further rounds of the chosen candidate may show that it is faster.
+
+        False if there is a verdict, or if the rounds ended because the speed-ups vary so much that
+        even all rounds would hardly show one.
+        """
+        if self.best is None or self.best == self.reference:
+            return False
+        logs = _log_speedups(self.rounds, self.reference, self.best)
+        return bool(logs) and judge(logs) is Verdict.OPEN
+
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: all fields, measurements included."""
         return {
@@ -190,6 +202,22 @@ class Confirmation:
 
 def _round_json(measurements: Mapping[str, Measurement]) -> dict[str, Any]:
     return {label: measurement.to_json() for label, measurement in measurements.items()}
+
+
+def _log_speedups(
+    rounds: Sequence[Mapping[str, Measurement]], reference: str, label: str
+) -> list[float]:
+    """Computes a label's logarithmic speed-up in each round where it and the reference ran."""
+    logs = []
+    for measurements in rounds:
+        if label not in measurements or reference not in measurements:
+            continue
+        of_reference = measurements[reference].step_secs
+        of_label = measurements[label].step_secs
+        if of_reference is not None and of_label is not None:
+            count = min(len(of_reference), len(of_label))
+            logs.append(log_speedup(of_reference[:count], of_label[:count])[0])
+    return logs
 
 
 def _mean_secs(rounds: Sequence[Mapping[str, Measurement]], label: str) -> float | None:
@@ -607,17 +635,7 @@ class _Confirming:
         return Measurement(steps, setup_secs=begin_secs - start_secs)
 
     def _logs(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> list[float]:
-        """Computes a label's logarithmic speed-up in each round where it and the reference ran."""
-        logs = []
-        for measurements in rounds:
-            if label not in measurements:
-                continue
-            of_reference = measurements[self._reference].step_secs
-            of_label = measurements[label].step_secs
-            if of_reference is not None and of_label is not None:
-                count = min(len(of_reference), len(of_label))
-                logs.append(log_speedup(of_reference[:count], of_label[:count])[0])
-        return logs
+        return _log_speedups(rounds, self._reference, label)
 
     def _rank(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
         """Sorts the labels that ran, fastest first."""

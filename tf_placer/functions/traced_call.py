@@ -15,6 +15,7 @@ from graph_passes.host_copies import HostCopy
 from graph_passes.op_graph import OpGraph
 from graph_passes.restricted_colocation import VARIABLE_NAME_ATTR
 from graph_passes.unknown_sizes import unknown_sizes
+from tf_placer.functions.example_batch import take_batch
 from tf_placer.functions.iterators import to_feed_value
 from tf_placer.functions.keras_models import (
     build_variables,
@@ -108,7 +109,7 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
     if is_keras_model(target):
         check_training(target)
         if isinstance(example_inputs, tf.data.Dataset):
-            example_inputs = _take_batch(example_inputs)
+            example_inputs = take_batch(example_inputs)
         # The step takes the batch as one argument.
         step, batch = convert_train_step(target), convert_arrays(example_inputs)
         try:
@@ -169,17 +170,6 @@ def _check_context() -> None:
             "functions and models have no gradients inside of tf.init_scope() or "
             "tape.stop_recording(): place them outside of it"
         )
-
-
-def _take_batch(data: tf.data.Dataset) -> Any:
-    """Takes the first batch of a data set.
-
-    Raises:
-        GraphError: it has none.
-    """
-    for batch in data:
-        return batch
-    raise GraphError("the data set is empty: it has no batch to take as an example")
 
 
 def _advise_on_batch(batch: Any) -> str | None:

@@ -105,7 +105,10 @@ def place(
     if config.answers is not None and caller is None:
         store = AnswerStore(config.answers, workload, config)
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), workload, config):
-        say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
+        say(
+            f"the same search has ended: its result is in {os.fspath(config.log_dir)}; with more "
+            "time or trials it goes on"
+        )
         if store is not None:
             _keep_answer(store, RunDirectory(config.log_dir), say)
         return _read_and_show(RunDirectory(config.log_dir), named, step, config, say)

@@ -76,7 +76,8 @@ def verdict(
     reason = _REASONS[result.outcome]
     if result.outcome is Outcome.NO_TIME and result.finalists:
         reason = _NO_TIME_FOR_PLACER
-    return join_sentences(reason, note, _advice(result))
+    chosen = None if confirmation is None else confirmation.best
+    return join_sentences(reason, note, _advice(result), _explain_choice(chosen, confirmation))
 
 
 def describe_winner(winner: str, confirmation: Confirmation) -> str:
@@ -107,7 +108,7 @@ def is_open(result: RunResult) -> bool:
 def explain_unkept(result: RunResult) -> str | None:
     """Explains why a store keeps no answer of a search, as a clause; None if it does."""
     if is_open(result):
-        return "the best placement may be faster, for which more time is needed"
+        return "the best placement may be faster, which more time or a quieter machine would tell"
     if not (result.is_complete and result.outcome.is_verdict):
         return "the search came to no verdict, for which more time is needed"
     if result.outcome not in _FINAL_OUTCOMES:
@@ -146,16 +147,18 @@ def _compare_with_one_process(result: RunResult) -> str | None:
     return f"{text}: the placement is about {secs / placed_secs:.2f} times as fast as that"
 
 
-def _explain_choice(winner: str, confirmation: Confirmation) -> str | None:
-    """Explains the choice of the winner beside a placement that one round shows as faster."""
-    speedup = confirmation.comparisons[winner].speedup
+def _explain_choice(chosen: str | None, confirmation: Confirmation | None) -> str | None:
+    """Explains the choice of a candidate beside one that a single round shows as faster."""
+    if confirmation is None or chosen is None or chosen not in confirmation.comparisons:
+        return None
+    speedup = confirmation.comparisons[chosen].speedup
     if speedup is None:
         return None
     for label, other in confirmation.comparisons.items():
         if other.speedup is not None and other.interval is None and other.speedup > speedup:
             return (
                 f"one round measured {label} at {other.speedup:.2f} times, which alone proves "
-                f"nothing: with the times of the search it ranked behind {winner}"
+                f"nothing: with the times of the search it ranked behind {chosen}"
             )
     return None
 
@@ -171,7 +174,10 @@ def _advice(result: RunResult) -> str | None:
     low, high = best.interval
     if not is_open(result):
         return f"the best is at most {high:.2f} times as fast"
+    text = f"the best is {low:.2f} to {high:.2f} times as fast"
+    if result.confirmation is not None and result.confirmation.would_gain_by_rounds:
+        return f"{text}: a longer search, or a machine that does nothing else, would tell"
     return (
-        f"the best is {low:.2f} to {high:.2f} times as fast: a longer search, or a machine that "
-        "does nothing else, would tell"
+        f"{text}: its steps vary so much that more rounds would hardly show a speed-up; a machine "
+        "that does nothing else would tell"
     )

@@ -87,14 +87,32 @@ class VerdictTest(absltest.TestCase):
         )
 
     def test_advises_more_time_if_a_large_speedup_is_possible(self):
-        text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
+        confirmed = confirmation({"auto": 1.08}, noise=0.1, most_rounds=4)
+        self.assertTrue(confirmed.would_gain_by_rounds)
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmed)
         self.assertStartsWith(text, "no placement is faster than the original")
         self.assertRegex(text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: a longer search")
-        self.assertTrue(
-            is_open(
-                run_result(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.02}, noise=0.1))
-            )
+        self.assertTrue(is_open(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
+
+    def test_advises_a_quiet_machine_if_rounds_ended_because_steps_vary(self):
+        confirmed = confirmation({"auto": 1.02}, noise=0.1)
+        self.assertFalse(confirmed.would_gain_by_rounds)
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmed)
+        self.assertRegex(
+            text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: its steps vary so much that"
         )
+        self.assertTrue(is_open(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
+
+    def test_says_where_a_single_round_measured_another_placement_as_faster(self):
+        confirmed = confirmation({"expert": 1.02, "auto": 1.01}, noise=0.1)
+        once = dataclasses.replace(
+            confirmed.comparisons["auto"], speedup=1.57, interval=None, reason="about 1.57x"
+        )
+        confirmed = dataclasses.replace(
+            confirmed, best="expert", comparisons={**confirmed.comparisons, "auto": once}
+        )
+        text = describe(Outcome.NOT_FASTER, confirmed=confirmed)
+        self.assertIn("One round measured auto at 1.57 times", text)
 
     def test_gives_no_advice_if_no_speedup_is_possible(self):
         text = describe(Outcome.NOT_FASTER, confirmed=confirmation({"auto": 1.0}))
