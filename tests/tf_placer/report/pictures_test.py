@@ -143,8 +143,11 @@ class GraphTest(absltest.TestCase):
         self.assertNotEqual(of[1].y, of[2].y)
         self.assertLess(of[2].x, of[3].x)
         self.assertLen(drawing.edges, 4)
-        # The parts of a small model have names of their own.
-        self.assertEqual([text for *_, text in drawing.columns], ["stem", "a, b", "end"])
+        # Where parts are above each other, each has its name directly above it.
+        self.assertEmpty(drawing.columns)
+        named = {(x, y): text for x, y, text in drawing.names}
+        for part, name in zip(of, ["stem", "a", "b", "end"], strict=True):
+            self.assertEqual(named[part.x + part.width / 2, part.y], name)
 
     def test_every_column_of_a_small_model_has_a_name(self):
         problem = make_problem(
@@ -163,8 +166,10 @@ class GraphTest(absltest.TestCase):
         # The branches are coarse groups.
         problem = with_layers(problem, [0, 1, 0, 1, 2, 2], [0, 1, 0, 1, 2, 2])
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
-        columns = [text for *_, text in drawing.columns]
-        self.assertEqual(columns, ["left, right", "left_out, right_out", "head", "compile_loss"])
+        self.assertEqual(
+            [text for *_, text in drawing.names],
+            ["left", "right", "left_out", "right_out", "head", "compile_loss"],
+        )
 
     def test_names_of_columns_neither_overlap_cells_nor_leave_the_picture(self):
         layer = "a_layer_with_a_rather_long_name_{}"
@@ -184,6 +189,31 @@ class GraphTest(absltest.TestCase):
             self.assertLessEqual(bound.y1, figure.bbox.y1, text)
             if text.get_position()[1] > 0:
                 self.assertLessEqual(bound.y1, above, text)
+
+    def test_names_of_branches_overlap_nothing(self):
+        count = 12
+        names = [f"branch_with_a_long_name_{i}/MatMul" for i in range(count)]
+        problem = make_problem(
+            [[1.0, 1.0]] * (count + 1),
+            tensors=[(i, 1, [count]) for i in range(count)],
+            names=[*names, "end/concat"],
+        )
+        kinds = operation_kinds(problem)
+        drawing = lay_out_part_graph(problem, kinds)
+        figure = make_figure(problem, kinds, drawing, [("", np.zeros(count + 1, np.int32))])
+        figure.canvas.draw()
+        [axes] = figure.axes
+        self.assertLen(axes.texts, count + 1)
+        to_pixels = axes.transData.transform
+        column, beside = sorted({cell.x for cell in drawing.cells})
+        for text in axes.texts:
+            bound, (x, y) = text.get_window_extent(), text.get_position()
+            self.assertGreaterEqual(bound.x0, figure.bbox.x0)
+            if x < beside:
+                # The cell above ends where this name has space.
+                self.assertLess(bound.y1, to_pixels((column, y - 0.3))[1])
+                self.assertLess(bound.x1, to_pixels((beside, y))[0])
+                self.assertRegex(text.get_text(), "^branch.*….*_[0-9]+$")
 
     def test_arithmetic_of_an_update_closes_no_cycle_of_parts(self):
         # A gradient feeds an update without a scope in the group of the first layer.
@@ -229,9 +259,10 @@ class GraphTest(absltest.TestCase):
         problem = make_problem([[1.0, 1.0]] * 64, tensors=tensors, names=names)
         drawing = lay_out_part_graph(problem, operation_kinds(problem))
         ys = sorted({cell.y for cell in drawing.cells})
-        self.assertEqual(ys[:3], [0.0, 1.0, 2.0])
-        self.assertAlmostEqual(ys[4] - ys[3], ys[3] - 2.0)
-        self.assertAlmostEqual(drawing.height, ys[-1] + 1.0)
+        pitch = ys[1]
+        self.assertEqual(ys[:3], [0.0, pitch, 2 * pitch])
+        self.assertAlmostEqual(ys[4] - ys[3], ys[3] - 2 * pitch)
+        self.assertAlmostEqual(drawing.height, ys[-1] + pitch)
 
     def test_a_served_model_without_scopes_has_cells_with_a_kind(self):
         problem = make_problem(

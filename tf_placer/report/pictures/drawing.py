@@ -43,6 +43,7 @@ class Drawing:
         edges: pairs of indices of `cells`, (before, after).
         rows: y and text of the labels at the left.
         columns: x, y and text of the labels above.
+        names: x, y and text of the names directly above cells.
         width: the total width, in cells.
         height: the total height, in cells.
     """
@@ -55,6 +56,7 @@ class Drawing:
     columns: tuple[tuple[float, float, str], ...]
     width: float
     height: float
+    names: tuple[tuple[float, float, str], ...] = ()
 
 
 def picture_text(text: str) -> str:

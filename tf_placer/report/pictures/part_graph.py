@@ -13,7 +13,10 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import OperationKinds, describe_scopes, model_scopes
 from tf_placer.report.pictures.drawing import Cell, Drawing
 
-__all__ = ["lay_out_part_graph"]
+__all__ = ["COLUMN_WIDTH", "lay_out_part_graph"]
+
+COLUMN_WIDTH = 1.35
+"""The distance of columns in cells."""
 
 # A model of more parts is drawn by layer.
 _MAX_PARTS = 300
@@ -22,6 +25,10 @@ _LEAST_SHARE = 1e-4
 # Longer chains continue in the row below.
 _MAX_COLUMNS = 24
 _MAX_COLUMN_NAMES = 2
+# More cells have no names of their own, which take time to draw.
+_MAX_NAMED_CELLS = 150
+# The distance of cells above each other, without and with names between them.
+_PITCH, _NAMED_PITCH = 1.0, 1.25
 # A chain with fewer columns has room for the name of each part, after its scopes down to a depth.
 _SHORT_CHAIN = 8
 _MAX_NAME_DEPTH = 3
@@ -53,21 +60,24 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         heights[row] = max(heights[row], len(parts))
     # A cycle of parts is one node of the condensed graph.
     parts_of = {member: part for part, data in graph.nodes(data=True) for member in data["members"]}
-    names = _name_columns(problem, kinds, of_operations, parts_of, depths, places)
+    names, of_cells = _name_columns(problem, kinds, of_operations, parts_of, depths, places)
+    pitch = _NAMED_PITCH if of_cells else _PITCH
     # The upper side of each row.
     tops = [0.0]
     for row, height in sorted(heights.items()):
         below = [len(name) for depth, name in names.items() if depth // _MAX_COLUMNS == row + 1]
-        tops.append(tops[-1] + height + _ROW_GAP + _CHARACTER_CELLS * max(below, default=0))
+        tops.append(tops[-1] + pitch * height + _ROW_GAP + _CHARACTER_CELLS * max(below, default=0))
     last_row = max(heights, default=0)
     cells: list[Cell] = []
     index: dict[int, int] = {}
     for depth, parts in sorted(columns.items()):
         row = depth // _MAX_COLUMNS
-        top = tops[row] + (heights[row] - len(parts)) / 2
+        top = tops[row] + pitch * (heights[row] - len(parts)) / 2
         for part in parts:
             index[part] = len(cells)
-            cells.append(Cell(part, 1.35 * (depth % _MAX_COLUMNS), top + places[part]))
+            cells.append(
+                Cell(part, COLUMN_WIDTH * (depth % _MAX_COLUMNS), top + pitch * places[part])
+            )
     depth_count = len(columns)
     return Drawing(
         form="graph",
@@ -80,11 +90,16 @@ def lay_out_part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Draw
         ),
         rows=(),
         columns=tuple(
-            (1.35 * (depth % _MAX_COLUMNS) + 0.45, tops[depth // _MAX_COLUMNS], name)
+            (COLUMN_WIDTH * (depth % _MAX_COLUMNS) + 0.45, tops[depth // _MAX_COLUMNS], name)
             for depth, name in names.items()
         ),
-        width=1.35 * min(depth_count, _MAX_COLUMNS),
-        height=max(tops[last_row] + heights.get(last_row, 0), 1.0),
+        width=COLUMN_WIDTH * min(depth_count, _MAX_COLUMNS),
+        height=max(tops[last_row] + pitch * heights.get(last_row, 0), 1.0),
+        names=tuple(
+            (cell.x + cell.width / 2, cell.y, of_cells[cell.number])
+            for cell in cells
+            if cell.number in of_cells
+        ),
     )
 
 
@@ -147,11 +162,12 @@ def _name_columns(
     parts_of: dict[int, int],
     depths: dict[int, int],
     places: dict[int, int],
-) -> dict[int, str]:
+) -> tuple[dict[int, str], dict[int, str]]:
     """Names the columns after the scopes of their operations, else after the longest kind.
 
     Returns:
-        The names by depth, without those that are the same as the one before.
+        The names by depth, without those that are the same as the one before; or, where columns
+        have parts of several names, the names by part, unless there are too many.
     """
     scopes: dict[int, dict[int, list[tuple[str, float]]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
@@ -172,27 +188,35 @@ def _name_columns(
             scopes[depths[node]][node].append((kind, 1.0))
     is_short = max(depths.values(), default=0) < _SHORT_CHAIN
     names: dict[int, str] = {}
+    of_columns: dict[int, dict[int, str]] = {}
     for least_depth in range(1, _MAX_NAME_DEPTH + 1):
         name_depths = range(least_depth, (_MAX_NAME_DEPTH if is_short else least_depth) + 1)
+        of_columns = {}
+        for depth, of_parts in sorted(scopes.items()):
+            nodes = sorted(of_parts, key=places.__getitem__)
+            found = _name_parts([of_parts[node] for node in nodes], name_depths)
+            of_columns[depth] = dict(zip(nodes, found, strict=True))
+        every = itertools.chain.from_iterable(each.values() for each in of_columns.values())
+        short = _shorten_names(set(every))
         of_columns = {
-            depth: _name_parts(
-                [of_parts[node] for node in sorted(of_parts, key=places.__getitem__)], name_depths
-            )
-            for depth, of_parts in sorted(scopes.items())
-        }
-        short = _shorten_names(set(itertools.chain.from_iterable(of_columns.values())))
-        names = {
-            depth: _name_column([short[name] for name in of_parts])
+            depth: {node: short[name] for node, name in of_parts.items()}
             for depth, of_parts in of_columns.items()
+        }
+        names = {
+            depth: _name_column([*of_parts.values()]) for depth, of_parts in of_columns.items()
         }
         most = collections.Counter(names.values()).most_common(1)
         if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
             break
+    has_branches = any(len(set(of_column.values())) > 1 for of_column in of_columns.values())
+    of_cells = {node: name for of_column in of_columns.values() for node, name in of_column.items()}
+    if has_branches and len(of_cells) <= _MAX_NAMED_CELLS:
+        return {}, of_cells
     return {
         depth: name
         for depth, name in names.items()
         if name != names.get(depth - 1) or depth % _MAX_COLUMNS == 0 or is_short
-    }
+    }, {}
 
 
 def _name_column(of_parts: Sequence[str]) -> str:

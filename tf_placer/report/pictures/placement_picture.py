@@ -18,7 +18,7 @@ from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.pictures.drawing import Drawing, compute_shares, picture_text
 from tf_placer.report.pictures.page_svg import page_svg
-from tf_placer.report.pictures.part_graph import lay_out_part_graph
+from tf_placer.report.pictures.part_graph import COLUMN_WIDTH, lay_out_part_graph
 from tf_placer.report.pictures.unrolled_grid import lay_out_unrolled_grid
 
 __all__ = [
@@ -36,6 +36,10 @@ _SMALLEST_INCHES = 4.2
 _LEGEND_ROW_INCHES = 0.2
 _CHARACTER_INCHES = 0.06
 _SLANT_DEGREES = 25
+_NAME_POINTS = 4.5
+_CHARACTER_INCHES_PER_POINT = 0.0082
+# Characters at the end of a shortened name, where layers have their numbers.
+_END_CHARACTERS = 4
 
 
 def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -134,10 +138,11 @@ def make_figure(
     # Compute all positions here: the layout engine of matplotlib takes longer than drawing.
     total = height * len(placements) + legend_height
     figure = Figure(figsize=(width, total))
+    most_characters = int(COLUMN_WIDTH * per_cell / (_CHARACTER_INCHES_PER_POINT * _NAME_POINTS))
     for number, (title, devices) in enumerate(placements):
         bottom = legend_height + height * (len(placements) - 1 - number)
         axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
-        _draw(axes, problem, kinds, drawing, devices, head / per_row)
+        _draw(axes, problem, kinds, drawing, devices, head / per_row, most_characters)
         if drawing.form == "graph":
             # Cells are as wide as the others also where names make the picture wider.
             axes.set_xlim(-0.3, 0.98 * width / per_cell - 0.3)
@@ -175,8 +180,9 @@ def _draw(
     drawing: Drawing,
     devices: np.ndarray,
     head: float,
+    most_characters: int,
 ) -> None:
-    """Draws a placement below `head` cells for the names of columns."""
+    """Draws a placement below `head` cells for the names of columns, names of cells shortened."""
     import matplotlib
     from matplotlib.collections import LineCollection, PolyCollection
 
@@ -224,10 +230,22 @@ def _draw(
             x, y - 0.12, picture_text(text), fontsize=7, va="bottom",
             ha="left" if slanted else "center", rotation=_SLANT_DEGREES if slanted else 0,
         )  # fmt: skip
+    for x, y, text in drawing.names:
+        axes.text(
+            x, y - 0.04, picture_text(_fit_name(text, most_characters)), fontsize=_NAME_POINTS,
+            ha="center", va="bottom",
+        )  # fmt: skip
     left = -0.2 - 0.35 * max((len(text) for _, text in drawing.rows), default=0)
     axes.set_xlim(min(left, -0.3), drawing.width)
     axes.set_ylim(drawing.height, -head)
     axes.axis("off")
+
+
+def _fit_name(name: str, most_characters: int) -> str:
+    """Leaves out the middle of a name that is longer than its column is wide."""
+    if len(name) <= most_characters:
+        return name
+    return f"{name[: max(1, most_characters - _END_CHARACTERS - 1)]}…{name[-_END_CHARACTERS:]}"
 
 
 def _choose_text_color(color: str) -> str:
