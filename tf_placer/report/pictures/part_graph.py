@@ -166,8 +166,8 @@ def _name_columns(
     """Names the columns after the scopes of their operations, else after the longest kind.
 
     Returns:
-        The names by depth, without those that are the same as the one before; or, where columns
-        have parts of several names, the names by part, unless there are too many.
+        The names by depth, without those that are the same as the one before; or the names by part,
+        if these tell most parts above each other apart, and are not too many.
     """
     scopes: dict[int, dict[int, list[tuple[str, float]]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
@@ -208,9 +208,10 @@ def _name_columns(
         most = collections.Counter(names.values()).most_common(1)
         if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
             break
-    has_branches = any(len(set(of_column.values())) > 1 for of_column in of_columns.values())
+    # Whether the names of parts above each other tell these apart, by column.
+    tells = [len({*each.values()}) == len(each) for each in of_columns.values() if len(each) > 1]
     of_cells = {node: name for of_column in of_columns.values() for node, name in of_column.items()}
-    if has_branches and len(of_cells) <= _MAX_NAMED_CELLS:
+    if 2 * sum(tells) > len(tells) and len(of_cells) <= _MAX_NAMED_CELLS:
         return {}, of_cells
     return {
         depth: name
