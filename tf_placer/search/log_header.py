@@ -219,11 +219,16 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
 def _advise(
     path: str, field: str, logged: Mapping[str, Any], given: Mapping[str, Any]
 ) -> str | None:
-    """Advises about a log of another graph or batch, and names what differs, without fingerprints.
+    """Advises about a log of another graph, batch or problem, and names what differs.
+
+    Fingerprints and digests of files say nothing to people.
 
     Returns:
         Sentences, the last without a full stop; None if the values of the field say it all.
     """
+    if field == "problem":
+        difference = f"the log {path} is of another graph, batch or machine, or of other costs"
+        return join_sentences(_REMEDY, difference)
     batch_sizes = _find_batch_sizes(logged, given)
     if field not in _FINGERPRINTS and (field != "feeds" or batch_sizes is None):
         return None

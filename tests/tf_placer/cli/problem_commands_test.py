@@ -562,7 +562,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assert_refused("a log of another seed", *arguments, "--seed=5")
         self.assert_refused("a log of another placer", *arguments, "--placer=expert")
         write_problem(small_problem(gpu_bytes=40), self.problem)
-        self.assert_refused("a log of another problem", *arguments)
+        advice = "name another log_dir, or delete this one. The log .* is of another graph, batch"
+        self.assert_refused(f"a log of another problem: {advice}", *arguments)
         self.assertEqual((self.directory / "run" / "training.jsonl").read_bytes(), log)
 
     def test_bad_input(self):
