@@ -49,6 +49,7 @@ RESULT_ENTRIES = [
     "elapsed_secs",
     "placer",
     "seed",
+    "has_ended",
     "placement",
 ]
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
@@ -247,6 +248,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
                 "trials": 100,
                 "placer": "random",
                 "seed": 3,
+                "has_ended": True,
                 # The problem is not one of a TensorFlow graph.
                 "placement": None,
             },
@@ -870,6 +872,7 @@ class ProcessTest(ProblemCommandsTestCase):
         result = self.read("r.json")
         self.assertEqual(list(result), RESULT_ENTRIES)
         self.assertLen(result["assignment"], 30)
+        self.assertFalse(result["has_ended"])
 
 
 if __name__ == "__main__":
