@@ -5,6 +5,12 @@
 
 times real steps, searches for a faster placement, confirms it against the original graph, and
 writes the devices into the graph.
+
+Live: `optimize`, `optimize_function`, `optimize_model`, `optimize_saved_model`. Without the
+machine: `profile`, `plan`, `simulate`, `explain`, `compare`, `offload`. Of results: `write_report`,
+`apply_placement`, `load_placed`. Settings: `SearchConfig`; own code in a search: `Callback`,
+`tf_placer.placers.Placer`. Each has a help of its own, such as `help(tf_placer.optimize)`; the
+manual is in the folder docs of the source.
 """
 
 from __future__ import annotations

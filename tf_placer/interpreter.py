@@ -114,7 +114,12 @@ def format_command_line(program: str | None = None) -> str:
 
     Args:
         program: the name of the program; None for the first argument of this process.
+
+    Returns:
+        The command line; "a notebook" in the kernel of one, whose command line says nothing.
     """
+    if "ipykernel" in sys.modules:
+        return "a notebook"
     arguments = [os.fsdecode(each) for each in getattr(sys, "argv", ())]
     if program is not None:
         arguments[:1] = [program]

@@ -286,9 +286,8 @@ def _confirm_hopeful(
     """
     asked_before = context.interrupts.count
     if len(hopeful) < 2:
-        return _Conclusion(
-            Outcome.NOT_FASTER, note="no trial was faster, so none was measured again"
-        )
+        note = "no trial was faster, so none was measured again"
+        return _Conclusion(Outcome.NOT_FASTER, note=join_sentences(note, context.placer_end))
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
         return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context))

@@ -141,6 +141,7 @@ class SearchContext:
         round_secs: the seconds of a round in a confirmation that lacked time; 0 if none did.
         begun: the names of the placers that have begun.
         has_placer_ended: see `RunResult`.
+        placer_end: the reason why the placer proposed nothing more, as a sentence; None otherwise.
         found: the confirmed placement, if there is one.
     """
 
@@ -166,6 +167,7 @@ class SearchContext:
     round_secs: float = 0.0
     begun: set[str] = dataclasses.field(default_factory=set)
     has_placer_ended: bool = False
+    placer_end: str | None = None
     found: Placement | None = None
 
     @property

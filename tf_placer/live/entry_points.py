@@ -142,11 +142,11 @@ def optimize(
         machine: the machine: "attached", the default, for the CPU and GPUs of this computer,
             "local:N" for N worker processes on its cores, "numa" for one per NUMA node,
             "grpc://HOST:PORT" for a running TensorFlow cluster.
-        placer: the placer that searches after the baselines, by default "auto": one of
-            `tf_placer.placers.PLACERS`, a name that a package registers, "module:name", or a
-            subclass of `tf_placer.placers.Placer`, which the process of the search must be able to
-            import. For a placer that needs the costs of operations, such as "auto", the graph is
-            profiled first.
+        placer: the placer that searches after the baselines, by default "auto": one that `python -m
+            tf_placer placers` lists, a name that a package registers, "module:name", or a subclass
+            of `tf_placer.placers.Placer`, which the process of the search must be able to import.
+            For a placer that needs the costs of operations, such as "auto", the graph is profiled
+            first.
         max_trials: maximum number of trials, the original included; by default 150.
         max_secs: time limit in seconds from the call on, by default 600; it includes starting,
             profiling and the confirmation.

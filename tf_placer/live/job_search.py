@@ -212,7 +212,8 @@ class _Stages:
             self._context.stages.enter("measuring placements")
             if placer.name == self._config.placer and not len(placements):
                 self._context.has_placer_ended = not placer.lacks_time
-                self._context.stages.say(f"{placer.name} ended: {placer.explain_end()}")
+                self._context.placer_end = f"{placer.name} ended: {placer.explain_end()}"
+                self._context.stages.say(self._context.placer_end)
             return placements
         except KeyboardInterrupt:
             return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)

@@ -16,6 +16,7 @@ from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import describe_differences_with_gpus, is_keras_model
 from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.inputs.python_functions import check_no_python_functions
+from tf_placer.interrupts import shorten_interrupts
 from tf_placer.live.optimization_target import read_target
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
@@ -68,6 +69,7 @@ def profile(
 ) -> dict[str, PlacementProblem]: ...
 
 
+@shorten_interrupts
 @accept_former_keywords(
     feeds="feed_dict",
     example="example_inputs",

@@ -271,8 +271,9 @@ class ModelResult(OptimizeResult):
 
         Call it before `fit`; `evaluate` and `predict` run on the devices of the variables. Nothing
         happens if nothing faster was found. If one process on all cores was faster than the
-        placement on worker processes, a line says so. The variables stay the same objects;
-        checkpoints and weights are saved and loaded as before.
+        placement on worker processes, a line says so; `is_slower_than_one_process` tells before.
+        The variables stay the same objects; checkpoints and weights are saved and loaded as before.
+        To undo it, build the model anew, and load its weights.
 
         Args:
             model: the model that was placed, or another one that is built and compiled alike.
@@ -284,7 +285,8 @@ class ModelResult(OptimizeResult):
         if self.is_slower_than_one_process:
             say(
                 "the model trains on worker processes from now on; without them, in one process on "
-                "all cores, its step was faster: leave out result.apply for that"
+                "all cores, its step was faster: for that build the model anew, and leave out "
+                "result.apply"
             )
         self.step.apply(model)
 

@@ -94,7 +94,9 @@ def check_is_importable(name: str) -> None:
         )
     if module == _PROGRAM:
         advice = "put it into a module of its own, and import it from there"
-        if getattr(sys.modules[_PROGRAM], "__file__", None) is not None:
+        if "ipykernel" in sys.modules:
+            advice += "; in a notebook %%writefile NAME.py makes one of a cell"
+        elif getattr(sys.modules[_PROGRAM], "__file__", None) is not None:
             advice += f", or put all that the program does under {_GUARD}"
         raise ValueError(
             f"the process of the search cannot import placer {qualified_name!r} from the "

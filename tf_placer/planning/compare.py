@@ -14,6 +14,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.util.json_text import format_value
+from tf_placer.interrupts import shorten_interrupts
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
@@ -54,6 +55,7 @@ _MIN_SEARCH_SECS = 1e-3
 Source = PlacementProblem | PlanResult | str | os.PathLike[str]
 
 
+@shorten_interrupts
 def compare(
     machines: Mapping[str, Source] | Sequence[str | os.PathLike[str]],
     *,

@@ -95,6 +95,6 @@ class ComparedPlans:
         )
         limits = find_limits(problem, best.placement) if outcome.feasible else None
         log.begin()
-        plan = PlanResult(problem, outcome, limits=limits)
-        log.write(dataclasses.replace(result, best=best), remarks=plan.list_remarks())
+        chosen = dataclasses.replace(result, best=best)
+        log.write(PlanResult(problem, outcome, auto=chosen, limits=limits))
         self._files[name].finish(outcome)

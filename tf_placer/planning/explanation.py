@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.interrupts import shorten_interrupts
 from tf_placer.planning.simulated_step import check_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -48,6 +49,7 @@ class PlacementExplanation(ShownTable):
         return f"<PlacementExplanation: step {step}, lower bound {bound}>"
 
 
+@shorten_interrupts
 def explain(
     problem: PlacementProblem | str | os.PathLike[str],
     assignment: Sequence[int] | np.ndarray | Mapping[str, str],

@@ -129,8 +129,8 @@ def plan(
 
     Args:
         problem: the placement problem, or its file, as `profile` writes it.
-        placer: the placer, by default "auto": one of `tf_placer.placers.PLACERS`, a name that a
-            package registers, "module:name", or a subclass of `tf_placer.placers.Placer`.
+        placer: the placer, by default "auto": one that `python -m tf_placer placers` lists, a name
+            that a package registers, "module:name", or a subclass of `tf_placer.placers.Placer`.
         max_trials: maximum number of simulated placements; no limit by default.
         max_secs: time limit in seconds; 60 by default, and no limit if `max_trials` is given.
         log_dir: a directory for the data of `write_report` and for the training of a placer. If it
@@ -143,7 +143,8 @@ def plan(
             search are ignored.
         output: a file that always has the best placement so far, also while the search runs.
         progress: called with the best placement so far, and the seconds until the budget ends, in
-            place of printing them. If it returns true, the search ends as by an interrupt.
+            place of printing them, some fifty times a second. If it returns true, the search ends
+            as by an interrupt.
         say: called with lines for users, in place of printing them.
         start_secs: start of the time limit, by `time.monotonic`; now by default.
         verbose: whether to print these lines to the standard error.
@@ -210,7 +211,7 @@ def plan(
             )
     try:
         try:
-            log.write(result.auto, result.changes, result.memory_curve, result.list_remarks())
+            log.write(result)
         finally:
             file.finish(result.outcome)
     except OSError as error:

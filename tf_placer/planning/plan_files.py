@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import json
-import math
 import os
 import pathlib
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,12 @@ from tf_placer.files import (
     write_json,
 )
 from tf_placer.interpreter import format_command_line
-from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.planning.plan_result import PlanResult
 from tf_placer.planning.planned_placement import outcome_values
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
-from tf_placer.report.memory_curve import MemoryPoint
-from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
-from tf_placer.report.what_if import WhatIf
+from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import SampledSteps
@@ -97,35 +94,19 @@ class PlanLog:
         if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
 
-    def write(
-        self,
-        result: AutoResult | None = None,
-        changes: Sequence[WhatIf] = (),
-        memory_curve: Sequence[MemoryPoint] = (),
-        remarks: Sequence[str] = (),
-    ) -> None:
-        """Writes the record of the search."""
+    def write(self, result: PlanResult | None = None) -> None:
+        """Writes the record of the search, with its result once there is one."""
         if self.directory is None:
             return
-        candidates = () if result is None else (("found", result.best), *result.starts)
+        record = PlanRecord({}, "", "") if result is None else result.to_record()
         self.directory.write_record(
-            PlanRecord(
+            dataclasses.replace(
+                record,
                 header=self.header,
                 command=format_command_line("tf_placer"),
                 time=self._time,
                 samples=self.sampled.samples,
                 best=self.sampled.best,
-                candidates=tuple(
-                    PlanCandidate(
-                        label,
-                        found.step_secs if math.isfinite(found.step_secs) else None,
-                        not found.excess_bytes,
-                    )
-                    for label, found in candidates
-                ),
-                changes=tuple(changes),
-                memory_curve=tuple(memory_curve),
-                remarks=tuple(remarks),
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import textwrap
 from typing import Any
@@ -28,6 +29,7 @@ from tf_placer.report.memory_curve import (
 )
 from tf_placer.report.one_device import OneDevice, simulate_one_device
 from tf_placer.report.pictures.notebook_figure import draw_figure
+from tf_placer.report.plan_directory import PlanCandidate, PlanRecord
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.simulated_search import SearchOutcome
@@ -142,6 +144,26 @@ class PlanResult(ShownTable):
             self.outcome, assignment=assignment, step_secs=step_secs, feasible=False
         )
         return build_planned_placement(self.problem, outcome)
+
+    def to_record(self) -> PlanRecord:
+        """Makes the record of the search for a page, without its settings and its samples."""
+        found = () if self.auto is None else (("found", self.auto.best), *self.auto.starts)
+        return PlanRecord(
+            header={},
+            command="",
+            time="",
+            candidates=tuple(
+                PlanCandidate(
+                    label,
+                    each.step_secs if math.isfinite(each.step_secs) else None,
+                    not each.excess_bytes,
+                )
+                for label, each in found
+            ),
+            changes=self.changes,
+            memory_curve=self.memory_curve,
+            remarks=tuple(self.list_remarks()),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the placement to a file (`.json`), as the command `apply` takes it.

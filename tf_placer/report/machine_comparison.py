@@ -80,7 +80,9 @@ class MachineComparison(ShownTable):
         return [*lines, *describe_remarks(self.machines)]
 
     def __repr__(self) -> str:
-        return f"<MachineComparison of {len(self.machines)} machines: {self.list_findings()[0]}>"
+        count = len(self.machines)
+        machines = "1 machine" if count == 1 else f"{count} machines"
+        return f"<MachineComparison of {machines}: {self.list_findings()[0]}>"
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form, as `compare --json` prints it."""

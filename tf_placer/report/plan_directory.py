@@ -52,8 +52,8 @@ class PlanRecord:
 
     Attributes:
         header: problem and settings of the search, made by `search_header`.
-        command: the command line.
-        time: the begin of the search, ISO 8601 in UTC.
+        command: the command line; empty if unknown.
+        time: the begin of the search, ISO 8601 in UTC; empty if unknown.
         samples: the sampled step times; none if the placer reports only its best.
         best: each improvement of the best step time.
         candidates: the compared placements.

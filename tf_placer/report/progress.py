@@ -86,8 +86,9 @@ def format_simulated_progress(outcome: SearchOutcome, eta_secs: float) -> str:
     """Formats the progress of a simulated search, and the time that its budget leaves."""
     bound_secs = outcome.lower_bound_secs
     gap = compute_gap(outcome.step_secs if outcome.feasible else None, bound_secs)
+    trials = "1 trial" if outcome.trials == 1 else f"{outcome.trials:,} trials"
     return (
-        f"{outcome.trials:,} trials | best {format_outcome(outcome)}"
+        f"{trials} | best {format_outcome(outcome)}"
         f"{_format_gap(bound_secs, gap)} | "
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )

@@ -24,7 +24,7 @@ from tf_placer.report.limits import find_limits
 from tf_placer.report.machine_comparison import MachineComparison
 from tf_placer.report.operation_kinds import strip_calls
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.report.page.plan_view import read_plan, view_plan
+from tf_placer.report.page.plan_view import read_plan, view_placement, view_plan
 from tf_placer.report.page.run_view import (
     RUN_NAMES,
     ComparedPlacement,
@@ -152,8 +152,8 @@ def write_report(
         ImportError: a package that the page needs is not installed.
         OSError: a file cannot be read or written.
         TypeError: there is something else among them.
-        ValueError: a search has no directory, or is of another graph; there are more searches than
-            a page shows; or a file is damaged.
+        ValueError: a live search has no directory, or a search is of another graph; there are more
+            searches than a page shows; or a file is damaged.
     """
     require_page_libraries()
     names: list[str] | None = None
@@ -166,13 +166,13 @@ def write_report(
         names, result = [*map(str, result)], [*result.values()]
     results = result if isinstance(result, list | tuple) else [result]
     check_number_of_runs(len(results))
-    log_dirs = [_find_log_dir(each) for each in results]
+    views = [_view_result(each) for each in results]
     check_output(path)
-    names = names or [os.fspath(each) for each in log_dirs]
+    names = names or [each.name for each in views]
     matched = match_prices(prices or {}, names)
     view, *beside = (
-        dataclasses.replace(read_run_view(log_dir), name=name, price_per_hour=matched.get(name))
-        for log_dir, name in zip(log_dirs, names, strict=True)
+        dataclasses.replace(each, name=name, price_per_hour=matched.get(name))
+        for each, name in zip(views, names, strict=True)
     )
     for other in beside:
         check_comparable(view, other)
@@ -189,26 +189,36 @@ def check_number_of_runs(number: int) -> None:
         raise ValueError(f"a page shows at most {len(RUN_NAMES)} runs, not {number}")
 
 
-def _find_log_dir(result: Any) -> str | os.PathLike[str]:
-    """Finds the directory of a search.
+def _view_result(result: Any) -> RunView:
+    """Makes the contents of the page about a search.
 
     Raises:
+        OSError: a file cannot be read.
         TypeError: it is no search.
-        ValueError: it has none.
+        ValueError: it has no directory, or a file there is damaged.
     """
-    if isinstance(result, str | os.PathLike):
-        return result
-    if not hasattr(result, "log_dir"):
-        raise TypeError(
-            "a page is made of the result of `optimize`, `plan` or `compare`, or of the directory "
-            f"of a search, or of several of them, not of one of type {type(result).__name__}"
-        )
-    if result.log_dir is None:
+    log_dir = result if isinstance(result, str | os.PathLike) else None
+    if log_dir is None:
+        if not hasattr(result, "log_dir"):
+            raise TypeError(
+                "a page is made of the result of `optimize`, `plan` or `compare`, or of the "
+                "directory of a search, or of several of them, not of one of type "
+                f"{type(result).__name__}"
+            )
+        log_dir = result.log_dir
+    if log_dir is not None:
+        return dataclasses.replace(read_run_view(log_dir), name=os.fspath(log_dir))
+    # Only a plan has all that the page needs, but for the curve of the search.
+    if not hasattr(result, "to_record"):
         raise ValueError(
-            "nothing was kept of the search to make a page of: search with log_dir=..."
+            "nothing was kept of the search to make a page of: call it with log_dir=..."
         )
-    log_dir: str | os.PathLike[str] = result.log_dir
-    return log_dir
+    view = view_placement(
+        result.problem, result.assignment, result.outcome.to_json(), result.to_record()
+    )
+    if view is None:
+        raise ValueError("the plan has an operation on a device that cannot run it")
+    return view
 
 
 def _view_run(directory: RunDirectory) -> RunView:

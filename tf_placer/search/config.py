@@ -92,8 +92,8 @@ class SearchConfig:
     Attributes:
         machine: the machine to place on: a name such as "local:2", a Machine, or None for
             "attached".
-        placer: the name of the placer; see `tf_placer.placers.PLACERS`, or "module:name". A class,
-            or a function that makes a placer, is replaced by its name.
+        placer: the name of the placer, as `python -m tf_placer placers` lists them, or
+            "module:name". A class, or a function that makes a placer, is replaced by its name.
         placer_options: settings of the placer that differ from its defaults.
         max_trials: the maximum number of trials, including the original graph.
         max_secs: the maximum number of seconds, from the call to its return.

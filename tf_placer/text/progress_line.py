@@ -57,7 +57,9 @@ class ProgressLine:
         say(line)
 
     def clear(self) -> None:
-        """Removes the line from a terminal; a notebook keeps the last one."""
+        """Removes the line from a terminal or a notebook."""
+        if self._output is not None and self._output.is_shown:
+            self._output.show("")
         if self._is_terminal:
             self._write("\r\x1b[K")
 

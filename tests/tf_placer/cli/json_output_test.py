@@ -232,7 +232,7 @@ class JsonOutputTest(tf.test.TestCase):
 
     def test_check(self):
         saved = save_functions(self.directory)
-        with mock.patch.object(check_command, "write_note") as note:
+        with mock.patch.object(check_command, "say") as note:
             value = self.call("check", saved, "--machine=local:1", f"--original={saved}")
         lines = [call.args[0] for call in note.call_args_list]
         self.assertEqual(lines[0], "importing TensorFlow")

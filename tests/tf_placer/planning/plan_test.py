@@ -195,11 +195,21 @@ class PlanTest(absltest.TestCase):
         with self.assertRaises(tf_placer.ProblemError):
             _ = tf_placer.plan(problem, max_trials=50).placement
 
-    def test_a_report_needs_a_log_directory(self):
-        result = tf_placer.plan(small_problem(), placer="random", max_trials=5)
+    def test_a_report_of_a_plan_in_memory_has_all_but_the_search_over_time(self):
+        problem = two_chain_problem(2)
+        kept = tf_placer.plan(problem, max_secs=2.0, log_dir=self.directory / "plan")
+        in_memory = dataclasses.replace(kept, log_dir=None)
+        pages = []
+        for result in (in_memory, kept):
+            tf_placer.write_report(result, self.directory / "page.html")
+            pages.append((self.directory / "page.html").read_text())
+        for part in ("Placement of the model", "this machine, searched as long", "of auto"):
+            self.assertEqual([part in page for page in pages], [part in pages[1]] * 2, part)
+        self.assertIn("this machine, searched as long", pages[0])
+        self.assertNotIn("The record of the search was not kept", pages[0])
+
+    def test_a_report_is_of_searches(self):
         page = self.directory / "page.html"
-        with self.assertRaisesRegex(ValueError, "search with log_dir="):
-            tf_placer.write_report(result, page)
         with self.assertRaisesRegex(
             TypeError, "is made of the result of .* not of one of type int"
         ):

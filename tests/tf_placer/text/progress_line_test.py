@@ -47,7 +47,7 @@ class ProgressLineTest(absltest.TestCase):
         line.clear()
         self.assertEqual(file.getvalue(), "after 10 s\nafter 20 s\n")
 
-    def test_a_notebook_shows_one_line_and_keeps_the_last(self):
+    def test_a_notebook_shows_one_line_and_removes_it_in_the_end(self):
         display, stream = mock.Mock(), io.StringIO()
         module = types.SimpleNamespace(HTML=str, display=display)
         modules = {"IPython": types.SimpleNamespace(display=module), "IPython.display": module}
@@ -58,7 +58,8 @@ class ProgressLineTest(absltest.TestCase):
         line.show("best 2 ms")
         line.clear()
         display.assert_called_once_with("<small>best &lt;1&gt; ms</small>", display_id=True)
-        display.return_value.update.assert_called_once_with("<small>best 2 ms</small>")
+        updates = [call.args[0] for call in display.return_value.update.call_args_list]
+        self.assertEqual(updates, ["<small>best 2 ms</small>", ""])
         self.assertEmpty(stream.getvalue())
 
     def test_escapes_control_characters(self):

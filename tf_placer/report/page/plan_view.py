@@ -37,7 +37,7 @@ from tf_placer.search.sampled_steps import Sample
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
-__all__ = ["view_plan"]
+__all__ = ["view_placement", "view_plan"]
 
 # At most this multiple of the lower bound, a longer search hardly helps.
 _NEAR_BOUND = 1.02
@@ -66,12 +66,36 @@ def view_plan(
     """
     problem = read_problem(os.fspath(problem_path))
     placement = read_assignment(os.fspath(result_path), problem, os.fspath(problem_path))
-    result = read_json(result_path)
-    found = view_step("found", problem, placement)
-    if found is None:
+    view = view_placement(problem, placement, read_json(result_path), record, problem_path)
+    if view is None:
         raise ValueError(
             f"{os.fspath(result_path)}: an operation is on a device that cannot run it"
         )
+    return view
+
+
+def view_placement(
+    problem: PlacementProblem,
+    placement: np.ndarray,
+    result: Mapping[str, Any],
+    record: PlanRecord | None = None,
+    problem_path: str | os.PathLike[str] | None = None,
+) -> RunView | None:
+    """Makes the contents of the page about a placement of a problem; see `view_plan`.
+
+    Args:
+        problem: the problem.
+        placement: int32 [num_groups], the placement that was found.
+        result: the JSON form of the outcome of the search.
+        record: the record of the search; None if it was not kept.
+        problem_path: the file of the problem; None if there is none.
+
+    Returns:
+        The contents; None if an operation is on a device that cannot run it.
+    """
+    found = view_step("found", problem, placement)
+    if found is None:
+        return None
     reference, compared = _baselines(problem)
     fits = found.report.fits
     limits = find_limits(problem, placement)
@@ -295,10 +319,12 @@ def _notes(record: PlanRecord | None, *, fits: bool) -> tuple[str, ...]:
 
 
 def _facts(
-    result: Mapping[str, Any], record: PlanRecord | None, problem_path: str | os.PathLike[str]
+    result: Mapping[str, Any],
+    record: PlanRecord | None,
+    problem_path: str | os.PathLike[str] | None,
 ) -> tuple[tuple[str, str], ...]:
-    facts = [
-        ("problem", os.fspath(problem_path)),
+    facts = [] if problem_path is None else [("problem", os.fspath(problem_path))]
+    facts += [
         ("placer", format_value(result.get("placer", "unknown")).strip('"')),
         ("seed", format_value(result.get("seed", "unknown")).strip('"')),
     ]
@@ -307,7 +333,8 @@ def _facts(
     if isinstance(result.get("elapsed_secs"), int | float):
         facts.append(("searched for", format_duration(result["elapsed_secs"])))
     if record is not None:
-        facts += [("command", record.command), ("began", record.time)]
+        known = [("command", record.command), ("began", record.time)]
+        facts += [(name, value) for name, value in known if value]
         facts += read_record(HeaderFacts, record.header).versions.items()
     return tuple(facts)
 
