@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pathlib
 import shlex
 
 from tf_placer.cli.answer import add_json, answer
@@ -106,5 +107,6 @@ def _build_report_command(comparison: MachineComparison) -> str:
         assert machine.log_dir is not None
         arguments.append(machine.log_dir)
         if machine.price_per_hour is not None:
-            prices += ["--price", f"{machine.log_dir}={machine.price_per_hour:g}"]
+            name = pathlib.Path(machine.log_dir).name
+            prices += ["--price", f"{name}={machine.price_per_hour:g}"]
     return shlex.join(["python", "-m", "tf_placer", "report", *arguments, *prices])

@@ -69,13 +69,13 @@ def profile(
 ) -> dict[str, PlacementProblem]: ...
 
 
-@shorten_interrupts
 @accept_former_keywords(
     feeds="feed_dict",
     example="example_inputs",
     signature="signature_key",
     restore_from="checkpoint",
 )
+@shorten_interrupts
 def profile(
     graph: Any,
     fetches: Any = None,

@@ -35,7 +35,9 @@ from tf_placer.report.compared_machine import (
     merge_idle,
 )
 from tf_placer.report.least_memory import find_least_memory
+from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
 from tf_placer.report.machine_comparison import MachineComparison
+from tf_placer.report.memory_curve import MoreMemory, search_more_memory
 from tf_placer.report.one_device import place_on_one
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.prices import match_prices
@@ -72,8 +74,9 @@ def compare(
     Problems are searched by `auto`, the smallest machine first; a larger machine also starts from
     the placements of smaller ones, and so is never worse for want of time. A quarter of the time
     goes into placements on fewer GPUs that are within 2 % of the best. Finished searches are
-    compared as they are. Where nothing fits, the quarter goes into the memory that would do. An
-    interrupt from the keyboard leaves out the machines that were not searched yet.
+    compared as they are. Where nothing fits, or CPUs work for want of memory, the quarter goes
+    into the memory that would do. An interrupt from the keyboard leaves out the machines that were
+    not searched yet.
 
     Args:
         machines: by name, the problem of the graph on each machine or its file, as `profile` makes
@@ -127,17 +130,17 @@ def compare(
     problems = {name: problem for name, (problem, _) in read.items() if name not in found}
     plans = ComparedPlans(log_dir, problems, seed)
     pool = [*found.values(), *plans.kept]
-    needed: dict[str, int] = {}
-    least = {
-        name: source.least_memory_bytes
+    needed = {name: count for name in found if (count := _read_needed(machines[name])) is not None}
+    memory = {
+        name: _Memory(source.least_memory_bytes, source.more_memory)
         for name, source in machines.items()
-        if isinstance(source, PlanResult) and source.least_memory_bytes is not None
+        if isinstance(source, PlanResult)
     }
     with ProgressLine(sys.stderr) as line:
         searched = _search_machines(
             problems,
             pool,
-            least,
+            memory,
             plans,
             max_secs,
             seed,
@@ -148,21 +151,39 @@ def compare(
         # A placement that was found for a larger machine may be better for a smaller one, too.
         best, needed[name] = _choose_placement(problems[name], pool)
         found[name] = best.placement
-        plans.write(name, result, best)
+        plans.write(name, result, best, needed[name])
     directories = {**_find_directories(machines), **plans.directories}
-    return MachineComparison(
-        tuple(
-            dataclasses.replace(
-                describe_machine(
-                    *(name, problem, found[name], prices.get(name), needed.get(name)),
-                    least.get(name),
-                ),
-                log_dir=directories.get(name),
-            )
-            for name, (problem, _) in read.items()
-            if name in found
+    described = []
+    for name, (problem, _) in read.items():
+        if name not in found:
+            continue
+        lacking = memory.get(name, _Memory())
+        machine = describe_machine(
+            *(name, problem, found[name], prices.get(name), needed.get(name)), lacking.least_bytes
         )
-    )
+        more = lacking.more
+        described.append(
+            dataclasses.replace(
+                machine,
+                log_dir=directories.get(name),
+                more_memory_bytes=None if more is None else more.peak_bytes,
+                more_memory_secs=None if more is None else more.step_secs,
+            )
+        )
+    return MachineComparison(tuple(described))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    """The memory that was found to do on a machine whose memory is short.
+
+    Attributes:
+        least_bytes: of each device, where nothing fits; None otherwise.
+        more: of each GPU for a shorter step, where a CPU works for want of memory; None otherwise.
+    """
+
+    least_bytes: int | None = None
+    more: MoreMemory | None = None
 
 
 def _find_directories(machines: Mapping[str, Source]) -> dict[str, str]:
@@ -199,7 +220,7 @@ def _ignore(line: str) -> None:
 def _search_machines(
     problems: Mapping[str, PlacementProblem],
     pool: list[np.ndarray],
-    least: dict[str, int],
+    memory: dict[str, _Memory],
     plans: ComparedPlans,
     max_secs: float,
     seed: int,
@@ -211,8 +232,7 @@ def _search_machines(
     Args:
         problems: the problem on each machine, by name.
         pool: known placements, int32 [num_groups] each; those that are found are added.
-        least: gets the memory of devices with which a placement was found, by machine, where no
-            placement fits.
+        memory: gets the memory that would do, by machine, where it is short.
         plans: keeps the plan of each machine when it is found.
         max_secs: time limit of all searches together.
         seed: seed of the searches.
@@ -253,23 +273,30 @@ def _search_machines(
         pool.append(result.best.placement)
         results[name] = result
         plans.write(name, result, result.best)
+        left_secs = begin_secs + secs - time.monotonic()
         if not result.interrupted and not result.best.excess_bytes:
-            progress(f"{place}: searching on fewer devices")
-            fewest = _search_fewer(
-                *(problem, groups, result.best, pool),
-                max_secs=begin_secs + secs - time.monotonic(),
-                seed=seed,
-            )
-            pool.append(fewest)
+            limits = find_limits(problem, result.best.placement)
+            if limits.displaced_share >= LEAST_DISPLACED_SHARE:
+                progress(f"{place}: memory is short, searching for the memory that would do better")
+                more = search_more_memory(
+                    *(problem, groups, result.best.placement), search_secs=left_secs, seed=seed
+                )
+                memory[name] = _Memory(more=more)
+            else:
+                progress(f"{place}: searching on fewer devices")
+                pool.append(
+                    _search_fewer(
+                        *(problem, groups, result.best, pool), max_secs=left_secs, seed=seed
+                    )
+                )
         elif not result.interrupted:
             progress(f"{place}: nothing fits, searching for the memory that would do")
             least_bytes = find_least_memory(
                 *(problem, groups, result.best.placement),
-                search_secs=begin_secs + secs - time.monotonic(),
+                search_secs=left_secs,
                 seed=seed,
             )
-            if least_bytes is not None:
-                least[name] = least_bytes
+            memory[name] = _Memory(least_bytes)
         used[name] = time.monotonic() - begin_secs
         if result.interrupted:
             say(f"interrupted: {len(searched) - number - 1} machines are left out")
@@ -278,6 +305,14 @@ def _search_machines(
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())
         say(f"searched for {format_duration(sum(used.values()))}: {each}")
     return results
+
+
+def _read_needed(source: Source) -> int | None:
+    """Reads the number of accelerators that a comparison found to be enough for a finished plan."""
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+        return None
+    record = PlanDirectory(source).read_record()
+    return None if record is None else record.needed
 
 
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:

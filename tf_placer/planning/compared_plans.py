@@ -71,13 +71,16 @@ class ComparedPlans:
         """The placements that an earlier comparison left, int32 [num_groups] each."""
         return [file.kept for file in self._files.values() if file.kept is not None]
 
-    def write(self, name: str, result: AutoResult, best: Candidate) -> None:
+    def write(
+        self, name: str, result: AutoResult, best: Candidate, needed: int | None = None
+    ) -> None:
         """Writes the plan of a machine, unless nothing is kept.
 
         Args:
             name: the machine.
             result: its search.
             best: the best placement, which may be of another search.
+            needed: the number of accelerators that were found to be enough; None if not searched.
 
         Raises:
             OSError: a file cannot be written.
@@ -96,5 +99,5 @@ class ComparedPlans:
         limits = find_limits(problem, best.placement) if outcome.feasible else None
         log.begin()
         chosen = dataclasses.replace(result, best=best)
-        log.write(PlanResult(problem, outcome, auto=chosen, limits=limits))
+        log.write(PlanResult(problem, outcome, auto=chosen, limits=limits), needed)
         self._files[name].finish(outcome)

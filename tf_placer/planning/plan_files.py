@@ -94,8 +94,8 @@ class PlanLog:
         if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
 
-    def write(self, result: PlanResult | None = None) -> None:
-        """Writes the record of the search, with its result once there is one."""
+    def write(self, result: PlanResult | None = None, needed: int | None = None) -> None:
+        """Writes the record of the search, with its result once there is one; see `PlanRecord`."""
         if self.directory is None:
             return
         record = PlanRecord({}, "", "") if result is None else result.to_record()
@@ -107,6 +107,7 @@ class PlanLog:
                 time=self._time,
                 samples=self.sampled.samples,
                 best=self.sampled.best,
+                needed=needed,
             )
         )
 

@@ -73,6 +73,11 @@ class ComparedMachine:
         displaced_share: the share of the step in which it does work for which GPUs lack memory.
         cpu_work: the kind of most of its work; "" if it does not shorten the step, or if most of
             it could be on no GPU.
+        cpu_work_fits: whether GPUs have room for that work, too.
+        lacks_shared_memory: whether data parallelism lacks memory; see `OneDevice`.
+        more_memory_bytes: the memory of each GPU with which a shorter step was found, where a CPU
+            works for want of memory; None if not searched.
+        more_memory_secs: the step with that memory.
         least_memory_bytes: the memory of devices with which a placement was found, where none fits;
             None if one fits.
         least_memory: the same as a clause, with the names of the devices; "" if one fits.
@@ -98,6 +103,10 @@ class ComparedMachine:
     cpu_share: float = 0.0
     displaced_share: float = 0.0
     cpu_work: str = ""
+    cpu_work_fits: bool = True
+    lacks_shared_memory: bool = False
+    more_memory_bytes: int | None = None
+    more_memory_secs: float | None = None
     least_memory_bytes: int | None = None
     least_memory: str = ""
     is_divided: bool = False
@@ -183,9 +192,11 @@ def describe_machine(
         if index not in accelerators.tolist()
     ]
     cpu_share = max(on_cpus, default=0.0) / max(step.step_secs, 1e-300)
-    is_cpu_worth_it = cpu_share >= NOTABLE_CPU_SHARE and is_shorter_by_cpus(
-        step.step_secs, find_secs_without_cpus(problem, placement)
-    )
+    is_cpu_worth_it, cpu_work_fits = False, True
+    if cpu_share >= NOTABLE_CPU_SHARE:
+        without_secs = find_secs_without_cpus(problem, placement)
+        is_cpu_worth_it = is_shorter_by_cpus(step.step_secs, without_secs)
+        cpu_work_fits = without_secs is not None
     return ComparedMachine(
         name=name,
         kind="+".join(dict.fromkeys(problem.devices[index].kind for index in accelerators)),
@@ -206,6 +217,8 @@ def describe_machine(
         cpu_share=cpu_share,
         displaced_share=displaced_share,
         cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",
+        cpu_work_fits=cpu_work_fits,
+        lacks_shared_memory=one_device.lacks_shared_memory,
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
     )

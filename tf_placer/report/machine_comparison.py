@@ -15,7 +15,7 @@ from tf_placer.text.shown_table import ShownTable
 from tf_placer.text.table import table, terminal_width
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["MachineComparison", "describe_remarks", "make_columns"]
+__all__ = ["MachineComparison", "describe_remarks", "format_price", "make_columns"]
 
 _ENOUGH, _DATA_PARALLEL = "enough", "data par."
 # Characters of a line of the table, to which long names and the sentences below are wrapped.
@@ -23,6 +23,7 @@ _MAX_WIDTH = 120
 _INDENT = " " * 4
 # At least this factor above the bound of data parallelism, that is worth a try.
 _CLEARLY_ABOVE = 1.1
+_LEAST_PRICE_WITHOUT_CENTS = 1000
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -72,7 +73,7 @@ class MachineComparison(ShownTable):
         lines = [f"fastest placement: {fastest.name}, {step} per step"]
         cheapest = _find_cheapest(fitting)
         if cheapest is not None:
-            cost = _format_price(cheapest.cost_per_million_steps)
+            cost = format_price(cheapest.cost_per_million_steps)
             priced = [each for each in fitting if each.price_per_hour is not None]
             among = "" if len(priced) == len(fitting) else f" of the {len(priced)} with a price"
             if len(priced) > 1 or not among:
@@ -109,8 +110,8 @@ def make_columns(
         _DATA_PARALLEL: ("r", lambda each: _format_secs(each.data_parallel_secs, "-")),
         "fullest device": ("l", _format_memory),
         "on CPU": ("r", _format_cpu),
-        "price/h": ("r", lambda each: _format_price(each.price_per_hour)),
-        "1M steps": ("r", lambda each: _format_price(each.cost_per_million_steps)),
+        "price/h": ("r", lambda each: format_price(each.price_per_hour)),
+        "1M steps": ("r", lambda each: format_price(each.cost_per_million_steps)),
     }
     says_something = {
         _ENOUGH: any(each.spare for each in machines),
@@ -144,6 +145,14 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
             f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
             "short: take GPUs with more memory, or more of them"
         )
+    larger = [
+        f"{format_bytes(each.more_memory_bytes)} on each GPU of {each.name} for "
+        f"{format_step(each.more_memory_secs)}"
+        for each in fitting
+        if each.more_memory_bytes is not None and each.more_memory_secs is not None
+    ]
+    if larger:
+        lines.append(f"memory that would do for a shorter step: {_join(larger)}")
     lines += _describe_least_memory(machines)
     offloaded = [
         f"{format_step(each.offload_secs)} on {each.name}"
@@ -190,12 +199,13 @@ def _shorten_names(compared: MachineComparison) -> MachineComparison:
 
 def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says why a CPU works where the memory of the GPUs is not short."""
-    parts = []
-    for work in dict.fromkeys(machine.cpu_work for machine in fitting if machine.cpu_work):
+    parts: dict[bool, list[str]] = {True: [], False: []}
+    works = [(each.cpu_work, each.cpu_work_fits) for each in fitting if each.cpu_work]
+    for work, fits in dict.fromkeys(works):
         alike = [
             each
             for each in fitting
-            if each.cpu_work == work
+            if (each.cpu_work, each.cpu_work_fits) == (work, fits)
             and each.cpu_share >= NOTABLE_CPU_SHARE
             and each.displaced_share < LEAST_DISPLACED_SHARE
             # The CPU does not shorten a step that is longer than that of one GPU.
@@ -204,14 +214,22 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
         if alike:
             least, most = (f"{f(each.cpu_share for each in alike):.0%}" for f in (min, max))
             share = least if least == most else f"{least} to {most}"
-            parts.append(
+            parts[fits].append(
                 f"in {share} of the step on {_join([each.name for each in alike])}, mostly "
                 f"{name_work(work)}"
             )
-    if not parts:
-        return []
-    reason = "not for want of memory, but because the step is shorter so"
-    return [f"the CPU computes at the same time as the GPUs, {reason}: {'; '.join(parts)}"]
+    lines = []
+    if parts[True]:
+        lines.append(
+            "the CPU of the machine's description computes at the same time as the GPUs, not for "
+            f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}"
+        )
+    if parts[False]:
+        lines.append(
+            "the CPU of the machine's description computes what has no room on the GPUs in "
+            f"addition: {'; '.join(parts[False])}"
+        )
+    return lines
 
 
 def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
@@ -257,7 +275,7 @@ def _describe_cheaper(fitting: Sequence[ComparedMachine]) -> list[str]:
     if not costs or cheapest is None:
         return []
     at_least = [
-        f"{name} {_format_price(costs[name])}" for name in sorted(costs, key=costs.__getitem__)
+        f"{name} {format_price(costs[name])}" for name in sorted(costs, key=costs.__getitem__)
     ]
     sentence = f"a million steps of data parallelism cost at least: {', '.join(at_least)}"
     if min(costs.values()) >= (cheapest.cost_per_million_steps or 0.0):
@@ -285,8 +303,15 @@ def _count(machine: ComparedMachine, number: int) -> str:
 def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says where data parallelism may be faster than the placement, and what it is."""
     bounded = [machine for machine in fitting if machine.data_parallel_secs is not None]
+    short = [machine.name for machine in fitting if machine.lacks_shared_memory]
+    lines = []
+    if short:
+        lines.append(
+            f"no data parallelism on {_join(short)}: the whole model with a share of the batch "
+            "does not fit on each GPU"
+        )
     if not bounded:
-        return []
+        return lines
     ratios = {
         machine.name: _get_step_secs(machine) / max(machine.data_parallel_secs or 0.0, 1e-300)
         for machine in bounded
@@ -297,6 +322,7 @@ def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
         if ratio > _CLEARLY_ABOVE
     ]
     return [
+        *lines,
         *([f"data parallelism may be faster, try it, too: {_join(slower)}"] if slower else []),
         f"{_DATA_PARALLEL}: no step of data parallelism is shorter, with the whole model on every "
         "device and a share of the batch for each",
@@ -338,5 +364,8 @@ def _format_memory(machine: ComparedMachine) -> str:
     return f"{machine.fullest_device} {share:.0%} of {format_bytes(machine.memory_bytes)}"
 
 
-def _format_price(price: float | None) -> str:
-    return "-" if price is None else f"{price:.2f}"
+def format_price(price: float | None) -> str:
+    """Formats a price in any currency, large ones without cents."""
+    if price is None:
+        return "-"
+    return f"{price:,.0f}" if price >= _LEAST_PRICE_WITHOUT_CENTS else f"{price:.2f}"

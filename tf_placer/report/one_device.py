@@ -9,7 +9,10 @@ import numpy as np
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
-from tf_placer.simulation.data_parallel import compute_data_parallel_bound
+from tf_placer.simulation.data_parallel import (
+    compute_data_parallel_bound,
+    count_gradient_bytes,
+)
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["OneDevice", "place_on_one", "place_on_one_of_each_kind", "simulate_one_device"]
@@ -25,11 +28,14 @@ class OneDevice:
         data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
         is_divided: whether groups may only be on different accelerators, as pins want it, so that
             there are no such steps.
+        lacks_shared_memory: whether there is no data parallelism because the model with a share of
+            the batch does not fit on each accelerator.
     """
 
     secs: float | None
     data_parallel_secs: float | None = None
     is_divided: bool = False
+    lacks_shared_memory: bool = False
 
 
 def simulate_one_device(problem: PlacementProblem) -> OneDevice:
@@ -43,13 +49,13 @@ def simulate_one_device(problem: PlacementProblem) -> OneDevice:
         return OneDevice(None, is_divided=True)
     simulated = Simulator(problem).simulate(rows)
     fitting = simulated.step_secs[simulated.feasible]
+    peak_bytes = simulated.peak_bytes[np.arange(len(accelerators)), accelerators]
+    bound_secs = compute_data_parallel_bound(problem, simulated.step_secs, peak_bytes)
+    may_share = len(accelerators) > 1 and count_gradient_bytes(problem) > 0
     return OneDevice(
         float(fitting.min()) if len(fitting) else None,
-        compute_data_parallel_bound(
-            problem,
-            simulated.step_secs,
-            simulated.peak_bytes[np.arange(len(accelerators)), accelerators],
-        ),
+        bound_secs,
+        lacks_shared_memory=may_share and bound_secs is None,
     )
 
 

@@ -60,6 +60,8 @@ class PlanRecord:
         changes: the steps on other machines.
         memory_curve: the steps within less memory.
         remarks: sentences about other memory.
+        needed: the number of accelerators that a comparison found to be enough for a step at most
+            2 % longer; None if not searched.
     """
 
     header: Mapping[str, Any]
@@ -71,6 +73,7 @@ class PlanRecord:
     changes: tuple[WhatIf, ...] = ()
     memory_curve: tuple[MemoryPoint, ...] = ()
     remarks: tuple[str, ...] = ()
+    needed: int | None = None
 
 
 class PlanDirectory:
@@ -158,6 +161,7 @@ class PlanDirectory:
                 "changes": [dataclasses.asdict(each) for each in record.changes],
                 "memory_curve": [dataclasses.asdict(each) for each in record.memory_curve],
                 "remarks": list(record.remarks),
+                "needed": record.needed,
             },
         )
 

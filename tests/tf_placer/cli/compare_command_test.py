@@ -67,7 +67,7 @@ class CompareCommandTest(tf.test.TestCase):
         plans = self.path("plans")
         printed, _ = self.call(*self.files[:2], "--max_secs=1", "--price=2=3.6", "--log_dir", plans)
         command = printed.rpartition("for a page of these plans: python -m tf_placer ")[2]
-        expected = f"report {plans}/1 {plans}/2 --price {plans}/2=3.6"
+        expected = f"report {plans}/1 {plans}/2 --price 2=3.6"
         self.assertEqual(command.strip(), expected)
         page = self.path("page.html")
         with contextlib.redirect_stdout(io.StringIO()):

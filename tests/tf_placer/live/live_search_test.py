@@ -104,7 +104,8 @@ class LiveSearchTest(tf.test.TestCase):
 
         log = pathlib.Path(log_dir, "trials.jsonl").read_bytes()
         again = graphs.v1_ref_variables()
-        repeated = optimize(again.graph, config=SearchConfig(**settings))
+        with mock.patch.object(round_statistics, "LEAST_ROUNDS", 2):
+            repeated = optimize(again.graph, config=SearchConfig(**settings))
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
         self.assertEqual(repeated.reason, result.reason)
         self.assertEqual(repeated.confirmation, result.confirmation)

@@ -128,12 +128,12 @@ class RunTableTest(absltest.TestCase):
         machines = compare_views(views)
         headers, rows = make_run_table(views, machines)
         self.assertEqual(headers[-2:], ["price/h", "1M steps"])
-        self.assertEqual(rows[0], ("A · x · t", "4.000 s", "1.00x", "-", "0.90", "1000.00"))
+        self.assertEqual(rows[0], ("A · x · t", "4.000 s", "1.00x", "-", "0.90", "1,000"))
         self.assertEqual(rows[2][-2:], ("-", "-"))
         self.assertEqual(
             describe_runs(views),
             "B (y) is the fastest: 2.000 s a step. "
-            "A (x) is the cheapest of the 2 with a price: 1000.00 for a million steps",
+            "A (x) is the cheapest of the 2 with a price: 1,000 for a million steps",
         )
         self.assertNotIn("cheapest", describe_runs(views[1:]))
         self.assertLen(make_run_table(views[2:], machines[2:])[0], 4)

@@ -262,15 +262,30 @@ class MachineComparisonTest(absltest.TestCase):
             change(32, 0.020, cpu_share=0.9),
             change(64, 0.060, one_device_secs=0.050, cpu_share=0.43, cpu_work="update"),
             change(128, 0.050, one_device_secs=None, cpu_share=0.43, cpu_work="convolution"),
+            change(256, 0.020, cpu_share=0.15, cpu_work="lookup", cpu_work_fits=False),
         )
-        [found] = [each for each in MachineComparison(machines).list_findings() if "mostly" in each]
+        findings = MachineComparison(machines).list_findings()
+        found, without_room = [each for each in findings if "mostly" in each]
         # The placement on 64xA100 is slower than one GPU, so its CPU shortens nothing.
         self.assertEqual(
             found,
-            "the CPU computes at the same time as the GPUs, not for want of memory, but because "
-            "the step is shorter so: in 32% to 57% of the step on 1xA100 and 4xA100, mostly matrix "
-            "products; in 25% of the step on 8xA100, mostly lookups; in 43% of the step "
-            "on 128xA100, mostly convolutions",
+            "the CPU of the machine's description computes at the same time as the GPUs, not for "
+            "want of memory, but because the step is shorter so: in 32% to 57% of the step on "
+            "1xA100 and 4xA100, mostly matrix products; in 25% of the step on 8xA100, mostly "
+            "lookups; in 43% of the step on 128xA100, mostly convolutions",
+        )
+        self.assertEqual(
+            without_room,
+            "the CPU of the machine's description computes what has no room on the GPUs in "
+            "addition: in 15% of the step on 256xA100, mostly lookups",
+        )
+
+    def test_says_where_the_model_is_too_large_for_data_parallelism(self):
+        machines = (_ONE, *(change(count, 0.01, lacks_shared_memory=True) for count in (2, 4)))
+        self.assertIn(
+            "no data parallelism on 2xA100 and 4xA100: the whole model with a share of the batch "
+            "does not fit on each GPU",
+            MachineComparison(machines).list_findings(),
         )
 
     def test_shows_the_table_when_printed_and_the_fastest_machine_in_a_line(self):

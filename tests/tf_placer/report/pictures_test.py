@@ -143,7 +143,7 @@ class GraphTest(absltest.TestCase):
         self.assertNotEqual(of[1].y, of[2].y)
         self.assertLess(of[2].x, of[3].x)
         self.assertLen(drawing.edges, 4)
-        # Where parts are above each other, each has its name directly above it.
+        # Parts above each other have their names directly above them.
         self.assertEmpty(drawing.columns)
         named = {(x, y): text for x, y, text in drawing.names}
         for part, name in zip(of, ["stem", "a", "b", "end"], strict=True):

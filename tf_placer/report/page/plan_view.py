@@ -145,6 +145,7 @@ def view_placement(
         notes=_notes(record, fits=fits),
         facts=_facts(result, record, problem_path),
         placer=placer,
+        needed=None if record is None else record.needed,
     )
 
 

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 
 from tf_placer.report.compared_machine import ComparedMachine, compute_cost, describe_machine
-from tf_placer.report.machine_comparison import describe_remarks, make_columns
+from tf_placer.report.machine_comparison import describe_remarks, format_price, make_columns
 from tf_placer.report.page.captions import find_subject
 from tf_placer.report.page.run_view import RUN_NAMES, RunView
 from tf_placer.text.units import format_step
@@ -34,7 +34,11 @@ def compare_views(views: Sequence[RunView]) -> list[ComparedMachine]:
     for title, view in zip(_title_runs(views).values(), views, strict=True):
         if _is_plan(view) and view.problem is not None:
             machines.append(
-                describe_machine(title, view.problem, view.steps[-1].placement, view.price_per_hour)
+                describe_machine(
+                    *(title, view.problem, view.steps[-1].placement),
+                    view.price_per_hour,
+                    view.needed,
+                )
             )
         else:
             machines.append(
@@ -158,9 +162,8 @@ def describe_runs(views: Sequence[RunView]) -> str:
     if len(costs) > 1:
         cheapest = min(costs, key=costs.__getitem__)
         among = "" if len(costs) == len(steps) else f" of the {len(costs)} with a price"
-        sentences.append(
-            f"{titles[cheapest]} is the cheapest{among}: {costs[cheapest]:.2f} for a million steps"
-        )
+        price = format_price(costs[cheapest])
+        sentences.append(f"{titles[cheapest]} is the cheapest{among}: {price} for a million steps")
     if len({view.is_measured for view in views}) > 1:
         sentences.append("Some were measured and others simulated")
     feeds = [dict(view.feeds) for view in views if view.feeds]

@@ -132,6 +132,8 @@ class RunView:
         name: the name of the run, or its directory; empty if it was not named.
         placer: the name of the placer; empty if unknown.
         price_per_hour: the price of its machine; None if it was not given.
+        needed: the number of accelerators that were found to be enough for a step at most 2 %
+            longer; None if not searched.
         num_left_out: the number of placements that are not compared, because others are faster.
         is_slower_than_one_process: whether one process on all cores is faster than the placement.
     """
@@ -158,6 +160,7 @@ class RunView:
     name: str = ""
     placer: str = ""
     price_per_hour: float | None = None
+    needed: int | None = None
     num_left_out: int = 0
     is_slower_than_one_process: bool = False
 

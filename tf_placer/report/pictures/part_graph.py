@@ -208,7 +208,7 @@ def _name_columns(
         most = collections.Counter(names.values()).most_common(1)
         if not most or most[0][1] <= _MAX_NAME_SHARE * len(names):
             break
-    # Whether the names of parts above each other tell these apart, by column.
+    # True for columns whose parts have names that tell them apart.
     tells = [len({*each.values()}) == len(each) for each in of_columns.values() if len(each) > 1]
     of_cells = {node: name for of_column in of_columns.values() for node, name in of_column.items()}
     if 2 * sum(tells) > len(tells) and len(of_cells) <= _MAX_NAMED_CELLS:
