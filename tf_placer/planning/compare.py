@@ -151,7 +151,9 @@ def compare(
         # A placement that was found for a larger machine may be better for a smaller one, too.
         best, needed[name] = _choose_placement(problems[name], pool)
         found[name] = best.placement
-        plans.write(name, result, best, needed[name])
+        lacking = memory.get(name, _Memory())
+        least_bytes = lacking.least_bytes if best.excess_bytes else None
+        plans.write(*(name, result, best, needed[name]), least_bytes=least_bytes, more=lacking.more)
     directories = {**_find_directories(machines), **plans.directories}
     described = []
     for name, (problem, _) in read.items():

@@ -17,6 +17,7 @@ from tf_placer.planning.plan_result import PlanResult
 from tf_placer.planning.planned_placement import describe_candidate
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.limits import find_limits
+from tf_placer.report.memory_curve import MoreMemory
 from tf_placer.search.config import SearchConfig
 
 __all__ = ["ComparedPlans"]
@@ -72,7 +73,14 @@ class ComparedPlans:
         return [file.kept for file in self._files.values() if file.kept is not None]
 
     def write(
-        self, name: str, result: AutoResult, best: Candidate, needed: int | None = None
+        self,
+        name: str,
+        result: AutoResult,
+        best: Candidate,
+        needed: int | None = None,
+        *,
+        least_bytes: int | None = None,
+        more: MoreMemory | None = None,
     ) -> None:
         """Writes the plan of a machine, unless nothing is kept.
 
@@ -81,6 +89,8 @@ class ComparedPlans:
             result: its search.
             best: the best placement, which may be of another search.
             needed: the number of accelerators that were found to be enough; None if not searched.
+            least_bytes: the memory that would do where nothing fits; see `PlanResult`.
+            more: the memory of GPUs for a shorter step; see `PlanResult`.
 
         Raises:
             OSError: a file cannot be written.
@@ -99,5 +109,8 @@ class ComparedPlans:
         limits = find_limits(problem, best.placement) if outcome.feasible else None
         log.begin()
         chosen = dataclasses.replace(result, best=best)
-        log.write(PlanResult(problem, outcome, auto=chosen, limits=limits), needed)
+        plan = PlanResult(
+            *(problem, outcome, chosen, limits), least_memory_bytes=least_bytes, more_memory=more
+        )
+        log.write(plan, needed)
         self._files[name].finish(outcome)

@@ -309,8 +309,11 @@ class CompareTest(absltest.TestCase):
         problem = build_task_problem(
             [(10.0, 1.0)] * 4, resident_bytes=[10] * 4, memory_bytes=[100, 10]
         )
-        [machine] = tf_placer.compare({"small": problem}, max_secs=1.0).machines
+        compared = tf_placer.compare({"small": problem}, max_secs=1.0, log_dir=self.directory)
+        [machine] = compared.machines
         self.assertEqual((machine.more_memory_bytes, machine.more_memory_secs), (40, 4.0))
+        tf_placer.write_report(compared, self.directory / "page.html")
+        self.assertIn("With more memory: 40 B", (self.directory / "page.html").read_text())
         result = tf_placer.plan(problem, max_secs=2.0)
         compared = tf_placer.compare({"plan": result})
         self.assertEqual(compared.machines[0].more_memory_bytes, 40)
