@@ -294,8 +294,8 @@ def add_memory_goal(parser: argparse.ArgumentParser, *, fit: str) -> None:
     add_memory_limits(parser)
 
 
-def add_memory_limits(parser: argparse.ArgumentParser) -> None:
-    """Adds --max_memory and --headroom."""
+def add_memory_limits(parser: argparse.ArgumentParser, headroom: float = 0.0) -> None:
+    """Adds --max_memory and --headroom, with its default."""
     parser.add_argument(
         "--max_memory",
         action="append",
@@ -307,9 +307,10 @@ def add_memory_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headroom",
         type=float,
-        default=0.0,
+        default=headroom,
         metavar="SHARE",
-        help="share of the memory of each device that stays free, such as 0.1 (default 0)",
+        help="share of the memory of each device that stays free, such as 0.1 (default "
+        f"{headroom:g})",
     )
 
 

@@ -96,7 +96,8 @@ _FLAG_FILE_HELP = (
 _EXIT_CODES = (
     "Exit codes: 0, done; 1, an error, which the last line states in one sentence; no output was "
     "written; 2, the arguments cannot be understood; 3, a search of `optimize` "
-    "ended without a verdict, and the graph is written unchanged."
+    "ended without a verdict, and the graph is written unchanged; or `search` found nothing that "
+    "fits."
 )
 
 
@@ -215,7 +216,7 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
     ) as error:
         for note in getattr(error, "__notes__", ()):
             write_note(note)
-        _exit(args, type(error).__name__, describe_error(error))
+        _exit(args, _find_kind(error), describe_error(error))
     except KeyboardInterrupt as error:
         resumes = command == "optimize" and args is not None and args.log_dir is not None
         how = "; the same command resumes the search" if resumes else ""
@@ -224,6 +225,16 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         if command != _RUN:
             _discard_unwritable_output()
     return script
+
+
+def _find_kind(error: Exception) -> str:
+    """Finds the name of an error by which programs can catch it: of the package, or of Python."""
+    kinds = (
+        kind.__name__
+        for kind in type(error).__mro__
+        if kind.__name__ in tf_placer.__all__ or kind.__module__ == "builtins"
+    )
+    return next(kinds)
 
 
 def _exit(args: argparse.Namespace | None, kind: str, text: str) -> NoReturn:

@@ -7,7 +7,12 @@ import argparse
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import add_memory_limits, read_memory_limits
 from tf_placer.cli.changed_graph import add_changed_graph, read_placed_graph, write_changed_graph
-from tf_placer.problem.memory_limits import check_headroom, limit_problem, read_max_memory
+from tf_placer.problem.memory_limits import (
+    OFFLOAD_HEADROOM,
+    check_headroom,
+    limit_problem,
+    read_max_memory,
+)
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -22,7 +27,7 @@ DESCRIPTION = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_changed_graph(parser)
-    add_memory_limits(parser)
+    add_memory_limits(parser, headroom=OFFLOAD_HEADROOM)
     add_json(parser)
 
 

@@ -6,6 +6,9 @@ Needs no TensorFlow with a problem file.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+
+import numpy as np
 
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
@@ -41,7 +44,7 @@ _GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement", "tensorboard")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--problem", help=PROBLEM_HELP + "; with --assignment")
+    source.add_argument("--problem", help=PROBLEM_HELP)
     source.add_argument("--input_graph", help=GRAPH_HELP + "; with --machine")
     parser.add_argument(
         "--assignment",
@@ -83,10 +86,14 @@ def run(args: argparse.Namespace) -> None:
     limits = read_max_memory(read_memory_limits(args.max_memory)), check_headroom(args.headroom)
     steps, graph_def = {}, None
     if args.problem is not None:
-        _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
+        _check_flags(args, "problem", needed="problem", others=_GRAPH_ONLY)
         _check_outputs(args, args.problem, args.assignment)
         problem = limit_problem(read_problem(args.problem), *limits)
-        step = simulate(problem, read_assignment(args.assignment, problem, args.problem))
+        # Without a placement, everything is on the first accelerator that it may be on.
+        placement: Mapping[str, str] | np.ndarray = {}
+        if args.assignment is not None:
+            placement = read_assignment(args.assignment, problem, args.problem)
+        step = simulate(problem, placement)
         steps["step"] = step
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))

@@ -17,7 +17,12 @@ from tf_placer.functions.placement_application import place_target
 from tf_placer.functions.traced_call import is_traceable
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.assignment_file import assign_groups
-from tf_placer.problem.memory_limits import check_headroom, limit_problem, read_max_memory
+from tf_placer.problem.memory_limits import (
+    OFFLOAD_HEADROOM,
+    check_headroom,
+    limit_problem,
+    read_max_memory,
+)
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.memory_use import describe_memory_use
@@ -68,7 +73,7 @@ def offload(
     example_inputs: Any = None,
     machine: str | Machine | None = None,
     max_memory: Mapping[str, Any] | None = None,
-    headroom: float = 0.0,
+    headroom: float = OFFLOAD_HEADROOM,
 ) -> Any:
     """Puts a placement on a function or a Keras model, with activations that wait on the CPU.
 
@@ -84,7 +89,8 @@ def offload(
         example_inputs: the arguments of one call of a function, or a batch of a model.
         machine: the machine to run on: "attached", the default, or as `optimize` takes it.
         max_memory: see `SearchConfig`.
-        headroom: see `SearchConfig`.
+        headroom: see `SearchConfig`. TensorFlow's allocator does not find room for a large tensor
+            between others where nearly all memory is in use.
 
     Returns:
         The placed function; the model itself.

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import math
 import os
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.errors import describe_error, require_tensorflow
+from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.placers import (
     AUTO,
@@ -171,6 +173,8 @@ def plan(
     given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
     given |= {"log_dir": log_dir, "seed": seed, "stop_at_gap": stop_at_gap}
     config = _make_config(config, {name: v for name, v in given.items() if v is not None})
+    if output is not None and pathlib.Path(output).parent != pathlib.Path(config.log_dir or ""):
+        check_output(output)
     deadline = Deadline(time.monotonic() if start_secs is None else start_secs, config.max_secs)
     given_problem = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
     placed = limit_problem(given_problem, *config.memory_limits)
@@ -259,7 +263,13 @@ def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchCo
             searches, or there are pins, which a problem has already.
     """
     if config is not None:
-        config = override_config(config, given)
+        # Those of live searches are no defaults for a plan.
+        if config.has_max_trials:
+            given.setdefault("max_trials", config.max_trials)
+        if config.has_max_secs:
+            given.setdefault("max_secs", config.max_secs)
+        given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
+        config = override_config(config, {"max_trials": sys.maxsize, **given})
     else:
         given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
         config = SearchConfig(**{"max_trials": sys.maxsize, **given})
@@ -366,43 +376,62 @@ def _plan_by_auto(
     best = result.best.placement
     others = [*result.finalists, *(found for _, found in result.starts)]
     known = [each.placement for each in others]
-    if outcome.feasible and not result.interrupted:
-        memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
-        memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
-        curve = search_memory_curve(
-            problem,
-            groups,
-            best,
-            known=others,
-            search_secs=memory_secs,
-            seed=config.seed,
-        )
-        if limits is not None and limits.displaced_share >= LEAST_DISPLACED_SHARE:
-            displaced_secs = _MEMORY_SHARE * left_secs
-            left_secs -= displaced_secs
-            more = search_more_memory(
-                problem, groups, best, known=others, search_secs=displaced_secs, seed=config.seed
+    end_secs = time.monotonic() + left_secs
+
+    def on_explanation(_: object = None) -> None:
+        report(outcome, max(0.0, end_secs - time.monotonic()))
+
+    try:
+        if outcome.feasible and not result.interrupted:
+            memory_secs = max(result.elapsed_secs, _MIN_MEMORY_SECS)
+            memory_secs = min(_MEMORY_SHARE * left_secs, memory_secs)
+            curve = search_memory_curve(
+                problem,
+                groups,
+                best,
+                known=others,
+                search_secs=memory_secs,
+                seed=config.seed,
             )
-        changes = search_changed_machines(
-            problem,
-            groups,
-            best,
-            known=[*known, *([] if more is None else [np.array(more.assignment, np.int32)])],
-            search_secs=left_secs - memory_secs,
-            seed=config.seed,
-        )
-    elif not result.interrupted:
-        least_bytes = find_least_memory(
-            problem,
-            groups,
-            best,
-            search_secs=(1.0 - _OFFLOAD_SHARE) * left_secs,
-            seed=config.seed,
-        )
-        crowded = [*place_on_one_of_each_kind(problem)]
-        crowded += [each.placement for each in [result.best, *others]]
-        placements = {placement.tobytes(): placement for placement in crowded}
-        offload = find_offload(problem, placements.values(), max_secs=_OFFLOAD_SHARE * left_secs)
+            on_explanation()
+            if limits is not None and limits.displaced_share >= LEAST_DISPLACED_SHARE:
+                displaced_secs = _MEMORY_SHARE * left_secs
+                left_secs -= displaced_secs
+                more = search_more_memory(
+                    problem,
+                    groups,
+                    best,
+                    known=others,
+                    search_secs=displaced_secs,
+                    seed=config.seed,
+                )
+            on_explanation()
+            changes = search_changed_machines(
+                problem,
+                groups,
+                best,
+                known=[*known, *([] if more is None else [np.array(more.assignment, np.int32)])],
+                search_secs=left_secs - memory_secs,
+                seed=config.seed,
+                progress=on_explanation,
+            )
+        elif not result.interrupted:
+            least_bytes = find_least_memory(
+                problem,
+                groups,
+                best,
+                search_secs=(1.0 - _OFFLOAD_SHARE) * left_secs,
+                seed=config.seed,
+            )
+            on_explanation()
+            crowded = [*place_on_one_of_each_kind(problem)]
+            crowded += [each.placement for each in [result.best, *others]]
+            placements = {placement.tobytes(): placement for placement in crowded}
+            offload = find_offload(
+                problem, placements.values(), max_secs=_OFFLOAD_SHARE * left_secs
+            )
+    except KeyboardInterrupt:
+        outcome = dataclasses.replace(outcome, interrupted=True)
     return PlanResult(
         problem,
         outcome,

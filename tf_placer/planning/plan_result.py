@@ -36,7 +36,7 @@ from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.simulation.host_offload import HostOffload
 from tf_placer.simulation.recomputation import Recomputation
 from tf_placer.text.shown_table import ShownTable
-from tf_placer.text.units import format_step
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["PlanResult", "UnwrittenPlanError"]
 
@@ -237,8 +237,9 @@ class PlanResult(ShownTable):
         if not self.feasible or self.step_secs is None or self._one_device.is_divided:
             return []
         secs = self._one_device.secs
+        needed = format_bytes(self._one_device.needed_bytes)
         compared = (
-            "it has no room for the model"
+            f"it has no room for the model, which needs {needed}"
             if secs is None
             else f"{secs / max(self.step_secs, 1e-300):.2f}x as fast ({format_step(secs)})"
         )

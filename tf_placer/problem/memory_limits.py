@@ -13,7 +13,17 @@ from tf_placer.machines.machine import Device
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_device import ProblemDevice
 
-__all__ = ["check_headroom", "limit_devices", "limit_problem", "parse_size", "read_max_memory"]
+__all__ = [
+    "OFFLOAD_HEADROOM",
+    "check_headroom",
+    "limit_devices",
+    "limit_problem",
+    "parse_size",
+    "read_max_memory",
+]
+
+OFFLOAD_HEADROOM = 0.1
+"""The share of memory that stays free if tensors wait elsewhere: fragments leave no room else."""
 
 _Device = TypeVar("_Device", Device, ProblemDevice)
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([a-zA-Z]*)")

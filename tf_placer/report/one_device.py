@@ -28,6 +28,8 @@ class OneDevice:
         data_parallel_secs: no data-parallel step is shorter; see `compute_data_parallel_bound`.
         is_divided: whether groups may only be on different accelerators, as pins want it, so that
             there are no such steps.
+        needed_bytes: the memory that an accelerator needs for everything; 0 if there is no such
+            step.
         lacks_shared_memory: whether there is no data parallelism because the model with a share of
             the batch does not fit on each accelerator.
     """
@@ -36,6 +38,7 @@ class OneDevice:
     data_parallel_secs: float | None = None
     is_divided: bool = False
     lacks_shared_memory: bool = False
+    needed_bytes: int = 0
 
 
 def simulate_one_device(problem: PlacementProblem) -> OneDevice:
@@ -56,6 +59,7 @@ def simulate_one_device(problem: PlacementProblem) -> OneDevice:
         float(fitting.min()) if len(fitting) else None,
         bound_secs,
         lacks_shared_memory=may_share and bound_secs is None,
+        needed_bytes=int(peak_bytes.min()),
     )
 
 

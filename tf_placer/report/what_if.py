@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -12,6 +13,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
+from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.accelerators import is_gpu
@@ -90,7 +92,8 @@ def search_changed_machines(
         known: other placements, int32 [num_groups] each, such as fast ones that do not fit.
         search_secs: time limit of all searches together, with their preparation.
         seed: the seed of the searches.
-        progress: called with a line at the beginning of each search.
+        progress: called often with a line about the search that runs. A KeyboardInterrupt from it
+            ends the searches, at the beginning of one by that error.
 
     Returns:
         A step for each machine, the present one first, with None for machines that there is no time
@@ -109,8 +112,9 @@ def search_changed_machines(
         start_secs = time.monotonic()
         if end_secs - start_secs <= preparing_secs:
             break
+        shown = f"what if: {change} ({number + 1} of {len(machines)})"
         if progress is not None:
-            progress(f"what if: {change} ({number + 1} of {len(machines)})")
+            progress(shown)
         bound_secs = lower_bounds(machine).step_secs
         # The bounds of the machines take about as long as each other.
         preparing_secs = max(preparing_secs, time.monotonic() - start_secs)
@@ -134,6 +138,7 @@ def search_changed_machines(
             max_secs=min(left_secs, max(preparing_secs, share * left_secs)),
             starts=[("known", each) for each in starts],
             seed=seed,
+            report=None if progress is None else functools.partial(_report, progress, shown),
         )
         if change == THIS_MACHINE and not found.best.excess_bytes:
             here = [*here, found.best.placement]
@@ -161,6 +166,11 @@ def search_changed_machines(
         searched = {each.change for each in results}
         results += [WhatIf(name, None, None) for name, _ in machines if name not in searched]
     return tuple(results)
+
+
+def _report(progress: Callable[[str], None], line: str, state: AutoProgress) -> None:
+    del state
+    progress(line)
 
 
 def _move_off_cpu(problem: PlacementProblem, placement: np.ndarray) -> list[np.ndarray]:

@@ -83,6 +83,14 @@ _SEED_LIMIT = 2**63
 _CONFIG_PROTO = "tensorflow.ConfigProto"
 
 
+class _DefaultTrials(int):
+    """A maximum number of trials that nobody chose."""
+
+
+class _DefaultSecs(float):
+    """A maximum number of seconds that nobody chose."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
     """The settings of a search; a plan ignores those of the machine.
@@ -95,8 +103,10 @@ class SearchConfig:
         placer: the name of the placer, as `python -m tf_placer placers` lists them, or
             "module:name". A class, or a function that makes a placer, is replaced by its name.
         placer_options: settings of the placer that differ from its defaults.
-        max_trials: the maximum number of trials, including the original graph.
-        max_secs: the maximum number of seconds, from the call to its return.
+        max_trials: the maximum number of trials, including the original graph; by default 150 live,
+            and no limit in `plan`.
+        max_secs: the maximum number of seconds, from the call to its return; by default 600 live,
+            and in `plan` 60, or no limit with `max_trials`.
         seed: the seed of all random numbers.
         log_dir: directory for the log; None for a new temporary one.
         report: a file (.html) for the page about the search, which is written if anything was
@@ -151,8 +161,8 @@ class SearchConfig:
     machine: str | Machine | None = None
     placer: Any = AUTO
     placer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    max_trials: int = 150
-    max_secs: float = 600.0
+    max_trials: int = _DefaultTrials(150)
+    max_secs: float = _DefaultSecs(600.0)
     seed: int = 0
     log_dir: str | os.PathLike[str] | None = None
     report: str | os.PathLike[str] | None = None
@@ -204,8 +214,8 @@ class SearchConfig:
         checked: dict[str, Any] = {
             "placer": placer,
             "placer_options": options,
-            "max_trials": max_trials,
-            "max_secs": max_secs,
+            "max_trials": max_trials if self.has_max_trials else self.max_trials,
+            "max_secs": max_secs if self.has_max_secs else self.max_secs,
             "stop_at_gap": gap,
             "max_memory": read_max_memory(self.max_memory) or None,
             "headroom": check_headroom(self.headroom),
@@ -219,6 +229,16 @@ class SearchConfig:
             checked["answers"] = DEFAULT_ANSWERS
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def has_max_trials(self) -> bool:
+        """True if the maximum number of trials was chosen, and is not that of live searches."""
+        return not isinstance(self.max_trials, _DefaultTrials)
+
+    @property
+    def has_max_secs(self) -> bool:
+        """True if the maximum number of seconds was chosen, and is not that of live searches."""
+        return not isinstance(self.max_secs, _DefaultSecs)
 
     @property
     def found_machine(self) -> Machine:

@@ -749,7 +749,6 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.refuses("--tensorboard cannot be used with --problem", "--tensorboard=tb")
         self.refuses("--placement cannot be used with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
-        self.assert_refused("--problem needs --assignment", "simulate", problem)
         self.assert_refused("--input_graph needs --machine", "simulate", "--input_graph=g.pb")
         self.assert_refused(
             "--assignment cannot be used with --input_graph",

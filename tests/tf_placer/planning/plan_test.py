@@ -208,6 +208,38 @@ class PlanTest(absltest.TestCase):
         self.assertIn("this machine, searched as long", pages[0])
         self.assertNotIn("The record of the search was not kept", pages[0])
 
+    def test_the_budget_of_live_searches_is_no_budget_of_a_plan(self):
+        problem = two_chain_problem(3)
+        for config, keywords, is_limited in (
+            (tf_placer.SearchConfig(headroom=0.1), {}, False),
+            (tf_placer.SearchConfig(max_trials=150), {}, True),
+            (tf_placer.SearchConfig(max_trials=10), {"max_trials": 150}, True),
+        ):
+            config = dataclasses.replace(config, placer="random")
+            result = tf_placer.plan(problem, config=config, **{"max_secs": 1.0, **keywords})
+            self.assertEqual(result.trials == 150, is_limited, config)
+
+    def test_progress_also_ends_what_follows_the_search(self):
+        calls = []
+
+        def stop_in_the_end(outcome, left_secs):
+            del left_secs
+            calls.append(outcome.trials)
+            # The search has ended when the number of its trials stays.
+            return calls[-3:] == [300] * 3
+
+        problem = build_layered_problem(30, 3)
+        result = tf_placer.plan(problem, max_trials=300, progress=stop_in_the_end)
+        self.assertTrue(result.outcome.interrupted)
+        self.assertTrue(result.feasible)
+        self.assertEqual(calls[-3:], [300] * 3)
+
+    def test_a_file_that_cannot_be_written_is_refused_before_the_search(self):
+        with self.assertRaisesRegex(OSError, "nowhere"):
+            tf_placer.plan(
+                two_chain_problem(2), max_secs=60.0, output=self.directory / "nowhere" / "r.json"
+            )
+
     def test_a_report_is_of_searches(self):
         page = self.directory / "page.html"
         with self.assertRaisesRegex(

@@ -55,9 +55,10 @@ class WhatIfTest(absltest.TestCase):
         changes = search_changed_machines(
             problem, group_graph(problem), apart, search_secs=1.0, progress=lines.append
         )
-        self.assertEqual(lines[0], f"what if: {THIS_MACHINE} (1 of {len(lines)})")
+        shown = list(dict.fromkeys(lines))
+        self.assertEqual(shown[0], f"what if: {THIS_MACHINE} (1 of {len(shown)})")
         self.assertEqual(
-            [line.removeprefix("what if: ").partition(" (")[0] for line in lines],
+            [line.removeprefix("what if: ").partition(" (")[0] for line in shown],
             [change.change for change in changes],
         )
 
