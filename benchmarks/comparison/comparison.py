@@ -121,7 +121,10 @@ COMPARISONS: Mapping[str, Comparison] = {
     ),
     "large_models": Comparison(
         ("rnnlm_large:4xK80", "nmt_large:4xK80"),
-        ("eagle", "hierarchical", "post", "colocrl"),
+        (
+            *("eagle", "hierarchical", "post", "colocrl"),
+            *("colocrl:batch_size=12", "colocrl:batch_size=20"),
+        ),
         SearchBudget(7200.0, 600),
     ),
     "systems_on_k80": Comparison(

@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
+import tf_placer
 from tests.tf_placer import doubles
 from tests.tf_placer.placers import users_placers
 from tests.tf_placer.simulation.traces import make_problem
@@ -566,6 +567,11 @@ class SearchCommandTest(ProblemCommandsTestCase):
         write_problem(small_problem(gpu_bytes=40), self.problem)
         advice = "name another log_dir, or delete this one. The log .* is of another graph, batch"
         self.assert_refused(f"a log of another problem: {advice}", *arguments)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit):
+            cli.main([*arguments, "--json"])
+        # The package has this name, and not that of the class below it.
+        self.assertEqual(json.loads(printed.getvalue())["error"]["kind"], "LogError")
         self.assertEqual((self.directory / "run" / "training.jsonl").read_bytes(), log)
 
     def test_bad_input(self):
@@ -622,6 +628,12 @@ class SimulateCommandTest(ProblemCommandsTestCase):
             f"--assignment={self.path('assignment.json')}",
             *arguments,
         )
+
+    def test_without_a_placement_everything_is_on_the_first_accelerator(self):
+        report = json.loads(self.call("simulate", f"--problem={self.problem}", "--json"))
+        expected = tf_placer.simulate(self.problem, {})
+        self.assertEqual(report["step_secs"], expected.step_secs)
+        self.assertEqual(report["peak_bytes"], list(expected.to_json()["peak_bytes"]))
 
     def test_limits_the_memory(self):
         self.assignment(*BEST)
