@@ -125,10 +125,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _answer(args: argparse.Namespace, result: PlanResult, moved: str | None = None) -> None:
-    places = {"result": args.output, "log": args.log_dir}
+    is_file = args.output is not None and not is_stream(args.output)
+    places = {"result": args.output if is_file else None, "log": args.log_dir}
     lines = [f"{what}: {path}" for what, path in places.items() if path is not None]
     written = result.to_json()
-    if args.output is not None and written["placement"] is not None and result.feasible:
+    if is_file and written["placement"] is not None and result.feasible:
         lines[0] += ", which `apply` takes as --placement to put it on the graph"
     if moved is not None:
         lines.append(

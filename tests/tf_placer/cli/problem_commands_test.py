@@ -233,6 +233,13 @@ class SearchCommandTest(ProblemCommandsTestCase):
         assignment = f"--assignment={self.path('r.json')}"
         self.assertIn("9.000 s", self.call("simulate", f"--problem={self.problem}", assignment))
 
+    def test_a_result_on_standard_output_is_no_file(self):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            printed = self.call("search", f"--problem={self.problem}", "--max_secs=1", "--output=-")
+        self.assertTrue(json.loads(printed)["has_ended"])
+        self.assertNotIn("result:", errors.getvalue())
+
     def test_writes_the_entries_that_other_programs_read(self):
         self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")
         result = self.read("r.json")
