@@ -127,6 +127,11 @@ COMPARISONS: Mapping[str, Comparison] = {
         ),
         SearchBudget(7200.0, 600),
     ),
+    "colocrl_batches": Comparison(
+        ("rnnlm_2:4xK80", "inception_v3:4xK80", "bert_base:eagle-4xP100"),
+        ("colocrl", "colocrl:batch_size=12"),
+        SearchBudget(7200.0, 2400),
+    ),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
         (
