@@ -24,7 +24,8 @@ def flush_event_files() -> None:
     if tf is None:
         return
     kinds = (tf.compat.v1.summary.FileWriter, tf.summary.SummaryWriter)
-    writers = [each for each in gc.get_objects() if isinstance(each, kinds)]
+    # By the type itself: proxies of a script may run code where they are asked for their class.
+    writers = [each for each in gc.get_objects() if issubclass(type(each), kinds)]
     if writers:
         thread = threading.Thread(target=_flush, args=(tf, writers), daemon=True)
         thread.start()

@@ -38,6 +38,16 @@ class FlushEventFilesTest(tf.test.TestCase):
         flush_event_files()
         self.assertEqual(self.count_events(), 4)
 
+    def test_proxies_are_not_asked_for_their_class(self):
+        class Proxy:
+            @property
+            def __class__(self):
+                raise RuntimeError("no context")
+
+        proxies = [Proxy()]
+        flush_event_files()
+        self.assertLen(proxies, 1)
+
     def test_a_writer_that_cannot_be_flushed_changes_nothing(self):
         writer = tf.summary.create_file_writer(str(self.directory))
         writer.close()
