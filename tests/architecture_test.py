@@ -72,6 +72,7 @@ SEEN_BY_PLACERS = (
     "graph_passes.util.suggestions",
     "graph_passes.util.topological_order",
     "tf_placer.environments.environment",
+    "tf_placer.interpreter",
     "tf_placer.placers",
     "tf_placer.problem",
     "tf_placer.temporary_directory",

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from tf_placer.errors import SearchError
 
-__all__ = ["build_python_environment", "find_interpreter", "format_command_line"]
+__all__ = ["build_python_environment", "find_interpreter", "format_command_line", "is_notebook"]
 
 _ANSWER_SECS = 30.0
 
@@ -109,6 +109,11 @@ def _absolute(path: str) -> str | None:
         return None
 
 
+def is_notebook() -> bool:
+    """Returns whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules and "IPython" in sys.modules
+
+
 def format_command_line(program: str | None = None) -> str:
     """Formats the command line of this process for a shell, with escapes for invalid UTF-8.
 
@@ -118,7 +123,7 @@ def format_command_line(program: str | None = None) -> str:
     Returns:
         The command line; "a notebook" in the kernel of one, whose command line says nothing.
     """
-    if "ipykernel" in sys.modules:
+    if is_notebook():
         return "a notebook"
     arguments = [os.fsdecode(each) for each in getattr(sys, "argv", ())]
     if program is not None:

@@ -13,7 +13,12 @@ from absl.testing import absltest
 
 from tf_placer import interpreter as module
 from tf_placer.errors import SearchError
-from tf_placer.interpreter import build_python_environment, find_interpreter, format_command_line
+from tf_placer.interpreter import (
+    build_python_environment,
+    find_interpreter,
+    format_command_line,
+    is_notebook,
+)
 
 
 def version_of(python: str) -> str:
@@ -120,6 +125,15 @@ class CommandLineTest(absltest.TestCase):
             self.assertEqual(format_command_line(), "")
             sys.argv = [pathlib.Path("a"), b"b"]
             self.assertEqual(format_command_line(), "a b")
+
+
+class NotebookTest(absltest.TestCase):
+    def test_a_notebook_is_a_process_with_the_kernel_and_its_displays(self):
+        self.assertFalse(is_notebook())
+        with mock.patch.dict(sys.modules, IPython=mock.Mock()):
+            self.assertFalse(is_notebook())
+            with mock.patch.dict(sys.modules, ipykernel=mock.Mock()):
+                self.assertTrue(is_notebook())
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
     limits = read_max_memory(read_memory_limits(args.max_memory)), check_headroom(args.headroom)
     steps, graph_def = {}, None
     if args.problem is not None:
-        _check_flags(args, "problem", needed="problem", others=_GRAPH_ONLY)
+        _check_unused(args, "problem", _GRAPH_ONLY)
         _check_outputs(args, args.problem, args.assignment)
         problem = limit_problem(read_problem(args.problem), *limits)
         # Without a placement, everything is on the first accelerator that it may be on.
@@ -96,7 +96,9 @@ def run(args: argparse.Namespace) -> None:
         step = simulate(problem, placement)
         steps["step"] = step
     else:
-        _check_flags(args, "input_graph", needed="machine", others=("assignment",))
+        if args.machine is None:
+            raise ValueError("--input_graph needs --machine")
+        _check_unused(args, "input_graph", ("assignment",))
         _check_outputs(args, args.input_graph, args.placement, args.feeds)
         placed, original, costed = place_graph_file(args)
         graph_def = costed.grouped.op_graph.graph_def
@@ -117,16 +119,12 @@ def run(args: argparse.Namespace) -> None:
     answer(args, "\n".join(lines), step.to_json())
 
 
-def _check_flags(
-    args: argparse.Namespace, flag: str, *, needed: str, others: tuple[str, ...]
-) -> None:
-    """Checks that the other flags can be used with --`flag`.
+def _check_unused(args: argparse.Namespace, flag: str, others: tuple[str, ...]) -> None:
+    """Checks that flags that do not go with --`flag` are not given.
 
     Raises:
-        ValueError: `needed` is missing, or one of `others` is given.
+        ValueError: one of `others` is.
     """
-    if getattr(args, needed) is None:
-        raise ValueError(f"--{flag} needs --{needed}")
     for other in others:
         if getattr(args, other) not in (None, False):
             raise ValueError(f"--{other} cannot be used with --{flag}")

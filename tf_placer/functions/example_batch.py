@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from tf_placer.text.notes import say
 
 __all__ = ["take_batch"]
 
@@ -28,19 +29,23 @@ def take_batch(data: tf.data.Dataset) -> Any:
     """Takes the first batch of a data set.
 
     A data set that shuffles has another order for each iterator, so that training would get other
-    batches than without us. The batch is therefore of a copy with seeds of its own, where the data
-    set can be copied. Python functions in it, and random generators, are asked for the batch.
+    batches than without us. The batch is therefore of a copy with seeds of its own; a line says
+    where there can be none. Python functions in it, and random generators, are asked for the batch.
 
     Raises:
         GraphError: the data set is empty.
     """
     try:
-        copied = _copy(data)
+        batches = list(_copy(data).take(1))
     except (tf.errors.OpError, ValueError, NotImplementedError):
-        copied = data
-    for batch in copied:
-        return batch
-    raise GraphError("the data set is empty: it has no batch to take as an example")
+        say(
+            "the data set cannot be copied, so the example is a batch of its own: if it shuffles, "
+            "its next order is another one than without"
+        )
+        batches = list(data.take(1))
+    if not batches:
+        raise GraphError("the data set is empty: it has no batch to take as an example")
+    return batches[0]
 
 
 def _copy(data: tf.data.Dataset) -> tf.data.Dataset:

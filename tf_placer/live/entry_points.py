@@ -21,6 +21,7 @@ from tf_placer.functions.keras_models import is_keras_model
 from tf_placer.functions.traced_call import is_traceable
 from tf_placer.inputs.saved_model_files import is_saved_model
 from tf_placer.inputs.workload import Workload
+from tf_placer.interpreter import is_notebook
 from tf_placer.interrupts import shorten_interrupts
 from tf_placer.live.optimization import check_outputs, place
 from tf_placer.live.optimization_target import read_target
@@ -35,7 +36,6 @@ from tf_placer.search.config import (
     explain_unexpected_keyword,
     override_config,
 )
-from tf_placer.text.notebook import is_notebook
 from tf_placer.text.stages import Stages
 
 __all__ = [

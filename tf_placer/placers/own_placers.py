@@ -21,6 +21,7 @@ import types
 import typing
 from typing import Any
 
+from tf_placer.interpreter import is_notebook
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.placer_entry import PlacerEntry, import_object
 
@@ -94,7 +95,7 @@ def check_is_importable(name: str) -> None:
         )
     if module == _PROGRAM:
         advice = "put it into a module of its own, and import it from there"
-        if "ipykernel" in sys.modules:
+        if is_notebook():
             advice += "; in a notebook %%writefile NAME.py makes one of a cell"
         elif getattr(sys.modules[_PROGRAM], "__file__", None) is not None:
             advice += f", or put all that the program does under {_GUARD}"

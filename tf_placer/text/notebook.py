@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-__all__ = ["UpdatedOutput", "is_notebook"]
-
-
-def is_notebook() -> bool:
-    """Returns whether this process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules and "IPython" in sys.modules
+__all__ = ["UpdatedOutput"]
 
 
 class UpdatedOutput:

@@ -8,7 +8,8 @@ import time
 from typing import Self, TextIO
 
 from graph_passes.util.messages import plain_text
-from tf_placer.text.notebook import UpdatedOutput, is_notebook
+from tf_placer.interpreter import is_notebook
+from tf_placer.text.notebook import UpdatedOutput
 from tf_placer.text.notes import say
 
 __all__ = ["ProgressLine"]

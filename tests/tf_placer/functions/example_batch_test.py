@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
+from tf_placer.functions import example_batch
 from tf_placer.functions.example_batch import take_batch
 
 _NUMBERS = tf.data.Dataset.range(20)
@@ -80,6 +84,13 @@ class TakeBatchTest(tf.test.TestCase, parameterized.TestCase):
         ).batch(3)
         self.assertAllEqual(take_batch(data), [0, 1, 2])
         self.assertLen(list_epochs(data)[0], 3)
+
+    def test_says_where_the_data_set_itself_is_asked(self):
+        errors = io.StringIO()
+        no_copy = mock.patch.object(example_batch, "_copy", side_effect=ValueError("no copy"))
+        with no_copy, contextlib.redirect_stderr(errors):
+            self.assertAllEqual(take_batch(_NUMBERS.batch(3)), [0, 1, 2])
+        self.assertIn("the data set cannot be copied", errors.getvalue())
 
     def test_an_empty_data_set_has_no_example(self):
         with self.assertRaisesRegex(GraphError, "the data set is empty"):
