@@ -3,7 +3,8 @@
 Builds each model at full size in a process of its own, computes what a step costs on a machine of
 the catalog, and simulates it with everything on the first GPU, and on the CPU what has no kernel
 there. Prints a Markdown table beside the numbers that the papers print, and writes it with the
-reasons for the differences. table.json keeps what was counted: delete it when models change.
+reasons for the differences. table.json keeps what was counted: at another commit, all models are
+counted again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -30,7 +31,7 @@ from tf_placer.machines.catalog import make_described_machine
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["ModelCounts", "count_model", "main", "model_table"]
+__all__ = ["ModelCounts", "count_missing", "count_model", "main", "model_table"]
 
 _LIMIT_SECS = 3600.0
 _MACHINE = "1xK80"
@@ -163,22 +164,23 @@ def _write_counts(name: str, path: str) -> None:
     write_json(path, dataclasses.asdict(count_model(name, _MACHINE)))
 
 
-def _count_all(names: Sequence[str]) -> list[ModelCounts]:
+def _count_each(names: Sequence[str]) -> Iterator[ModelCounts]:
     """Counts the models one after the other; says which could not be counted."""
-    counts = []
     with tempfile.TemporaryDirectory() as directory:
         paths = [os.path.join(directory, f"{name}.json") for name in names]
         calls = [
             Call(_write_counts, (name, path), _LIMIT_SECS)
             for name, path in zip(names, paths, strict=True)
         ]
-        for ended in run_calls(calls, 1):
+        for number, ended in enumerate(run_calls(calls, 1), 1):
+            outcome = ended.problem or "counted"
             print(
-                f"{names[ended.index]}: {ended.problem or 'counted'}", file=sys.stderr, flush=True
+                f"[{number}/{len(names)}] {names[ended.index]}: {outcome}",
+                file=sys.stderr,
+                flush=True,
             )
             if ended.problem is None:
-                counts.append(ModelCounts(**read_json(paths[ended.index])))
-    return counts
+                yield ModelCounts(**read_json(paths[ended.index]))
 
 
 def _page(counts: Sequence[ModelCounts], commit: str) -> str:
@@ -186,7 +188,8 @@ def _page(counts: Sequence[ModelCounts], commit: str) -> str:
     lines = [
         "Models of full size. Step and memory are computed: everything on one K80 of "
         f"`{_MACHINE}`, and on the CPU what has no kernel there. Memory is what tensors hold at "
-        "once, without the fragmentation and the reserve of allocators.",
+        "once, without the fragmentation of allocators. It fits if that is no more than 97 % of "
+        "what TensorFlow manages of the GPU.",
         "",
         model_table(counts),
         "",
@@ -207,19 +210,49 @@ def _page(counts: Sequence[ModelCounts], commit: str) -> str:
     return "\n".join([*lines, f"Counted at commit {commit}."])
 
 
+def count_missing(
+    path: pathlib.Path, count: Callable[[Sequence[str]], Iterable[ModelCounts]]
+) -> None:
+    """Counts the models that a file lacks, or all if it is of another commit.
+
+    Args:
+        path: the file, which is written after each model, so that a later call goes on there.
+        count: counts models by name.
+
+    Raises:
+        OSError: the file cannot be read or written.
+        ValueError: it is no JSON file.
+    """
+    made = provenance()
+    kept = read_json(path) if path.exists() else {}
+    # A tree with changes ("+") has no commit that says what was counted.
+    is_same = kept.get("commit") == made["commit"] and not made["commit"].endswith("+")
+    models = kept["models"] if is_same else []
+    missing = [name for name in MODELS if name not in {each["name"] for each in models}]
+    for counts in count(missing):
+        models.append(dataclasses.asdict(counts))
+        write_json(path, {"format": 1, **made, "machine": _MACHINE, "models": models})
+
+
 def main() -> None:
-    """Counts the models that are missing, prints the table and writes it."""
-    args = run_parser(__doc__, "models").parse_args()
+    """Counts the models, prints the table and writes it."""
+    parser = run_parser(__doc__, "models")
+    parser.add_argument(
+        "--models", help="some of the catalog, by comma: count them and print only their rows"
+    )
+    args = parser.parse_args()
+    if args.models is not None:
+        names = args.models.split(",")
+        if unknown := [name for name in names if name not in MODELS]:
+            parser.error(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")
+        print(model_table(list(_count_each(names))))
+        return
     path = pathlib.Path(args.out_dir, "table.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = read_json(path) if path.exists() else {"models": []}
+    if not args.only_kept:
+        count_missing(path, _count_each)
+    kept = read_json(path)
     counts = {each["name"]: ModelCounts(**each) for each in kept["models"]}
-    missing = [name for name in MODELS if name not in counts]
-    if missing and not args.only_kept:
-        counts |= {each.name: each for each in _count_all(missing)}
-        models = [dataclasses.asdict(each) for each in counts.values()]
-        kept = {"format": 1, **provenance(), "machine": _MACHINE, "models": models}
-        write_json(path, kept)
     ordered = [counts[name] for name in MODELS if name in counts]
     write_table(_page(ordered, kept["commit"]), path.parent / "table.md")
 

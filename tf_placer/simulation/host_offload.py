@@ -23,8 +23,9 @@ __all__ = [
     "offload_to_host",
 ]
 
-# The peak moves as tensors leave, so that it takes several rounds.
-_MAX_ROUNDS = 40
+# The peak moves as tensors leave, so that it takes several rounds: between 40 and 80 to fit the
+# branches of Inception-V3 into 60 % of their memory.
+_MAX_ROUNDS = 100
 # A tensor begins its way back this many times its transfer ahead of its reader.
 _AHEAD = 2.0
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+from unittest import mock
 
 from absl.testing import absltest
 
+from benchmarks.models.catalog import MODELS
 from benchmarks.paper_tables import model_table
 
 COUNTS = model_table.ModelCounts(
@@ -46,6 +51,23 @@ class ModelTableTest(absltest.TestCase):
         self.assertGreater(counts.peak_bytes, 3 * 4 * counts.parameters)
         self.assertTrue(counts.fits)
         self.assertGreater(counts.step_secs, 0)
+
+    def test_rows_of_another_commit_are_counted_again(self):
+        path = pathlib.Path(self.create_tempdir(), "table.json")
+        asked = []
+
+        def count(names: Sequence[str]) -> Iterator[model_table.ModelCounts]:
+            asked.append(list(names))
+            yield dataclasses.replace(COUNTS, name=names[0])
+
+        for commit in ("old", "new", "new", "new+", "new+"):
+            with mock.patch.object(model_table, "provenance", return_value={"commit": commit}):
+                model_table.count_missing(path, count)
+        everything = list(MODELS)
+        # The first one of the second call is kept in the third.
+        self.assertEqual(asked, [everything] * 2 + [everything[1:]] + [everything] * 2)
+        written = json.loads(path.read_text())
+        self.assertEqual((written["commit"], len(written["models"])), ("new+", 1))
 
 
 if __name__ == "__main__":
