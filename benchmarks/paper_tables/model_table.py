@@ -40,7 +40,8 @@ _PUBLISHED = {"rnnlm_2": "RNNLM", "nmt_2": "NMT", "inception_v3": "Inception-V3"
 _REASONS: Mapping[str, str] = {
     "rnnlm_2": "groups are the 80 cells, 40 softmax steps, one lookup for all steps and what is "
     "between them; the paper has a group for each of 40 lookups. Its code, which is not public, "
-    "has a third more operations.",
+    "has a third more operations. The paper runs it on one K80, where ours does not fit without "
+    "Grappler.",
     "nmt_2": "groups are the 160 cells, 40 attention steps and as many mixes of their answers, 40 "
     "softmax steps, a lookup for each side and what is between them. The rules of the paper give "
     "320 with a lookup for each step, but it has 280, so that something is together there that is "
