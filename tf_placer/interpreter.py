@@ -114,18 +114,16 @@ def is_notebook() -> bool:
     return "ipykernel" in sys.modules and "IPython" in sys.modules
 
 
-def format_command_line(program: str | None = None) -> str:
+def format_command_line() -> str:
     """Formats the command line of this process for a shell, with escapes for invalid UTF-8.
 
-    Args:
-        program: the name of the program; None for the first argument of this process.
-
     Returns:
-        The command line; "a notebook" in the kernel of one, whose command line says nothing.
+        The command line, which begins with "tf_placer" for a command of ours; "a notebook" in the
+        kernel of one, whose command line says nothing.
     """
     if is_notebook():
         return "a notebook"
     arguments = [os.fsdecode(each) for each in getattr(sys, "argv", ())]
-    if program is not None:
-        arguments[:1] = [program]
+    if arguments and os.path.basename(arguments[0].removesuffix("/__main__.py")) == "tf_placer":
+        arguments[0] = "tf_placer"
     return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()

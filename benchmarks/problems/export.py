@@ -26,7 +26,9 @@ def main() -> None:
     """Makes the problems that are missing and copies them; the status is 1 if some could not be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--models", default=",".join(MODELS), help="by comma (default: all of the catalog)"
+        "--models",
+        default=",".join(MODELS),
+        help=f"by comma, of {', '.join(MODELS)} (default: all)",
     )
     parser.add_argument(
         "--machines",

@@ -111,7 +111,16 @@ class CommandLineTest(absltest.TestCase):
     def test_quotes_arguments_for_a_shell(self):
         with mock.patch.object(sys, "argv", ["train.py", "two words"]):
             self.assertEqual(format_command_line(), "train.py 'two words'")
-            self.assertEqual(format_command_line("tf_placer"), "tf_placer 'two words'")
+
+    def test_names_our_command_and_scripts_of_others(self):
+        for program, shown in (
+            ("/venv/bin/tf_placer", "tf_placer"),
+            ("/checkout/tf_placer/__main__.py", "tf_placer"),
+            ("/other/__main__.py", "/other/__main__.py"),
+            ("plan.py", "plan.py"),
+        ):
+            with mock.patch.object(sys, "argv", [program, "a"]):
+                self.assertEqual(format_command_line(), f"{shown} a")
 
     def test_escapes_invalid_utf8(self):
         with mock.patch.object(sys, "argv", [os.fsdecode(b"caf\xe9"), "cafe"]):
@@ -120,7 +129,6 @@ class CommandLineTest(absltest.TestCase):
     def test_an_embedded_interpreter_may_have_none(self):
         with mock.patch.object(sys, "argv", []):
             self.assertEqual(format_command_line(), "")
-            self.assertEqual(format_command_line("tf_placer"), "tf_placer")
             del sys.argv
             self.assertEqual(format_command_line(), "")
             sys.argv = [pathlib.Path("a"), b"b"]

@@ -103,7 +103,7 @@ class PlanLog:
             dataclasses.replace(
                 record,
                 header=self.header,
-                command=format_command_line("tf_placer"),
+                command=format_command_line(),
                 time=self._time,
                 samples=self.sampled.samples,
                 best=self.sampled.best,

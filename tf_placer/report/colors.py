@@ -1,4 +1,4 @@
-"""Colors of devices, kinds, directions and layers, which color-blind people can tell apart.
+"""Colors of devices, kinds, directions, layers and runs, which color-blind people can tell apart.
 
 No two of these palettes share a color, so that a color means one thing on a page.
 """
@@ -16,6 +16,7 @@ __all__ = [
     "FAILURE_COLOR",
     "GRAY",
     "KIND_COLORS",
+    "RUN_COLORS",
     "TRANSPARENT",
     "device_colors",
     "device_marks",
@@ -47,6 +48,17 @@ KIND_COLORS = {
 }
 #: Colors of the forward pass, and of the backward pass with the update.
 DIRECTION_COLORS = ("#c2a5cf", "#7b3294")
+#: Colors of searches beside each other: Tol's "vibrant" and "high-contrast".
+RUN_COLORS = (
+    "#0077bb",
+    "#ee7733",
+    "#009988",
+    "#ee3377",
+    "#33bbee",
+    "#cc3311",
+    "#004488",
+    "#ddaa33",
+)
 #: Color of a CPU beside accelerators, so that pictures show the accelerators.
 TRANSPARENT = "rgba(0, 0, 0, 0)"
 

@@ -41,7 +41,7 @@ from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
-from tf_placer.search.log_header import HeaderFacts
+from tf_placer.search.log_header import HeaderFacts, find_changed_settings, format_settings
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
@@ -248,6 +248,7 @@ def _view_run(directory: RunDirectory) -> RunView:
     if problem is None:
         notes = (_explain_missing_costs(header.placer, is_running=state.is_running),)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
+    settings = format_settings(find_changed_settings(state.header))
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
         verdict=text,
@@ -262,8 +263,8 @@ def _view_run(directory: RunDirectory) -> RunView:
         error=math.inf if explanation is None or winner is None else explanation.error,
         problem=problem,
         notes=notes,
-        facts=_facts(directory, header, trials),
-        placer=header.placer or "",
+        facts=_facts(directory, header, trials, settings),
+        placer=f"{header.placer} with {settings}" if settings else header.placer,
         graph_fingerprint=header.graph_fingerprint,
         feeds=header.feeds,
         original_id=(
@@ -449,7 +450,7 @@ def _running_best(trials: Sequence[Trial]) -> list[Point]:
 
 
 def _facts(
-    directory: RunDirectory, header: _LiveFacts, trials: Sequence[Trial]
+    directory: RunDirectory, header: _LiveFacts, trials: Sequence[Trial], settings: str
 ) -> tuple[tuple[str, str], ...]:
     command = None
     if directory.has_request:
@@ -459,6 +460,7 @@ def _facts(
         ("command", command),
         ("machine", _list_names([device.name for device in header.machine.devices])),
         ("placer", header.placer),
+        ("settings", settings),
         ("seed", None if header.seed is None else str(header.seed)),
         ("fetches", _list_names([strip_calls(name) for name in header.fetches])),
         ("pinned by you", _list_names([f"{name!r} on {on}" for name, on in header.pin.items()])),

@@ -143,6 +143,34 @@ class RunTableTest(absltest.TestCase):
         self.assertEqual(headers[4], "data par.")
         self.assertEqual([row[4] for row in rows], ["2.000 s", "-", "-"])
 
+    def test_plans_of_one_graph_for_one_machine_have_the_remarks_of_the_fastest(self):
+        problem = make_chain()
+        steps = [make_step(problem, placement) for placement in ([0, 0], [0, 1])]
+        views = [
+            RunView(
+                title="t",
+                verdict="",
+                is_better=False,
+                is_measured=False,
+                compared=(ComparedPlacement("found", step.trace.step_secs, is_found=True),),
+                steps=(step,),
+                problem=problem,
+            )
+            for step in steps
+        ]
+        machines = [
+            dataclasses.replace(each, data_parallel_secs=0.5) for each in compare_views(views)
+        ]
+        # The transfer takes as long as both operations.
+        self.assertEqual([each.step_secs for each in machines], [4.0, 8.0])
+        remarks = " ".join(list_run_remarks(views, machines))
+        self.assertIn("on A", remarks)
+        self.assertNotIn("on B", remarks)
+        others = [machines[0], dataclasses.replace(machines[1], lower_bound_secs=0.25)]
+        remarks = " ".join(list_run_remarks(views, others))
+        self.assertIn("on A", remarks)
+        self.assertIn("on B", remarks)
+
 
 class SearchCaptionsTest(absltest.TestCase):
     def test_compares_with_the_original(self):
@@ -210,6 +238,17 @@ class SearchCaptionsTest(absltest.TestCase):
             "the other simulated", captions.describe_pair(view(1), view(1, is_measured=False))
         )
         self.assertStartsWith(captions.describe_pair(view(None), view(2.0)), "Only one")
+        plans = [
+            dataclasses.replace(
+                view(secs, is_measured=False), points=(Point(number, 1.0, secs, "eagle"),)
+            )
+            for secs, number in ((3.0, 300), (2.0, 200), (1.0, 200))
+        ]
+        self.assertEndsWith(
+            captions.describe_pair(*plans[:2]),
+            "Both are simulated, with 300 samples in A and 200 in B",
+        )
+        self.assertEndsWith(captions.describe_pair(*plans[1:]), "Both are simulated")
 
     def test_compares_two_runs_by_what_both_have_measured(self):
         found = ComparedPlacement(

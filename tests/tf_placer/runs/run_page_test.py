@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 import unittest
+from collections.abc import Sequence
 from unittest import mock
 
 import numpy as np
@@ -33,7 +34,7 @@ from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.captions import describe_comparison
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_table import name_run
-from tf_placer.report.page.run_view import baseline_placements
+from tf_placer.report.page.run_view import Point, RunView, baseline_placements
 from tf_placer.report.page.tables import omit_repeated_columns
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.step_boxes import box_colors
@@ -43,6 +44,7 @@ from tf_placer.runs.followed_page import follow_search
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_page import check_comparable, read_run_view
 from tf_placer.runs.search_state import read_search_state
+from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import Sample
 
 _KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
@@ -420,6 +422,47 @@ class RunViewTest(absltest.TestCase):
         self.assertFalse(draw_search_chart(view, by_time=True).xaxis[0].formatter.use_scientific)
         by_number = draw_search_chart(view, by_time=False)
         self.assertEqual(by_number.xaxis[0].formatter.format, "0,0[.]0")
+
+    def test_searches_beside_each_other_have_one_chart_of_their_samples(self):
+        from tf_placer.report.page.charts import draw_searches_chart
+
+        def search(placer: str, steps: Sequence[float | None]) -> RunView:
+            points = tuple(
+                Point(number, float(number), secs, placer) for number, secs in enumerate(steps, 1)
+            )
+            view = RunView("", "", False, False, (), points=points, best=points[:1])
+            return dataclasses.replace(view, placer=placer)
+
+        # The last ten of 60 samples take 2 s, so that the mean of 50 ends at 1.2 s.
+        learns = search("eagle", [None, *([1.0] * 50), *([2.0] * 10)])
+        learns = dataclasses.replace(learns, best=(learns.points[1],))
+        views = [learns, search("eagle", [3.0]), search("post", [4.0])]
+        chart = draw_searches_chart(views, ["A · eagle", "B", "C"], ("ms", 1e3))
+        lines = [each.glyph for each in chart.renderers]
+        data = [each.data_source.data for each in chart.renderers]
+        self.assertEqual([each["y"][-1] for each in data], [1000.0, 1200.0, 3000.0, 4000.0])
+        self.assertEqual([list(each["x"])[-1] for each in data], [61, 61, 1, 1])
+        self.assertLen(data[1]["x"], 11)
+        # The runs of a placer share a color, and differ in their dashes.
+        colors = [each.line_color for each in lines]
+        self.assertEqual(colors[0], colors[1])
+        self.assertEqual(colors[0], colors[2])
+        self.assertNotEqual(colors[0], colors[3])
+        self.assertNotEqual(lines[0].line_dash, lines[2].line_dash)
+        labels = [each.label.value for each in chart.legend[0].items]
+        self.assertEqual(labels, ["A · eagle", "B", "C"])
+        self.assertIsNone(draw_searches_chart(views[:1], ["A"], ("ms", 1e3)))
+
+    def test_settings_that_were_given_tell_runs_apart(self):
+        problem = make_problem([[2.0, 3.0], [3.0, 4.0]])
+        path = plan(self.directory / "plan", problem)
+        record = json.loads((path / "search.json").read_text())
+        record["header"] = search_header({}, "auto", {"rounds": 7}, 0)
+        (path / "search.json").write_text(json.dumps(record))
+        set_result(path, placer="auto")
+        view = read_run_view(path)
+        self.assertEqual(view.placer, "auto with rounds=7")
+        self.assertIn(("settings", "rounds=7"), view.facts)
 
     def test_charts_have_the_units_of_the_tables(self):
         from tf_placer.report.page.charts import draw_search_chart, draw_timeline, make_time_axis

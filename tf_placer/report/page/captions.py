@@ -225,6 +225,9 @@ def describe_pair(a: RunView, b: RunView) -> str:
         remark = "One was measured and the other simulated"
     elif not a.is_measured:
         remark = "Both are simulated"
+        samples = [view.points[-1].number if view.points else None for view in (a, b)]
+        if None not in samples and samples[0] != samples[1]:
+            remark += f", with {samples[0]:,} samples in A and {samples[1]:,} in B"
     elif confirmed[0] != confirmed[1]:
         missing = RUN_NAMES[confirmed.index(False)]
         remark = (

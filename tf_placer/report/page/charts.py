@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,13 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from graph_passes.util.messages import plain_text
-from tf_placer.report.colors import FAILURE_COLOR, GRAY, TRANSPARENT, device_colors
+from tf_placer.report.colors import (
+    FAILURE_COLOR,
+    GRAY,
+    RUN_COLORS,
+    TRANSPARENT,
+    device_colors,
+)
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.page.run_view import Point, RunView, StepView
@@ -41,6 +48,7 @@ __all__ = [
     "draw_memory_chart",
     "draw_memory_curve",
     "draw_search_chart",
+    "draw_searches_chart",
     "draw_timeline",
     "find_senders",
     "make_time_axis",
@@ -54,6 +62,10 @@ _LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 _MAX_LEVELS = 1500
 _MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
 _LEGEND_COLUMNS = 3
+# The runs of one placer, such as its seeds, share a color.
+_DASHES = ("solid", "dashed", "dotted", "dotdash", "dashdot")
+# The mean of so many samples shows whether a placer learns, which the best so far does not.
+_MEAN_SAMPLES = 50
 # The script of the page gives these renderers the color of text.
 _INK = "ink"
 
@@ -350,6 +362,53 @@ def draw_search_chart(
             source=ColumnDataSource(data), legend_label="failed",
         )  # fmt: skip
         _add_hover(chart, crosses, {noun: "@number", "": "@placer", "failed": "@failure"})
+    _legend(chart)
+    return chart
+
+
+def draw_searches_chart(
+    views: Sequence[RunView], names: Sequence[str], unit_of_steps: tuple[str, float]
+) -> Any | None:
+    """Draws the best so far of several searches over their samples, and how the samples change.
+
+    Args:
+        views: the searches.
+        names: their names, for the legend.
+        unit_of_steps: the unit of steps, and how many of it a second has.
+
+    Returns:
+        The chart; None if fewer than two searches have samples.
+    """
+    searched = [(view, name) for view, name in zip(views, names, strict=True) if view.best]
+    if len(searched) < 2:
+        return None
+    chart = _figure(420, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log")
+    unit, per_sec = unit_of_steps
+    chart.xaxis.axis_label = (
+        "trials" if all(view.is_measured for view, _ in searched) else "samples"
+    )
+    chart.xaxis.formatter = NumeralTickFormatter(format="0,0[.]0")
+    chart.yaxis.axis_label = f"{unit} a step"
+    runs_of: dict[str, int] = collections.Counter()
+    placers = list(dict.fromkeys(view.placer for view, _ in searched))
+    for view, name in searched:
+        look = {
+            "color": RUN_COLORS[placers.index(view.placer) % len(RUN_COLORS)],
+            "line_dash": _DASHES[runs_of[view.placer] % len(_DASHES)],
+            "legend_label": _chart_text(name),
+        }
+        runs_of[view.placer] += 1
+        steps = _points(view.best, by_time=False, per_sec=per_sec)
+        last = max(point.number for point in (*view.points, *view.best))
+        chart.step(
+            [*steps["x"], last], [*steps["y"], steps["y"][-1]], mode="after", line_width=2, **look
+        )
+        ran = [point for point in view.points if point.step_secs is not None]
+        if len(ran) > _MEAN_SAMPLES:
+            sums = np.cumsum([0.0, *(per_sec * (point.step_secs or 0.0) for point in ran)])
+            means = (sums[_MEAN_SAMPLES:] - sums[:-_MEAN_SAMPLES]) / _MEAN_SAMPLES
+            numbers = [point.number for point in ran[_MEAN_SAMPLES - 1 :]]
+            chart.line(numbers, means, line_width=1, line_alpha=0.6, **look)
     _legend(chart)
     return chart
 

@@ -277,6 +277,7 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
         draw_memory_chart,
         draw_memory_curve,
         draw_search_chart,
+        draw_searches_chart,
         draw_timeline,
         find_senders,
         make_time_axis,
@@ -293,6 +294,8 @@ def _charts(views: Sequence[RunView], kinds: Sequence[OperationKinds | None]) ->
             )
             has_search = bool(view.points or view.best)
             charts[f"{name}_{run}"] = beside if has_search else None
+    names = [name_run(views, number) for number in range(len(views))]
+    charts["searches"] = draw_searches_chart(views, names, unit)
     for run, view in enumerate(views):
         charts[f"curve_{run}"] = draw_memory_curve(view.memory_curve)
     axis = make_time_axis([view.steps for view in views])

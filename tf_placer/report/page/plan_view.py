@@ -32,7 +32,7 @@ from tf_placer.report.page.run_view import (
     view_step,
 )
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
-from tf_placer.search.log_header import HeaderFacts
+from tf_placer.search.log_header import HeaderFacts, find_changed_settings, format_settings
 from tf_placer.search.sampled_steps import Sample
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -129,6 +129,7 @@ def view_placement(
         reference is None or _is_faster(found.trace.step_secs, reference.trace.step_secs)
     )
     placer = str(result.get("placer", "unknown"))
+    settings = "" if record is None else format_settings(find_changed_settings(record.header))
     return RunView(
         title=_title(problem),
         verdict=_verdict(found, reference, compared, limits, fits),
@@ -143,8 +144,8 @@ def view_placement(
         memory_curve=() if record is None else record.memory_curve,
         problem=problem,
         notes=_notes(record, fits=fits),
-        facts=_facts(result, record, problem_path),
-        placer=placer,
+        facts=_facts(result, record, problem_path, settings),
+        placer=f"{placer} with {settings}" if settings else placer,
         needed=None if record is None else record.needed,
     )
 
@@ -323,10 +324,12 @@ def _facts(
     result: Mapping[str, Any],
     record: PlanRecord | None,
     problem_path: str | os.PathLike[str] | None,
+    settings: str,
 ) -> tuple[tuple[str, str], ...]:
     facts = [] if problem_path is None else [("problem", os.fspath(problem_path))]
     facts += [
         ("placer", format_value(result.get("placer", "unknown")).strip('"')),
+        *([("settings", settings)] if settings else []),
         ("seed", format_value(result.get("seed", "unknown")).strip('"')),
     ]
     if isinstance(result.get("trials"), int):
