@@ -472,6 +472,7 @@ class _Reporter:
         self._config, self._plan, self._say = context.config, context.plan, context.stages.say
         self._bound_secs: float | None = None
         self._gap: float | None = None
+        self._has_warned_of_time = False
 
     def begin(self) -> None:
         """Reports the first stage."""
@@ -512,8 +513,7 @@ class _Reporter:
         if len(self._context.log.trials) == 1:
             self._say_if_pinned_out_of_memory(trial)
             self._say_what_is_needed()
-        if len(self._context.log.trials) == 2:
-            self._warn_of_too_little_time()
+        self._warn_of_too_little_time()
 
     def _report(self, trial: Trial, progress: Progress) -> None:
         if report_trial(self._context.callback, trial, progress):
@@ -579,10 +579,16 @@ class _Reporter:
         )
 
     def _warn_of_too_little_time(self) -> None:
-        """Warns early that the time is too short to confirm anything."""
+        """Warns once, as soon as the time is too short to confirm anything.
+
+        That may be only after profiling, which may take longer than was estimated.
+        """
         trials = self._context.log.trials
         finalists = self._plan.finalists(trials)
-        if len(finalists) > 1 and not self._plan.can_confirm(trials, finalists):
+        if self._has_warned_of_time or len(finalists) < 2:
+            return
+        if not self._plan.can_confirm(trials, finalists):
+            self._has_warned_of_time = True
             path = os.fspath(self._context.directory.path)
             advice = f"{self._context.advise_time()}, and log_dir={path!r} to resume"
             self._say(

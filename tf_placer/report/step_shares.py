@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["copy_secs_by_kind", "device_shares"]
+__all__ = ["copy_secs_by_kind", "device_shares", "find_computers"]
 
 
 def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.ndarray]:
@@ -41,12 +42,29 @@ def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.nd
     return parts
 
 
+def find_computers(problem: PlacementProblem) -> list[str] | None:
+    """Finds the computer of each device by its task, "/job:worker/replica:0/task:0".
+
+    Returns:
+        The task of each device; None if there is one task only, or each has one device, as workers
+        on the cores of one computer have.
+    """
+    tasks = [device.name.partition("/device:")[0] for device in problem.devices]
+    return tasks if 1 < len(set(tasks)) < len(tasks) else None
+
+
 def copy_secs_by_kind(trace: StepTrace) -> dict[str, float]:
-    """Adds up the seconds of transfers by kind of source and destination: "K80 → CPU"."""
+    """Adds up the seconds of transfers by kind of source and destination: "K80 → CPU".
+
+    Those between computers are apart: "K80 → K80, network".
+    """
     devices, transfers = trace.problem.devices, trace.transfers
+    computers = find_computers(trace.problem) or [""] * len(devices)
     secs: dict[str, float] = collections.defaultdict(float)
     took = (transfers.end_secs - transfers.start_secs).tolist()
     ends = zip(transfers.sources.tolist(), transfers.destinations.tolist(), took, strict=True)
     for source, destination, each in ends:
-        secs[f"{devices[source].kind} → {devices[destination].kind}"] += each
+        kind = f"{devices[source].kind} → {devices[destination].kind}"
+        is_near = computers[source] == computers[destination]
+        secs[kind if is_near else f"{kind}, network"] += each
     return dict(secs)

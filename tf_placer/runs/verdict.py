@@ -41,6 +41,12 @@ _NO_TIME_FOR_PLACER = (
     "placer"
 )
 _MIN_SPEEDUP_WORTH_MORE_TIME = 1.05
+# By whether more rounds might show a speed-up, how to learn whether there is one.
+_WOULD_TELL = {
+    True: "a longer search, or a machine that does nothing else, would tell",
+    False: "its steps vary so much that more rounds would hardly show a speed-up; a machine that "
+    "does nothing else would tell",
+}
 # All other outcomes depend on the time that there was.
 _FINAL_OUTCOMES = (Outcome.FASTER, Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES)
 
@@ -108,7 +114,7 @@ def is_open(result: RunResult) -> bool:
 def explain_unkept(result: RunResult) -> str | None:
     """Explains why a store keeps no answer of a search, as a clause; None if it does."""
     if is_open(result):
-        return "the best placement may be faster, which more time or a quieter machine would tell"
+        return f"the best placement may be faster: {_WOULD_TELL[_would_gain_by_rounds(result)]}"
     if not (result.is_complete and result.outcome.is_verdict):
         return "the search came to no verdict, for which more time is needed"
     if result.outcome not in _FINAL_OUTCOMES:
@@ -175,9 +181,8 @@ def _advice(result: RunResult) -> str | None:
     if not is_open(result):
         return f"the best is at most {high:.2f} times as fast"
     text = f"the best is {low:.2f} to {high:.2f} times as fast"
-    if result.confirmation is not None and result.confirmation.would_gain_by_rounds:
-        return f"{text}: a longer search, or a machine that does nothing else, would tell"
-    return (
-        f"{text}: its steps vary so much that more rounds would hardly show a speed-up; a machine "
-        "that does nothing else would tell"
-    )
+    return f"{text}: {_WOULD_TELL[_would_gain_by_rounds(result)]}"
+
+
+def _would_gain_by_rounds(result: RunResult) -> bool:
+    return result.confirmation is not None and result.confirmation.would_gain_by_rounds

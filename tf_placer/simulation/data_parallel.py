@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
 import numpy as np
 
 from graph_passes.op_types import VARIABLES
+from tf_placer.machines.machine import Link
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -28,12 +33,14 @@ def compute_data_parallel_bound(
     best shares take 1 / sum(1 / t_i) seconds, t_i being the seconds of the whole batch on
     accelerator i; that is t / n if all are equal. If the batch is known to have b examples, each
     accelerator gets a whole number of them, and n is at most b. To sum up G bytes of gradients,
-    each accelerator must send 2 (n - 1)/n G bytes, as a ring all-reduce does, over links that carry
-    B bytes per second together. Computing and sending may overlap, so that
+    2 (n - 1) G bytes must be sent, as a ring all-reduce does, over channels that carry B bytes per
+    second together; and G bytes must leave and reach each part P of the accelerators, over channels
+    that carry B_P bytes per second in that direction. Computing and sending may overlap, so that
 
-        step >= max(1 / sum(1 / t_i), 2 (n - 1)/n G / B),
+        step >= max(1 / sum(1 / t_i), 2 (n - 1) G / B, G / B_P).
 
-    B being that of the accelerator with the slowest links. Latencies are left out: the bound is
+    The parts are single accelerators, those that share a channel, and those that faster links
+    connect, as the GPUs of a computer share its network. Latencies are left out: the bound is
     optimistic. It assumes that the batch can be divided so, and memory beside variables with it.
 
     Args:
@@ -66,8 +73,7 @@ def compute_data_parallel_bound(
     computing_secs = float((shares * one_device_secs)[used].max())
     if len(names) == 1:
         return computing_secs
-    slowest = min(_sum_bandwidths(problem, name, names) for name in names)
-    return max(computing_secs, 2 * (len(names) - 1) / len(names) * gradient_bytes / slowest)
+    return max(computing_secs, gradient_bytes * _bound_exchange(problem, names))
 
 
 def _divide_batch(one_device_secs: np.ndarray, batch_size: int | None) -> np.ndarray:
@@ -124,11 +130,45 @@ def _find_largest_inputs(problem: PlacementProblem, updates: list[int]) -> np.nd
     return largest
 
 
-def _sum_bandwidths(problem: PlacementProblem, source: str, names: list[str]) -> float:
-    """Adds up the bandwidths of the channels from an accelerator to the others."""
+def _bound_exchange(problem: PlacementProblem, names: Sequence[str]) -> float:
+    """Bounds the time in which some accelerators sum up gradients, in seconds per byte."""
+    links = [each for each in problem.links if {each.source, each.destination} <= {*names}]
+    secs = 2 * (len(names) - 1) / _sum_bandwidths(links)
+    for part in _list_parts(links, names):
+        leaving = [each for each in links if each.source in part and each.destination not in part]
+        reaching = [each for each in links if each.source not in part and each.destination in part]
+        # One channel may carry both directions.
+        both = 2 / _sum_bandwidths(leaving + reaching)
+        secs = max(secs, 1 / _sum_bandwidths(leaving), 1 / _sum_bandwidths(reaching), both)
+    return secs
+
+
+def _list_parts(links: Sequence[Link], names: Sequence[str]) -> set[frozenset[str]]:
+    """Lists parts of accelerators that may have little bandwidth to the others."""
+    parts = {frozenset({name}) for name in names}
+    for _, shared in itertools.groupby(
+        sorted(links, key=lambda each: each.channel or ""), key=lambda each: each.channel
+    ):
+        of_channel = list(shared)
+        parts |= {frozenset(each.source for each in of_channel)}
+        parts |= {frozenset(each.destination for each in of_channel)}
+    # Those that faster links connect, as in one computer.
+    for bandwidth in {each.bandwidth_bytes_per_sec for each in links}:
+        fast: nx.Graph[str] = nx.Graph()
+        fast.add_nodes_from(names)
+        fast.add_edges_from(
+            (each.source, each.destination)
+            for each in links
+            if each.bandwidth_bytes_per_sec > bandwidth
+        )
+        parts |= {frozenset(component) for component in nx.connected_components(fast)}
+    return parts - {frozenset(), frozenset(names)}
+
+
+def _sum_bandwidths(links: Iterable[Link]) -> float:
+    """Adds up the bandwidths of the channels of some links, in bytes per second."""
     channels: dict[str, float] = {}
-    for link in problem.links:
-        if link.source == source and link.destination in names:
-            name = link.channel or f"to {link.destination}"
-            channels[name] = max(channels.get(name, 0.0), link.bandwidth_bytes_per_sec)
+    for link in links:
+        name = link.channel or f"{link.source} to {link.destination}"
+        channels[name] = max(channels.get(name, 0.0), link.bandwidth_bytes_per_sec)
     return sum(channels.values())

@@ -427,6 +427,7 @@ class RunTest(tf.test.TestCase):
         # All advice is the same.
         capitalized = advice.replace("allow", "Allow")
         self.assertIn(f"40 s are too short to confirm anything. {capitalized}, and log_dir=", said)
+        self.assertEqual(said.count("too short to confirm"), 1)
         self.assertRegex(result.note, f"no time left of 40 s to measure .*: {advice}$")
         # The best placement is written, though unconfirmed.
         best = read_placement(self.directory.best)

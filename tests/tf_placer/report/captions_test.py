@@ -70,6 +70,38 @@ class StepCaptionsTest(absltest.TestCase):
             "Of transfers, the original has none; found spends most on GPU → GPU, 4.000 s.",
         )
 
+    def test_tells_what_crosses_the_network(self):
+        def rename(problem: PlacementProblem, tasks: list[int]) -> PlacementProblem:
+            names = {
+                device.name: f"/job:worker/replica:0/task:{task}/device:{device.name}"
+                for device, task in zip(problem.devices, tasks, strict=True)
+            }
+            return dataclasses.replace(
+                problem,
+                devices=tuple(dataclasses.replace(d, name=names[d.name]) for d in problem.devices),
+                links=tuple(
+                    dataclasses.replace(
+                        link, source=names[link.source], destination=names[link.destination]
+                    )
+                    for link in problem.links
+                ),
+            )
+
+        for tasks, moved, slowest in (
+            ([0, 0, 1], "4 B in 1 transfer, none over the network", "GPU → GPU"),
+            ([0, 1, 1], "4 B in 1 transfer, 4 B of it over the network", "GPU → GPU, network"),
+            # Each worker on the cores of one computer is a task.
+            ([0, 1, 2], "4 B in 1 transfer", "GPU → GPU"),
+        ):
+            steps = [make_step(rename(make_chain(), tasks), [0, 1])]
+            self.assertEqual(
+                captions.describe_transfers(steps), f"Between devices, found moves {moved}."
+            )
+            self.assertEqual(
+                captions.describe_copies(steps),
+                f"Of transfers, found spends most on {slowest}, 4.000 s.",
+            )
+
     def test_shares_out_the_computing_time(self):
         self.assertEqual(
             captions.describe_placement(make_step(make_chain(), [0, 2])),

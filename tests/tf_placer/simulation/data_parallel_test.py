@@ -64,10 +64,29 @@ class DataParallelTest(absltest.TestCase):
         self.assertAlmostEqual(found_secs, min(tried))
 
     def test_links_without_a_common_channel_carry_at_the_same_time(self):
-        # Each of four devices sends 2 * 3/4 * 12 = 18 bytes over three links, or over one channel.
+        # Four devices send 2 * 3 * 12 = 72 bytes over twelve links, or over one channel.
         self.assertEqual(compute_bound(training_problem(4)), 6.0)
         shared = training_problem(4, channel="bus")
-        self.assertEqual(compute_bound(shared), 18.0)
+        self.assertEqual(compute_bound(shared), 72.0)
+
+    def test_the_sum_of_a_computer_crosses_the_network_that_its_devices_share(self):
+        def link(source: int, destination: int) -> Link:
+            if source // 2 == destination // 2:
+                return Link(f"D{source}", f"D{destination}", 0.0, 100.0)
+            channel = f"network from {source // 2}"
+            return Link(f"D{source}", f"D{destination}", 0.0, 0.5, channel)
+
+        # Two computers with two devices each: 12 bytes leave each of them at 0.5 bytes a second.
+        problem = dataclasses.replace(
+            training_problem(4),
+            links=tuple(link(*pair) for pair in itertools.permutations(range(4), 2)),
+        )
+        self.assertEqual(compute_bound(problem), 24.0)
+        # One channel for both directions carries twice as much.
+        both = tuple(
+            dataclasses.replace(each, channel=each.channel and "network") for each in problem.links
+        )
+        self.assertEqual(compute_bound(dataclasses.replace(problem, links=both)), 48.0)
 
     def test_the_device_with_the_slowest_links_counts(self):
         problem = training_problem(2, bandwidth=100.0)

@@ -12,7 +12,7 @@ from tf_placer.report.colors import TRANSPARENT, device_colors
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import RUN_NAMES, ComparedPlacement, RunView, StepView
-from tf_placer.report.step_shares import copy_secs_by_kind
+from tf_placer.report.step_shares import copy_secs_by_kind, find_computers
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
@@ -153,8 +153,24 @@ def describe_transfers(views: Sequence[StepView]) -> str:
         size = format_bytes(sum(link.bytes for link in view.report.links))
         amount = f"{size} in {count:,} {_plural('transfer', count)}" if count else "nothing"
         name = subject(view.label)
+        amount += _describe_network(view) if count else ""
         parts.append(f"{name} {amount}" if parts else f"{name} moves {amount}")
     return f"Between devices, {', '.join(parts)}."
+
+
+def _describe_network(view: StepView) -> str:
+    """Says how much of what a placement moves crosses the network; "" on one computer."""
+    problem = view.trace.problem
+    computers = find_computers(problem)
+    if computers is None:
+        return ""
+    by_name = dict(zip((device.name for device in problem.devices), computers, strict=True))
+    size = sum(
+        link.bytes
+        for link in view.report.links
+        if by_name[link.source] != by_name[link.destination]
+    )
+    return f", {format_bytes(size)} of it over the network" if size else ", none over the network"
 
 
 def describe_copies(views: Sequence[StepView]) -> str:
