@@ -52,7 +52,8 @@ MACHINE_HELP = (
     "on its cores; 'local:N,memory_mb=M' limits each), 'numa' (one per NUMA node), "
     "'cores:0-7/8-15' (one per group of cores), 'grpc://HOST:PORT' (a running cluster), or "
     "a machine that is not there: a machine file (.json) or a name with a number of GPUs or "
-    f"sockets for N, of {list_catalog_names()}, or a mix such as 1xA100+2xT4"
+    f"sockets for N, of {list_catalog_names()}, a mix such as 1xA100+2xT4, "
+    "or several computers such as 2x8xA100@100Gb"
 )
 
 

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="MACHINE",
         help="with --input_graph: a name that `machines` lists with a number of GPUs, such as "
-        "4xA100, a mix such as 1xA100+2xT4, or a machine file (.json). Without it: a problem file "
+        "4xA100, a mix such as 1xA100+2xT4, computers with a network such as 2x8xA100@100Gb, or a "
+        "machine file (.json). Without it: a problem file "
         "that `profile` has written for a machine, or the --log_dir of a finished `search`",
     )
     parser.add_argument("--input_graph", help=GRAPH_HELP)

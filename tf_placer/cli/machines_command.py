@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="NAME",
         help="a machine to show: a name with a number of GPUs, such as 4xA100, a mix of such "
-        "names, such as 1xA100+2xT4, a machine file (.json), or a machine that is there, such as "
+        "names, such as 1xA100+2xT4, computers with a network, such as 2x8xA100@100Gb, a machine "
+        "file (.json), or a machine that is there, such as "
         "numa (a device for each NUMA node) or local:2; by default the catalog",
     )
     add_json(parser)

@@ -102,7 +102,7 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
     # A machine that need not exist.
     "described": MachineBackend(
         "a machine file (.json), or a name such as 4xK80 (`python -m tf_placer machines` lists "
-        "all) or 1xA100+2xT4",
+        "all), 1xA100+2xT4 or 2x8xA100@100Gb",
         "tf_placer.machines.catalog",
         is_timed=False,
         is_described=True,

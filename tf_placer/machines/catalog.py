@@ -20,7 +20,8 @@ An entry describes the topology of the GPUs:
 A mix such as "1xA100+2xT4" is the computer of its first part, with the GPUs of the others in its
 slots. The GPUs of a part are connected as in their own machine. Copies between parts pass the
 processor, at the slower `other_switch` of both parts. No path of a GPU to the processor (`host`) or
-through it (`other_switch`) is faster than those of the first part.
+through it (`other_switch`) is faster than those of the first part. `networked_computers` has those
+such as "2x4xV100@10Gb".
 
 Latencies are an assumption: the time of TensorFlow's send, receive and the copy between them,
 without the bytes. Bandwidths are the ones that copies reach, not the specified ones of the bus.
@@ -45,6 +46,7 @@ from tf_placer.machines.device_classes import read_device_classes
 from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.machine import Machine, MachineError, name_worker_cpu
 from tf_placer.machines.machine_file import parse_machine, read_machine_file
+from tf_placer.machines.networked_computers import connect_computers, split_networked_name
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes
 
@@ -65,6 +67,11 @@ _MAX_MIXED_GPUS = 16
 _MIX = (
     "a mix: the computer of the first part with the GPUs of the others; copies between the parts "
     "pass the processor, at the slower of their speeds."
+)
+_NETWORK = (
+    "computers with a network: each sends through one channel, at the speed of the network "
+    "without headers; the latency is that of TensorFlow's gRPC, of which users report no more than "
+    "0.8 GB/s: name the gigabits that yours reaches."
 )
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _CPU = f"{_PREFIX}CPU:0"
@@ -100,8 +107,8 @@ def list_catalog_names() -> str:
 
 
 def is_catalog_name(spec: str) -> bool:
-    """Says whether a text is a name of the catalog, or a mix of such."""
-    return all(map(_find_entry, _split_mix(spec)))
+    """Says whether a text is a name of the catalog, a mix of such, or several such computers."""
+    return all(map(_find_entry, _split_mix(_find_computer(spec))))
 
 
 def suggest_machines(spec: str, others: Sequence[str] = ()) -> str:
@@ -120,6 +127,9 @@ def suggest_machines(spec: str, others: Sequence[str] = ()) -> str:
         " (did you mean '4xK80'?)"
     """
     spec = spec[:_MAX_COMPARED]
+    with_network = f"{spec.partition('@')[0]}@10Gb"
+    if with_network != spec and "x" in spec.partition("x")[2] and is_catalog_name(with_network):
+        return f" (did you mean {with_network!r}?)"
     number = re.search("([0-9]+)x", spec, re.IGNORECASE)
     gpus = number[1] if number else "1"
     names = [entry["name"].replace("N", gpus, 1) for entry in _read_entries().values()]
@@ -133,13 +143,17 @@ def find_machine_source(spec: str) -> str:
     """Finds the source of the numbers of a machine of the catalog; "" for other machines."""
     if spec.endswith(".json"):
         return ""
+    computer = _find_computer(spec)
     sources = {
-        part: entry[1]["source"] for part in _split_mix(spec) if (entry := _find_entry(part))
+        part: entry[1]["source"] for part in _split_mix(computer) if (entry := _find_entry(part))
     }
     if spec in sources:
         return str(sources[spec])
-    listed = (f"{part}: {source}" for part, source in sources.items())
-    return " ".join([_MIX, *listed]) if sources else ""
+    listed = [f"{part}: {source}" for part, source in sources.items()]
+    if not listed:
+        return ""
+    remarks = [_NETWORK] if computer != spec else []
+    return " ".join([*remarks, *([_MIX] if len(_split_mix(computer)) > 1 else []), *listed])
 
 
 def format_catalog() -> str:
@@ -221,7 +235,9 @@ def _list_speeds(machine: Machine) -> tuple[str, str]:
 def find(spec: str, session_config: Any = None) -> Machine | None:
     """Makes the machine of a file (".json") or of the catalog; see `find_machine`."""
     # The error for a mix with an unknown part names that part.
-    is_described = spec.endswith(".json") or any(map(_find_entry, _split_mix(spec)))
+    computer = _find_computer(spec)
+    is_described = computer != spec or spec.endswith(".json")
+    is_described = is_described or any(map(_find_entry, _split_mix(computer)))
     return make_described_machine(spec) if is_described else None
 
 
@@ -229,8 +245,9 @@ def make_described_machine(spec: str) -> Machine:
     """Makes the machine of a file or of the catalog.
 
     Args:
-        spec: the path of a machine file (".json"), a name of the catalog, or a mix: several such
-            names, joined by "+".
+        spec: the path of a machine file (".json"), a name of the catalog, a mix: several such
+            names, joined by "+", or several computers: see
+            `tf_placer.machines.networked_computers`.
 
     Returns:
         A machine of kind "described" with its links and classes.
@@ -243,15 +260,29 @@ def make_described_machine(spec: str) -> Machine:
         ['Haswell-18', 'K80', 'K80']
         >>> [device.model for device in make_described_machine("1xK80+1xT4").devices]
         ['Haswell-18', 'K80', 'T4']
+        >>> [device.model for device in make_described_machine("2x1xK80@10Gb").devices]
+        ['Haswell-18', 'K80', 'Haswell-18', 'K80']
     """
     if spec.endswith(".json"):
         return read_machine_file(spec)
-    found = [_find_part(spec, name) for name in _split_mix(spec)]
-    if "max_sockets" in found[0][1]:
+    networked = split_networked_name(spec)
+    computer = spec if networked is None else networked.computer
+    found = [_find_part(computer, name) for name in _split_mix(computer)]
+    if "max_sockets" not in found[0][1]:
+        description = _build_computer(computer, _join_parts(computer, found))
+    elif networked is None:
         description = _build_sockets(spec, *found[0])
     else:
-        description = _build_computer(spec, _join_parts(spec, found))
+        raise MachineError(f"machine {quote(spec)}: only computers with GPUs can have a network")
+    if networked is not None:
+        description = connect_computers(spec, networked, description)
     return parse_machine(description, f"machine {spec}:")
+
+
+def _find_computer(spec: str) -> str:
+    """Finds the name of one of several computers, or else the name itself."""
+    networked = split_networked_name(spec)
+    return spec if networked is None else networked.computer
 
 
 def _split_mix(spec: str) -> list[str]:

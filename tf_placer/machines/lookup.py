@@ -31,8 +31,9 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
             "grpc://HOST:PORT": the TensorFlow cluster of the server at this address;
             "grpc://HOST:PORT,HOST:PORT,..." gives the addresses of all its tasks in their order,
             which functions need.
-            A name of the catalog ("4xK80"), a mix ("1xA100+2xT4") or the path of a machine file
-            (".json"): a described machine, which need not exist; see `tf_placer.machines.catalog`.
+            A name of the catalog ("4xK80"), a mix ("1xA100+2xT4"), several computers
+            ("2x8xA100@100Gb") or the path of a machine file (".json"): a described machine, which
+            need not exist; see `tf_placer.machines.catalog`.
             "emulated:4xK80": a described machine with emulated GPUs, so that steps can be timed;
             see `tf_placer.machines.emulated_machine`.
         session_config: the ConfigProto of the sessions, which may hide devices and limit their

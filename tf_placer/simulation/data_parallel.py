@@ -73,7 +73,7 @@ def compute_data_parallel_bound(
     computing_secs = float((shares * one_device_secs)[used].max())
     if len(names) == 1:
         return computing_secs
-    return max(computing_secs, gradient_bytes * _bound_exchange(problem, names))
+    return max(computing_secs, gradient_bytes * _compute_exchange_bound(problem, names))
 
 
 def _divide_batch(one_device_secs: np.ndarray, batch_size: int | None) -> np.ndarray:
@@ -130,7 +130,7 @@ def _find_largest_inputs(problem: PlacementProblem, updates: list[int]) -> np.nd
     return largest
 
 
-def _bound_exchange(problem: PlacementProblem, names: Sequence[str]) -> float:
+def _compute_exchange_bound(problem: PlacementProblem, names: Sequence[str]) -> float:
     """Bounds the time in which some accelerators sum up gradients, in seconds per byte."""
     links = [each for each in problem.links if {each.source, each.destination} <= {*names}]
     secs = 2 * (len(names) - 1) / _sum_bandwidths(links)

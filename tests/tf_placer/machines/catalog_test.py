@@ -15,6 +15,7 @@ from tf_placer.machines.catalog import (
     make_described_machine,
 )
 from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
+from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine, MachineError
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -267,6 +268,82 @@ class MixTest(parameterized.TestCase):
         with self.assertRaisesRegex(MachineError, f"^machine '.*: {message}") as caught:
             make_described_machine(spec)
         self.assertLess(len(str(caught.exception)), 600)
+
+
+class NetworkedComputersTest(parameterized.TestCase):
+    def test_each_computer_is_a_task_with_the_links_of_its_own(self):
+        machine = make_described_machine("2x4xV100@10Gb")
+        one = make_described_machine("4xV100")
+        self.assertEqual((machine.spec, machine.kind), ("2x4xV100@10Gb", "described"))
+        for task in range(2):
+            prefix = f"/job:worker/replica:0/task:{task}/device:"
+            devices = machine.devices[5 * task : 5 * task + 5]
+            self.assertEqual(
+                [device.name.removeprefix(prefix) for device in devices],
+                ["CPU:0", *(f"GPU:{number}" for number in range(4))],
+            )
+            self.assertEqual([device.model for device in devices], [d.model for d in one.devices])
+            for i, j in itertools.permutations(range(5), 2):
+                own = one.links[i * 4 + j - (j > i)]
+                [link] = [
+                    each
+                    for each in machine.links
+                    if (each.source, each.destination) == (devices[i].name, devices[j].name)
+                ]
+                self.assertEqual(
+                    (link.latency_secs, link.bandwidth_bytes_per_sec),
+                    (own.latency_secs, own.bandwidth_bytes_per_sec),
+                )
+        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_channels_are_of_one_computer_and_all_that_it_sends_shares_one(self):
+        machine = make_described_machine("3x2xK80@10Gb")
+        tasks_of: dict[str | None, set[tuple[str, bool]]] = {}
+        for link in machine.links:
+            task = link.source.partition("/device:")[0]
+            is_network = not link.destination.startswith(f"{task}/")
+            tasks_of.setdefault(link.channel, set()).add((task, is_network))
+        tasks_of.pop(None)
+        for tasks in tasks_of.values():
+            self.assertLen(tasks, 1)
+        self.assertLen([tasks for tasks in tasks_of.values() if {True} == {n for _, n in tasks}], 3)
+
+    def test_the_slower_of_network_and_pcie_counts(self):
+        # 10 Gb are 1.25 GB, of which 1448 of 1538 bytes are payload; a K80 sends 10 GB/s at most.
+        for gigabits, rate in (("10", 1.25e9 * 1448 / 1538), ("2.5", 0.3125e9 * 1448 / 1538)):
+            machine = make_described_machine(f"2x1xK80@{gigabits}Gb")
+            across = [
+                link for link in machine.links if link.source.partition("/device:")[0][-1] == "0"
+                and link.destination.partition("/device:")[0][-1] == "1"
+            ]  # fmt: skip
+            self.assertLen(across, 4)
+            for link in across:
+                self.assertAlmostEqual(link.bandwidth_bytes_per_sec, rate)
+        fast = make_described_machine("2x1xK80@400Gb")
+        gpus = [device.name for device in fast.devices if device.type == "GPU"]
+        [link] = [each for each in fast.links if [each.source, each.destination] == gpus]
+        own = _find_link(make_described_machine("1xK80"), "GPU:0", "CPU:0")
+        self.assertEqual(link.bandwidth_bytes_per_sec, own.bandwidth_bytes_per_sec)
+
+    def test_the_source_has_the_network_and_the_computer(self):
+        source = find_machine_source("2x1xA100+2xT4@10Gb")
+        for text in ("with a network", "the computer of the first part", "1xA100: NVIDIA DGX"):
+            self.assertIn(text, source)
+
+    @parameterized.parameters(
+        ("1x4xV100@10Gb", "from 2 to 8 computers can have a network, not 1"),
+        ("9x1xV100@10Gb", "from 2 to 8 computers can have a network, not 9"),
+        ("8x8xV100@10Gb", "have at most 40 CPUs and GPUs in all, not 72"),
+        ("2x4xV100@0Gb", "a network of 0 Gb carries nothing"),
+        ("2x4xV101@10Gb", r"unknown machine '4xV101' \(did you mean '4xV100'\?\)"),
+        ("2x9xV100@10Gb", "such a machine has from 1 to 8 GPUs, not 9"),
+        ("2x2xEPYC-7742-socket@10Gb", "only computers with GPUs can have a network"),
+        ("2x4xV100", r"\(did you mean '2x4xV100@10Gb'\?\)"),
+        ("2x4xV100@10GB", r"\(did you mean '2x4xV100@10Gb'\?\)"),
+    )
+    def test_rejects_wrong_names(self, spec, message):
+        with self.assertRaisesRegex(MachineError, message):
+            find_machine(spec)
 
 
 if __name__ == "__main__":
