@@ -168,7 +168,9 @@ def describe_entry_point(point: importlib.metadata.EntryPoint) -> str:
 def describe_cause(error: BaseException) -> str:
     """Describes an error in the code of a user, with the file and line that raised it."""
     frames = find_own_frames(error)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    # The message of a syntax error names its own place, at which there is no frame yet.
+    has_place = bool(frames) and not isinstance(error, SyntaxError)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if has_place else ""
     return f"{type(error).__name__}: {error}{place}"
 
 

@@ -107,7 +107,9 @@ class Placer(abc.ABC):
 
         Returns:
             int32 [n, num_groups] with 0 <= n <= count, each entry a legal device of its group.
-            An empty array means that this placer has no more placements to propose.
+            An empty array means that this placer has no more placements to propose. A smaller
+            count gets the first of the same placements, because a search that resumes may ask for
+            more of a batch than before.
         """
 
     @abc.abstractmethod

@@ -313,6 +313,7 @@ def _plan_by_auto(
     groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
     log.begin()
     deadline.begin_search()
+    log.sampled.start()
     explain_secs = _UNLIMITED_EXPLANATION_SECS
     if config.max_secs < math.inf:
         explain_secs = _EXPLANATION_SHARE * config.max_secs
@@ -524,6 +525,7 @@ def _plan_by_placer(
         else:
             trials, placer = _start_controllers(setup, config, log, training, stack, say)
         deadline.begin_search()
+        log.sampled.start()
         outcome = search_problem(
             placed,
             placer,

@@ -33,8 +33,7 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
         int32 [n, num_groups]; n is 0 if the placer has nothing more to propose.
 
     Raises:
-        SearchError: a placer of the user raises an error.
-        ValueError: the placer breaks its contract.
+        SearchError: a placer of the user raises an error, or the placer breaks its contract.
     """
     with _name_own_placer(placer, "propose"):
         proposal = np.asarray(placer.propose(count))
@@ -42,12 +41,12 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
         return np.zeros([0, placer.groups.num_groups], np.int32)
     num_groups, num_devices = placer.legal.shape
     if proposal.ndim != 2 or len(proposal) > count or proposal.shape[1] != num_groups:
-        raise ValueError(
+        raise SearchError(
             f"placer {placer.name!r} was asked for up to {count} placements of {num_groups} groups "
             f"and proposed an array of shape {proposal.shape}"
         )
     if not np.issubdtype(proposal.dtype, np.integer):
-        raise ValueError(
+        raise SearchError(
             f"placer {placer.name!r} proposed an array of {proposal.dtype}: devices are whole "
             "numbers, the indices of the columns of legal"
         )
@@ -57,7 +56,7 @@ def propose_checked(placer: Placer, count: int) -> np.ndarray:
     if not is_legal.all():
         row, group = np.argwhere(~is_legal)[0]
         legal = ", ".join(map(str, np.flatnonzero(placer.legal[group])))
-        raise ValueError(
+        raise SearchError(
             f"placer {placer.name!r} proposed device {rows[row, group]} for group "
             f"{placer.groups.names[group]!r}, which may go to {legal} only"
         )

@@ -52,12 +52,16 @@ class SampledSteps:
     """
 
     def __init__(self) -> None:
-        """Starts the clock of the search."""
-        self._start_secs = time.monotonic()
+        """Starts the clock; see `start`."""
+        self.start()
         self._every = 1
         self._count = 0
         self._samples: list[Sample] = []
         self._best: list[Sample] = []
+
+    def start(self) -> None:
+        """Starts the clock of the search, before the first sample."""
+        self._start_secs = time.monotonic()
 
     @property
     def samples(self) -> tuple[Sample, ...]:

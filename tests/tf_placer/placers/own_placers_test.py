@@ -164,7 +164,10 @@ class NamedPlacerTest(parameterized.TestCase):
         self.write_module("own_exits", "raise SystemExit('bye')\n")
         for name, message in (
             ("own_broken:Mine", r"imported: ModuleNotFound.*a_missing_module.*own_broken.py:2\)"),
-            ("own_wrong:Mine", "'own_wrong:Mine' cannot be imported: IndentationError: "),
+            (
+                "own_wrong:Mine",
+                "'own_wrong:Mine' cannot be imported: IndentationError: .*, line [0-9]+.$",
+            ),
             ("own_exits:Mine", "'own_exits:Mine' cannot be imported: SystemExit: bye"),
             (f"{_MODULE}:Mine", "cannot be imported: AttributeError: .* no attribute 'Mine'"),
             (f"{_MODULE}:NUMBER", "NUMBER' is neither a class, .* but a value of type int"),

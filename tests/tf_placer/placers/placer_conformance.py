@@ -46,14 +46,15 @@ class PlacerConformance:
         self.assertIsInstance(placer.name, str)
         self.assertGreaterEqual(placer.batch_size, 1)
         for count in (0, 1, placer.batch_size, placer.batch_size + 3):
-            placements = placer.propose(count)
-            self.assertEqual(placements.dtype, np.int32)
-            self.assertEqual(placements.ndim, 2)
-            self.assertEqual(placements.shape[1], 6)
-            self.assertLessEqual(len(placements), count)
-            self.assertEqual(len(placements) > 0, count > 0)
-            self.assertTrue(placer.legal[np.arange(6), placements].all())
-            self.assertGreaterEqual(placements.min(initial=0), 0)
+            with self.subTest(f"propose({count})"):
+                placements = placer.propose(count)
+                self.assertEqual(placements.dtype, np.int32)
+                self.assertEqual(placements.ndim, 2)
+                self.assertEqual(placements.shape[1], 6)
+                self.assertLessEqual(len(placements), count)
+                self.assertEqual(len(placements) > 0, count > 0)
+                self.assertTrue(placer.legal[np.arange(6), placements].all())
+                self.assertGreaterEqual(placements.min(initial=0), 0)
 
     def test_proposing_changes_nothing(self) -> None:
         placer = self._make_placer()
@@ -61,7 +62,9 @@ class PlacerConformance:
             first = placer.propose(placer.batch_size)
             placer.propose(2)
             np.testing.assert_array_equal(placer.propose(placer.batch_size), first)
-            np.testing.assert_array_equal(placer.propose(1), first[:1])
+            np.testing.assert_array_equal(
+                placer.propose(1), first[:1], "propose(1) is not the first of more placements"
+            )
             first[:] = -1  # Callers may overwrite proposals.
             first = placer.propose(placer.batch_size)
             self.assertGreaterEqual(first.min(initial=0), 0)

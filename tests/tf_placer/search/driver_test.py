@@ -14,6 +14,7 @@ from absl.testing import absltest, parameterized
 
 from tests.tf_placer import doubles
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.errors import SearchError
 from tf_placer.search import trial_recorder
 from tf_placer.search.budget import Budget
 from tf_placer.search.driver import GraphDoesNotRunError, SearchStage, drive
@@ -322,7 +323,7 @@ class SearchTest(SearchTestCase):
         for proposal in (np.zeros((3, 4), np.int32), np.zeros(4, np.int32)):
             placer = doubles.AdaptivePlacer("greedy", 2)
             placer.propose = lambda count, proposal=proposal: proposal
-            with self.assertRaisesRegex(ValueError, "'greedy' was asked for up to 2"):
+            with self.assertRaisesRegex(SearchError, "'greedy' was asked for up to 2"):
                 self.run_search([placer])
 
     def test_a_budget_must_allow_a_trial(self):

@@ -85,7 +85,7 @@ class PlacerBatchesTest(absltest.TestCase):
     def test_more_placements_than_requested_are_refused(self):
         placer = doubles.AdaptivePlacer("p", 2)
         placer.propose = lambda count: np.zeros([count + 1, 2], np.int32)
-        with self.assertRaisesRegex(ValueError, "'p' was asked for up to 2 .* shape"):
+        with self.assertRaisesRegex(SearchError, "'p' was asked for up to 2 .* shape"):
             propose_checked(placer, 2)
 
     def test_placements_of_other_groups_or_devices_are_refused(self):
@@ -105,7 +105,7 @@ class PlacerBatchesTest(absltest.TestCase):
             (legal * 0, f"proposed device 0 for group {placer.groups.names[1]!r}, .* to 1.* only"),
         ):
             placer.propose = lambda count, proposal=proposal: proposal
-            with self.assertRaisesRegex(ValueError, message):
+            with self.assertRaisesRegex(SearchError, message):
                 propose_checked(placer, 2)
         placer.propose = lambda count: legal
         np.testing.assert_array_equal(propose_checked(placer, 2), legal)
@@ -138,7 +138,7 @@ class ErrorsTest(absltest.TestCase):
     def test_devices_are_whole_numbers(self):
         placer = doubles.ScriptedPlacer("p", [])
         placer.propose = lambda count: np.array([row(1)]) + 0.5
-        with self.assertRaisesRegex(ValueError, "'p' proposed an array of float64: devices are"):
+        with self.assertRaisesRegex(SearchError, "'p' proposed an array of float64: devices are"):
             propose_checked(placer, 1)
 
 

@@ -22,6 +22,7 @@ from tests.tf_placer.small_problem import (
 )
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.errors import SearchError
 from tf_placer.placers import make_placer
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -275,7 +276,7 @@ class SearchLoopTest(parameterized.TestCase):
             def propose(self, count):
                 return np.zeros([count + 1, 3], np.int32)
 
-        with self.assertRaisesRegex(ValueError, r"'scripted' was asked for up to 1 .*\(2, 3\)"):
+        with self.assertRaisesRegex(SearchError, r"'scripted' was asked for up to 1 .*\(2, 3\)"):
             search(problem, Greedy(problem))
 
     def test_without_memory_no_placement_is_feasible(self):
