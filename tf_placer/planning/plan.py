@@ -90,6 +90,9 @@ _CONFIG_FIELDS = (
 )
 # Share of the time of `auto` for the gains on other machines, and the time where there is no limit.
 _EXPLANATION_SHARE, _UNLIMITED_EXPLANATION_SECS = 0.2, 30.0
+# Where a number of trials ended the search, it takes so many times as long as that, and no less
+# than these seconds.
+_EXPLANATION_RATIO, _MIN_EXPLANATION_SECS = 2.0, 5.0
 # The analysis may take as long as a search that ends early, up to this.
 _MAX_EARLY_EXPLANATION_SECS = 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
@@ -361,7 +364,8 @@ def _plan_by_auto(
     limits = _find_limits(problem, outcome)
     if outcome.trials >= config.max_trials:
         # The time limit did not end the search, so it says little about the time that is wanted.
-        explain_secs = min(explain_secs, _UNLIMITED_EXPLANATION_SECS)
+        wanted_secs = max(_EXPLANATION_RATIO * result.elapsed_secs, _MIN_EXPLANATION_SECS)
+        explain_secs = min(explain_secs, wanted_secs, _UNLIMITED_EXPLANATION_SECS)
     # Reserve time for writing, which takes about as long as preparing.
     left_secs = min(
         max(explain_secs, min(result.elapsed_secs, _MAX_EARLY_EXPLANATION_SECS)),
