@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -21,6 +23,7 @@ def search_on_islands(
     config: AutoConfig,
     workers: Workers,
     seed: int,
+    starts: Sequence[np.ndarray],
     report: Callable[[AutoProgress], None],
     say: Callable[[str], None],
     *,
@@ -42,6 +45,7 @@ def search_on_islands(
             max_simulated=max_simulated,
             stop_secs=stop_secs,
             seed=seed,
+            starts=starts,
             report=report,
             say=say,
         )

@@ -335,8 +335,9 @@ def _plan_by_auto(
         return outcome
 
     def on_progress(progress: AutoProgress) -> None:
+        # The first of several workers to end a round has used a small share.
         eta_secs = progress.elapsed_secs * (1.0 / max(progress.share, 1e-3) - 1.0)
-        report(summarize(progress), eta_secs)
+        report(summarize(progress), min(eta_secs, deadline.compute_secs_left()))
 
     budget: dict[str, Any] = {
         "stop_secs": _find_stop_secs(bound_secs, config),
@@ -357,7 +358,14 @@ def _plan_by_auto(
         )
     else:
         result = search_on_islands(
-            problem, auto, config.wanted_workers, config.seed, on_progress, say, **budget
+            problem,
+            auto,
+            config.wanted_workers,
+            config.seed,
+            [] if kept is None else [kept],
+            on_progress,
+            say,
+            **budget,
         )
     outcome = summarize(result, result.interrupted)
     report(outcome, None)

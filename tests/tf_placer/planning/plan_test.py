@@ -294,6 +294,25 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
 
+    def test_no_search_is_expected_to_end_after_its_time(self):
+        # The first of several workers reports a small share of all rounds.
+        search, etas = planning.coarse_to_fine_search, []
+
+        def search_slowly(*args, report, **kwargs):
+            def report_small_share(progress):
+                report(dataclasses.replace(progress, share=0.01, elapsed_secs=50.0))
+
+            return search(*args, report=report_small_share, **kwargs)
+
+        with mock.patch.object(planning, "coarse_to_fine_search", search_slowly):
+            tf_placer.plan(
+                build_layered_problem(40, 3),
+                max_trials=2000,
+                max_secs=60.0,
+                progress=lambda outcome, eta_secs: etas.append(eta_secs),
+            )
+        self.assertBetween(max(etas), 30.0, 60.0)
+
     def test_progress_may_end_the_search(self):
         fine = build_layered_problem(40, 3)
         # The search by coarse groups comes first.

@@ -19,6 +19,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.search.distributed.actor_backend import ActorBackend
 from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
+from tf_placer.text.units import format_duration
 
 __all__ = ["IslandWorker", "island_search"]
 
@@ -71,6 +72,7 @@ def island_search(
     max_simulated: float = math.inf,
     stop_secs: float = 0.0,
     seed: int = 0,
+    starts: Sequence[np.ndarray] = (),
     report: Callable[[AutoProgress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
     timeouts: Timeouts | None = None,
@@ -91,8 +93,9 @@ def island_search(
         stop_secs: no further round begins once a placement that fits has a step of at most this
             time.
         seed: the seed of all random numbers.
+        starts: placements from which all workers begin, too, int32 [num_groups] each.
         report: called when a worker has finished a round.
-        say: called with a message for people when a worker was lost.
+        say: called with a message for people at the beginning, and when a worker was lost.
         timeouts: limits on waiting.
         clock: returns the time in seconds.
 
@@ -109,7 +112,7 @@ def island_search(
         for number in range(1, count + 1)
     ]
     budget = max_secs, max_simulated, stop_secs
-    return _Islands(backend, workers, *budget, seed, report, say, clock).run()
+    return _Islands(backend, workers, *budget, seed, starts, report, say, clock).run()
 
 
 @dataclasses.dataclass
@@ -138,6 +141,7 @@ class _Islands:
         max_simulated: float,
         stop_secs: float,
         seed: int,
+        starts: Sequence[np.ndarray],
         report: Callable[[AutoProgress], None] | None,
         say: Callable[[str], None],
         clock: Callable[[], float],
@@ -146,7 +150,7 @@ class _Islands:
         count = len(workers)
         # A single worker has no other to exchange placements with.
         self._num_rounds = _NUM_ROUNDS if count > 1 else 1
-        self._seed = seed
+        self._seed, self._starts = seed, starts
         self._max_secs, self._stop_secs = max_secs, stop_secs
         self._round_secs = max_secs / self._num_rounds
         self._round_simulated = max(1.0, max_simulated / self._num_rounds / count)
@@ -161,6 +165,7 @@ class _Islands:
     def run(self) -> AutoResult:
         """Runs all rounds, and merges the results."""
         interrupted = False
+        self._say(self._describe_rounds())
         try:
             for number in range(self._num_rounds):
                 left_secs = self._max_secs - self._measure_elapsed()
@@ -184,7 +189,7 @@ class _Islands:
         best = self._best.placement if self._result_of else None
         for island in self._islands:
             own = None if island.best is None else island.best.placement
-            starts = [each for each in (best, own) if each is not None]
+            starts = [each for each in (best, own, *self._starts) if each is not None]
             seed = self._seed + _SEED_STRIDE * (number * len(self._islands) + island.number)
             island.worker.begin("search", seed, starts, max_secs, self._round_simulated)
         while any(island.worker.doing for island in self._islands):
@@ -194,6 +199,18 @@ class _Islands:
                 done = island.worker.update(ended)
                 if done is not None:
                     self._add_result(number, island, done[1])
+
+    def _describe_rounds(self) -> str:
+        count = len(self._islands)
+        if count == 1:
+            return "1 worker searches"
+        each = ""
+        if self._max_secs < math.inf:
+            each = f" of up to {format_duration(self._round_secs)}"
+        return (
+            f"{count} workers search in {self._num_rounds} rounds{each}, after each of which they "
+            "go on from the best placement of all"
+        )
 
     @property
     def _results(self) -> list[AutoResult]:
