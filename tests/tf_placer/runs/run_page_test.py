@@ -401,8 +401,13 @@ class RunViewTest(absltest.TestCase):
             [name_run(views, number) for number in range(4)],
             ["A · metis", "B · post · b", "C · post · c", f"D · {views[3].title}"],
         )
+        views = [
+            dataclasses.replace(view, notes=("As in all.", f"In {view.name}.")) for view in views
+        ]
         write_page(views[0], self.directory / "page.html", beside=views[1:])
         page = (self.directory / "page.html").read_text()
+        self.assertEqual(page.count("As in all."), 1)
+        self.assertEqual(page.count('<p class="note">In runs/'), 4)
         self.assertIn('<p class="run-name">A · metis</p>', page)
         self.assertIn(f'<p class="eyebrow">A · runs/a · metis · {views[0].title}</p>', page)
         self.assertIn(f'<p class="eyebrow">D · runs/d · {views[3].title}</p>', page)

@@ -189,6 +189,7 @@ def _run_values(
     """Makes the values of the template for one of the runs of a page."""
     compared_in_all = [each for every in views for each in every.compared]
     end_secs = max((step.trace.step_secs for every in views for step in every.steps), default=0.0)
+    said = {note for before in views[:number] for note in before.notes}
     limits = view.limits
     now_secs = limits.step_secs if limits else 0.0
     compared = make_comparison_rows(
@@ -210,6 +211,8 @@ def _run_values(
         if len(views) > 1
         else f"tf_placer · {title_page(view)}",
         "view": view,
+        # The plans of one graph for one machine have notes in common.
+        "notes": [note for note in view.notes if note not in said],
         "headline": headline,
         "rest": rest and f"{rest}.",
         "compared": compared,
