@@ -304,7 +304,10 @@ class PlanTest(absltest.TestCase):
 
             return search(*args, report=report_small_share, **kwargs)
 
-        with mock.patch.object(planning, "coarse_to_fine_search", search_slowly):
+        with (
+            mock.patch.object(planning, "coarse_to_fine_search", search_slowly),
+            mock.patch.object(planning, "_MIN_EXPLANATION_SECS", 0.1),
+        ):
             tf_placer.plan(
                 build_layered_problem(40, 3),
                 max_trials=2000,
@@ -412,12 +415,11 @@ class PlanTest(absltest.TestCase):
         problem = build_layered_problem(30, 3)
         for placer in ("auto", "random"):
             config = tf_placer.SearchConfig(
-                None, placer, max_trials=10**6, max_secs=60.0, objective="fit"
+                None, placer, max_trials=10**6, max_secs=15.0, objective="fit"
             )
             result = tf_placer.plan(problem, config=config)
             self.assertTrue(result.feasible)
             self.assertLess(result.outcome.trials, 10**4)
-            self.assertLess(result.outcome.elapsed_secs, 30.0)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_a_notebook_shows_the_table_and_the_placement(self):
