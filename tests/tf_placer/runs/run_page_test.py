@@ -643,9 +643,11 @@ class BrowserTest(absltest.TestCase):
             [...document.querySelectorAll('.wide, nav')].map((e) => e.scrollWidth - e.clientWidth)
         ), 300))"""
         for name in self.pages:
-            for width in (390, 500):
-                self.open(name, width)
-                self.browser.evaluate(unfold)
+            self.open(name, 500)
+            self.browser.evaluate(unfold)
+            for width in (500, 390):
+                self.browser.resize(width)
+                self.browser.wait(f"innerWidth === {width}")
                 self.assertLessEqual(max(self.browser.evaluate(cut)), 0, (name, width))
         # Stacked cells have the headers of their columns.
         self.open("live", 390)
