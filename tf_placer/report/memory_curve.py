@@ -312,19 +312,22 @@ def describe_memory_curve(points: Sequence[MemoryPoint]) -> str:
     Args:
         points: the points of the curve, at least one.
     """
-    near, least = find_smallest_within(points, _LONGER_SHARE), points[-1]
+    # Only GPUs can have nothing to hold: the CPU does their work.
+    on_gpus = [point for point in points if point.peak_bytes] or points
+    on_cpu = ""
+    if len(on_gpus) < len(points):
+        on_cpu = f"; with everything on the CPU it takes {format_step(points[-1].step_secs)}"
+    near, least = find_smallest_within(on_gpus, _LONGER_SHARE), on_gpus[-1]
     if format_bytes(near.peak_bytes) == format_bytes(least.peak_bytes):
         return (
             f"{format_bytes(points[0].peak_bytes)} on the fullest device is needed; nothing that "
-            "was tried fits less"
+            f"was tried fits less{on_cpu}"
         )
     longer = least.step_secs / max(points[0].step_secs, 1e-300) - 1.0
-    # Only GPUs can have nothing to hold: the CPU does their work.
-    on_cpu = "" if least.peak_bytes else " with everything on the CPU"
     return (
         f"{format_bytes(near.peak_bytes)} on the fullest device, perhaps less, is enough for a "
         f"step at most {_LONGER_SHARE:.0%} longer, and {format_bytes(least.peak_bytes)} for one "
-        f"{longer:.0%} longer{on_cpu}; the shortest takes {format_bytes(points[0].peak_bytes)}"
+        f"{longer:.0%} longer; the shortest takes {format_bytes(points[0].peak_bytes)}{on_cpu}"
     )
 
 

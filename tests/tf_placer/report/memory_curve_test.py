@@ -76,10 +76,17 @@ class MemoryCurveTest(absltest.TestCase):
             "longer, and 1000 B for one 100% longer; the shortest takes 3.906 KiB",
         )
 
-    def test_says_that_no_memory_means_everything_on_the_cpu(self):
+    def test_a_step_on_the_cpu_is_no_step_with_less_memory(self):
         points = (MemoryPoint(4000, 1.0), MemoryPoint(0, 8.0))
-        self.assertIn(
-            "and 0 B for one 700% longer with everything on the CPU;", describe_memory_curve(points)
+        self.assertEqual(
+            describe_memory_curve(points),
+            "3.906 KiB on the fullest device is needed; nothing that was tried fits less; with "
+            "everything on the CPU it takes 8.000 s",
+        )
+        self.assertEndsWith(
+            describe_memory_curve((*_POINTS, MemoryPoint(0, 8.0))),
+            "and 1000 B for one 100% longer; the shortest takes 3.906 KiB; with everything on the "
+            "CPU it takes 8.000 s",
         )
 
     def test_says_how_much_memory_work_on_the_cpu_would_need(self):
