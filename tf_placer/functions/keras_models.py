@@ -133,9 +133,9 @@ def describe_differences_with_gpus(model: Any) -> list[str]:
     # Keras 3 does not remember that XLA was left to it: here it has decided against it.
     if _VERSION_2 not in _module(model) and all(layer.supports_jit for layer in layers):
         sentences.append(
-            "unless it is compiled with jit_compile=False, which cannot be seen here, Keras runs "
-            "this model by XLA on a computer with GPUs: on one device, so that no plan can be "
-            "applied to it, and faster than planned where XLA fuses operations"
+            "compile it with jit_compile=False on a computer with GPUs, too: left to itself, "
+            "Keras runs this model by XLA there: on one device, so that no plan can be applied to "
+            "it, and faster than planned where XLA fuses operations"
         )
     return sentences
 

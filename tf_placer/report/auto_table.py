@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +48,8 @@ _DOUBTFUL_ERRORS = 2.0
 _LEAST_BOUND_SHARE, _LEAST_BUSY_SHARE, _LEAST_FULL_SHARE = 0.97, 0.9, 0.9
 # Characters of a line.
 _MAX_WIDTH = 120
+# The devices or links of one kind that may each have a row although they are hardly used.
+_MAX_UNUSED = 3
 # From this share of the step on, transfers on the critical path are worth a word, and so is the
 # device that has most of the work.
 _LEAST_TRANSFER_SHARE, _LEAST_UNEVEN_SHARE = 0.1, 0.5
@@ -246,8 +250,22 @@ def limits_table(limits: Limits, label: str, basis: str = "") -> str:
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
         f"{describe_bound(limits)}"
     )
-    shown = table(["limit", "where", "used"], limit_rows(limits), "llr")
+    shown = table(["limit", "where", "used"], _merge_unused(limit_rows(limits)), "llr")
     return f"{textwrap.fill(sentence, _MAX_WIDTH)}\n{shown}"
+
+
+def _merge_unused(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Merges the rows of devices or links that are hardly used, of each kind, if there are many."""
+    unused = collections.Counter(kind for kind, _, used in rows if used.startswith("0%"))
+    merged: list[tuple[str, str, str]] = []
+    for kind, of_kind in itertools.groupby(rows, key=lambda row: row[0]):
+        of_one_kind = list(of_kind)
+        if (count := unused[kind]) > _MAX_UNUSED:
+            rest = next(used for _, _, used in of_one_kind if used.startswith("0%"))
+            of_one_kind = [row for row in of_one_kind if not row[2].startswith("0%")]
+            of_one_kind.append((kind, f"{count} others", rest))
+        merged += of_one_kind
+    return merged
 
 
 def _describe_tightest(

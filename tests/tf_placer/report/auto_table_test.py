@@ -11,7 +11,12 @@ from absl.testing import absltest
 from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import simulate_candidates
-from tf_placer.report.auto_table import auto_table, changes_table, explanation_table
+from tf_placer.report.auto_table import (
+    auto_table,
+    changes_table,
+    explanation_table,
+    limits_table,
+)
 from tf_placer.report.explanation import Explanation, MeasuredCandidate
 from tf_placer.report.limits import Limit, Limits
 from tf_placer.report.what_if import THIS_MACHINE, WhatIf
@@ -59,6 +64,31 @@ class ExplanationTableTest(absltest.TestCase):
             lines[0], "lower bound 50.00 ms (by costs that all measurements have corrected); "
         )
         self.assertEqual(lines[-1], "predicted steps are off by 7%")
+
+    def test_many_unused_devices_share_a_row(self):
+        names = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(8)]
+        shares = (0.5, 0.004, 0.0, 0.0, 0.0, 0.2, 0.0, 0.0)
+        of = dataclasses.replace(
+            limits(),
+            limits=tuple(
+                Limit(kind, name, share)
+                for kind in ("compute", "memory")
+                for name, share in zip(names, shares, strict=True)
+            ),
+        )
+        rows = [line.split() for line in limits_table(of, "found").splitlines()]
+        self.assertEqual(
+            [" ".join(row) for row in rows[rows.index(["limit", "where", "used"]) + 2 :]],
+            [
+                "compute task:0/CPU:0 50% of the step",
+                "compute task:5/CPU:0 20% of the step",
+                "compute 6 others 0% of the step",
+                "memory task:0/CPU:0 50% of it",
+                "memory task:5/CPU:0 20% of it",
+                "memory 6 others 0% of it",
+            ],
+        )
+        self.assertNotIn("others", limits_table(limits(compute=(0.0, 0.0)), "found"))
 
     def test_the_part_of_the_lower_bound_that_binds_is_named(self):
         of = dataclasses.replace(limits(), bound="joins", bound_secs=0.08)
