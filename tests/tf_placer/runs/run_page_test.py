@@ -456,6 +456,8 @@ class RunViewTest(absltest.TestCase):
         self.assertNotEqual(lines[0].line_dash, lines[2].line_dash)
         labels = [each.label.value for each in chart.legend[0].items]
         self.assertEqual(labels, ["A · eagle", "B", "C"])
+        alone = draw_searches_chart(views[:2], ["A", "B"], ("ms", 1e3)).renderers
+        self.assertNotEqual(alone[0].glyph.line_color, alone[-1].glyph.line_color)
         self.assertIsNone(draw_searches_chart(views[:1], ["A"], ("ms", 1e3)))
 
     def test_settings_that_were_given_tell_runs_apart(self):

@@ -62,7 +62,7 @@ _LEAST_LEFT_PIXELS, _PIXELS_PER_CHARACTER = 60, 6.5
 _MAX_LEVELS = 1500
 _MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star", "plus")
 _LEGEND_COLUMNS = 3
-# The runs of one placer, such as its seeds, share a color.
+# The runs of one placer, such as its seeds, share a color if there are several placers.
 _DASHES = ("solid", "dashed", "dotted", "dotdash", "dashdot")
 # The mean of so many samples shows whether a placer learns, which the best so far does not.
 _MEAN_SAMPLES = 50
@@ -389,15 +389,19 @@ def draw_searches_chart(
     )
     chart.xaxis.formatter = NumeralTickFormatter(format="0,0[.]0")
     chart.yaxis.axis_label = f"{unit} a step"
-    runs_of: dict[str, int] = collections.Counter()
-    placers = list(dict.fromkeys(view.placer for view, _ in searched))
+    drawn: dict[str, int] = collections.Counter()
+    kinds = list(dict.fromkeys(view.placer for view, _ in searched))
+    has_placers = len(kinds) > 1
+    if not has_placers:
+        kinds = [name for _, name in searched]
     for view, name in searched:
+        kind = view.placer if has_placers else name
         look = {
-            "color": RUN_COLORS[placers.index(view.placer) % len(RUN_COLORS)],
-            "line_dash": _DASHES[runs_of[view.placer] % len(_DASHES)],
+            "color": RUN_COLORS[kinds.index(kind) % len(RUN_COLORS)],
+            "line_dash": _DASHES[drawn[kind] % len(_DASHES)],
             "legend_label": _chart_text(name),
         }
-        runs_of[view.placer] += 1
+        drawn[kind] += 1
         steps = _points(view.best, by_time=False, per_sec=per_sec)
         last = max(point.number for point in (*view.points, *view.best))
         chart.step(
