@@ -14,6 +14,7 @@ from types import TracebackType
 from absl import logging
 
 from graph_passes.util.messages import quote
+from tf_placer.interpreter import is_notebook
 from tf_placer.machines.machine import Machine
 from tf_placer.private_network import PrivateNetwork, describe_open_servers, is_private
 from tf_placer.processes import (
@@ -93,9 +94,11 @@ class LocalCluster:
             if network is None and not is_private():
                 remedies = []
                 if open_reason is None:
+                    # No browser reaches a notebook in a private network.
+                    command = "a script" if is_notebook() else "the command that runs now"
                     remedies.append(
-                        f"`python -m tf_placer serve {machine.spec} -- COMMAND`, with the command "
-                        "that runs now, keeps others out"
+                        f"`python -m tf_placer serve {machine.spec} -- COMMAND`, with {command}, "
+                        "keeps others out"
                     )
                 servers = f"the servers of {machine.spec}"
                 logging.warning("%s", describe_open_servers(servers, open_reason, *remedies))
