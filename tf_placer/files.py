@@ -18,6 +18,7 @@ from graph_passes.util.json_text import parse_json
 __all__ = [
     "cache_directory",
     "check_output",
+    "is_persistent_directory",
     "is_standard_output",
     "is_stream",
     "make_persistent_directory",
@@ -33,6 +34,7 @@ __all__ = [
 # "-" means standard output as an output file, and standard input as an input file.
 _STREAM = "-"
 _OUTPUT_NAME = "standard output"
+_PERSISTENT_PREFIX = "tf_placer_"
 _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -56,7 +58,14 @@ def make_persistent_directory() -> pathlib.Path:
     Raises:
         OSError: the directory cannot be created.
     """
-    return pathlib.Path(tempfile.mkdtemp(prefix="tf_placer_"))
+    return pathlib.Path(tempfile.mkdtemp(prefix=_PERSISTENT_PREFIX))
+
+
+def is_persistent_directory(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a directory has such a name as `make_persistent_directory` gives."""
+    of = pathlib.Path(path)
+    is_temporary = of.parent == pathlib.Path(tempfile.gettempdir())
+    return is_temporary and of.name.startswith(_PERSISTENT_PREFIX)
 
 
 def is_standard_output(path: str | os.PathLike[str]) -> bool:

@@ -90,7 +90,7 @@ _CONFIG_FIELDS = (
 )
 # Share of the time of `auto` for the gains on other machines, and the time where there is no limit.
 _EXPLANATION_SHARE, _UNLIMITED_EXPLANATION_SECS = 0.2, 30.0
-# Where a number of trials ended the search, it takes so many times as long as that, and no less
+# The analysis takes so many times as long as a search that its number of trials ended, and no less
 # than these seconds.
 _EXPLANATION_RATIO, _MIN_EXPLANATION_SECS = 2.0, 5.0
 # The analysis may take as long as a search that ends early, up to this.

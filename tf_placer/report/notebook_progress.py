@@ -23,7 +23,7 @@ class NotebookProgress(Callback):
     """Shows the used share of the budget as a bar, with the last trial, last note and stage.
 
     The note that an interrupt was heard stays until another one. The times are beside the stage,
-    because those of the last trial are soon outdated.
+    because those of the last trial are soon outdated. At the end, all notes are there to unfold.
     """
 
     def __init__(self) -> None:
@@ -31,6 +31,8 @@ class NotebookProgress(Callback):
         self._begin_secs, self._max_secs = time.monotonic(), math.inf
         self._trials_share = 0.0
         self._trial = self._interrupt = self._note = self._stage = ""
+        self._notes: dict[str, None] = {}
+        self._has_ended = False
         self._output = UpdatedOutput()
 
     def on_trial(self, trial: Trial, progress: Progress) -> None:
@@ -43,6 +45,7 @@ class NotebookProgress(Callback):
 
     def on_note(self, line: str) -> None:
         """Replaces the last note."""
+        self._notes[line] = None
         if line.startswith(_INTERRUPTED):
             self._interrupt = line
         else:
@@ -51,6 +54,7 @@ class NotebookProgress(Callback):
 
     def on_stage(self, name: str) -> None:
         """Replaces the stage."""
+        self._notes.pop(self._stage, None)
         self._stage = name
         self._show()
 
@@ -63,7 +67,8 @@ class NotebookProgress(Callback):
         """
         if self._output.is_shown:
             self._trials_share = 1.0 if is_complete else self._trials_share
-            self._stage = ""
+            self._notes.pop(self._stage, None)
+            self._stage, self._has_ended = "", True
             took = format_duration(time.monotonic() - self._begin_secs)
             ended = f"{'failed' if is_failed else 'ended'} after {took}"
             self._note = f"{_INTERRUPTED}, {ended}" if self._interrupt else ended
@@ -82,4 +87,11 @@ class NotebookProgress(Callback):
         secs_share = used_secs / max(self._max_secs, 1e-9)
         share = min(1.0, max(secs_share, self._trials_share))
         bar = f'<progress value="{share:.3f}" max="1" style="width: 100%"></progress>'
-        self._output.show(f"{bar}<br><small>{lines}</small>")
+        self._output.show(f"{bar}<br><small>{lines}{self._fold_notes()}</small>")
+
+    def _fold_notes(self) -> str:
+        """Makes the notes of a search that has ended, folded; "" while it runs."""
+        if not self._notes or not self._has_ended:
+            return ""
+        notes = "<br>".join(map(html.escape, self._notes))
+        return f"<details><summary>notes: {len(self._notes)}</summary>{notes}</details>"

@@ -13,7 +13,12 @@ import numpy as np
 
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.confirmation import Confirmation
-from tf_placer.files import check_output, name_file_in_errors, read_json
+from tf_placer.files import (
+    check_output,
+    is_persistent_directory,
+    name_file_in_errors,
+    read_json,
+)
 from tf_placer.placers import needs_problem
 from tf_placer.placers.auto.cost_fit import scale_costs
 from tf_placer.problem.common_operations import describe_difference
@@ -161,6 +166,11 @@ def write_report(
         if prices is None:
             found = {each.name: each.price_per_hour for each in result.machines}
             prices = {name: price for name, price in found.items() if price is not None}
+        if any(each.log_dir is None for each in result.machines):
+            raise ValueError(
+                "a comparison keeps the plans that a page shows only in a directory: call "
+                "`compare` with log_dir=..."
+            )
         result = {each.name: each for each in result.machines}
     if isinstance(result, Mapping):
         names, result = [*map(str, result)], [*result.values()]
@@ -207,7 +217,9 @@ def _view_result(result: Any) -> RunView:
             )
         log_dir = result.log_dir
     if log_dir is not None:
-        return dataclasses.replace(read_run_view(log_dir), name=os.fspath(log_dir))
+        # The name of a temporary directory tells people nothing.
+        name = "" if is_persistent_directory(log_dir) else os.fspath(log_dir)
+        return dataclasses.replace(read_run_view(log_dir), name=name)
     # Only a plan has all that the page needs, but for the curve of the search.
     if not hasattr(result, "to_record"):
         raise ValueError(

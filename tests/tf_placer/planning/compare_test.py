@@ -324,7 +324,7 @@ class CompareTest(absltest.TestCase):
 
     def test_a_page_needs_plans_that_are_kept(self):
         compared = tf_placer.compare({"one": two_chain_problem(2, 1)}, max_secs=0.5)
-        with self.assertRaisesRegex(ValueError, "call it with log_dir="):
+        with self.assertRaisesRegex(ValueError, "call `compare` with log_dir="):
             tf_placer.write_report(compared, self.directory / "page.html")
 
     def test_refuses_directories_of_other_searches_before_it_searches(self):

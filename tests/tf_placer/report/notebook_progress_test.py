@@ -68,6 +68,24 @@ class NotebookProgressTest(absltest.TestCase):
         self.assertIn("interrupted: ending with the best so far<br>confirming", confirming.args[0])
         self.assertIn("<br>interrupted, ended after ", ended.args[0])
 
+    def test_all_notes_are_there_at_the_end(self):
+        progress = NotebookProgress()
+        progress.on_stage("reading the graph")
+        progress.on_note("reading the graph")
+        progress.on_note("40 s are little for <this> graph")
+        progress.on_stage("confirming")
+        progress.on_note("confirming")
+        progress.on_note("auto ended: nothing more to try")
+        progress.on_note("auto ended: nothing more to try")
+        progress.finish()
+        *_, running, ended = self.display.return_value.update.call_args_list
+        self.assertNotIn("little", running.args[0])
+        self.assertIn(
+            "<details><summary>notes: 2</summary>40 s are little for &lt;this&gt; graph<br>"
+            "auto ended: nothing more to try</details>",
+            ended.args[0],
+        )
+
     def test_the_bar_of_an_interrupted_search_stays_where_it_was(self):
         progress = NotebookProgress()
         progress.on_stage("reading the graph")

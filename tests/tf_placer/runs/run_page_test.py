@@ -24,7 +24,7 @@ from benchmarks.models.catalog import build_model
 from tests.browser import Browser, find_chromium
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.costs.costed_graph import cost_graph
-from tf_placer.files import write_json
+from tf_placer.files import make_persistent_directory, write_json
 from tf_placer.inputs.workload import read_workload
 from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -42,7 +42,7 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.followed_page import follow_search
 from tf_placer.runs.run_directory import RunDirectory
-from tf_placer.runs.run_page import check_comparable, read_run_view
+from tf_placer.runs.run_page import check_comparable, read_run_view, write_report
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import Sample
@@ -419,6 +419,12 @@ class RunViewTest(absltest.TestCase):
             page = (self.directory / "page.html").read_text()
             self.assertIn(f"<title>tf_placer: {expected}</title>", page)
             self.assertIn(f'<p class="eyebrow">tf_placer · {expected}</p>', page)
+        temporary = make_persistent_directory()
+        self.addCleanup(shutil.rmtree, temporary)
+        shutil.copytree(self.directory / "gnmt", temporary, dirs_exist_ok=True)
+        write_report(temporary, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        self.assertIn(f"<title>tf_placer: {view.title}</title>", page)
 
     def test_the_axes_of_a_search_have_no_powers_of_ten(self):
         from tf_placer.report.page.charts import draw_search_chart
