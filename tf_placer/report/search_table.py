@@ -65,10 +65,14 @@ def search_table(
         + (", interrupted" if outcome.interrupted else ""),
     ]
     if not outcome.feasible:
-        others = "" if outcome.placer == AUTO else f"let {AUTO!r} search (--placer {AUTO}), "
+        others, condition = "", ""
+        if outcome.placer != AUTO:
+            # Many placers end by themselves.
+            others = f"let {AUTO!r} search (--placer {AUTO}), "
+            condition = " if they ended the search"
         line = (
-            f"nothing that was tried fits: {others}allow more trials or time, or take devices with "
-            "more memory"
+            f"nothing that was tried fits: {others}allow more trials or time{condition}, or take "
+            "devices with more memory"
         )
         if least_bytes is not None:
             line += f": {describe_least_memory(problem, least_bytes)}"
