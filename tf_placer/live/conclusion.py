@@ -56,6 +56,9 @@ _NOT_COMPARED = (
 _BURST_STEPS = 4
 _MOST_BURSTS = 40
 _ONE_PROCESS_SECS = 5.0
+# Whether to apply a placement on workers hangs on one process, which may thus take this share of
+# the time limit even if the confirmation has used all of it.
+_ONE_PROCESS_GRACE = 0.1
 
 
 def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
@@ -338,9 +341,8 @@ def _measure_one_process(context: SearchContext, environment: SessionEnvironment
     Returns:
         The step in seconds; None without time.
     """
-    max_secs = context.plan.compute_secs_left() - context.plan.explain_secs
-    if max_secs <= 0:
-        return None
+    left_secs = context.plan.compute_secs_left() - context.plan.explain_secs
+    max_secs = max(left_secs, _ONE_PROCESS_GRACE * context.config.max_secs)
     context.stages.begin("measuring the original in one process on all cores")
     with (
         contextlib.suppress(KeyboardInterrupt),

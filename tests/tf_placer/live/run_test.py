@@ -35,7 +35,7 @@ from tf_placer.environments.measuring_protocol import COLOCRL, EAGLE
 from tf_placer.errors import SearchError
 from tf_placer.inputs.workload import read_workload
 from tf_placer.interrupts import TimeLimitReached
-from tf_placer.live import job_search, time_plan
+from tf_placer.live import conclusion, job_search, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
@@ -222,6 +222,16 @@ class RunTest(tf.test.TestCase):
             self.assertEqual(
                 "not compared with the original in one" in (result.note or ""), secs is None
             )
+
+    def test_one_process_is_measured_even_if_the_confirmation_has_used_all_time(self):
+        environment, context = mock.MagicMock(), mock.MagicMock()
+        environment.open_session.return_value = None
+        environment.run_steps.return_value = (0.2, 0.1, 0.1, 0.1)
+        context.config.max_secs, context.plan.explain_secs = 100.0, 1.0
+        for left_secs, expected_secs in ((-3.0, 10.0), (31.0, 30.0)):
+            context.plan.compute_secs_left.return_value = left_secs
+            self.assertEqual(conclusion._measure_one_process(context, environment), 0.1)
+            context.interrupts.interruptible.assert_called_with(1, expected_secs)
 
     def test_tells_the_verdict_before_it_measures_one_process_and_explains(self):
         self.run_search(Script(secs=split_is_faster, one_process_secs=0.15))
