@@ -56,8 +56,8 @@ _NOT_COMPARED = (
 _BURST_STEPS = 4
 _MOST_BURSTS = 40
 _ONE_PROCESS_SECS = 5.0
-# Whether to apply a placement on workers hangs on one process, which may thus take this share of
-# the time limit even if the confirmation has used all of it.
+# The measurement of one process decides whether to apply a placement on workers, and so it may take
+# this share of the time limit even if the confirmation has used all of it.
 _ONE_PROCESS_GRACE = 0.1
 
 
