@@ -13,7 +13,7 @@ from graph_passes.devices import device_type_of, home_device
 from graph_passes.errors import GraphError
 from graph_passes.kernels import KernelTable
 from graph_passes.op_graph import OpGraph
-from graph_passes.restrictions import Restrictions, match_names, suggest_names
+from graph_passes.restrictions import ANY_GPU, Restrictions, match_names, suggest_names
 from graph_passes.util.messages import quote
 from graph_passes.util.union_find import UnionFind
 
@@ -22,6 +22,8 @@ __all__ = ["VARIABLE_NAME_ATTR", "describe_restrictions", "restrict_colocation"]
 #: TensorFlow's attribute for the name that the argument of a function has for users. Of a variable
 #: that a function captures, whose operation has the name of a reader, it is the name.
 VARIABLE_NAME_ATTR = "_user_specified_name"
+
+_ON_GPUS = "stay on the GPUs as far as they have kernels there"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,8 @@ def describe_restrictions(
         restrictions: the restrictions.
     """
     described: list[tuple[tuple[str, ...], str]] = [
-        ((pattern,), f"stay on {device}") for pattern, device in restrictions.pin.items()
+        ((pattern,), _ON_GPUS if device == ANY_GPU else f"stay on {device}")
+        for pattern, device in restrictions.pin.items()
     ]
     described += [(each, "share one device") for each in restrictions.keep_together]
     lines = []
@@ -115,15 +118,31 @@ class _Restricting:
             self._check_common_device(patterns)
             if found is not None:
                 self._require(found)
+        on_gpus: list[int] = []
         for pattern, device in self._restrictions.pin.items():
             source = f"pin {quote(pattern)} to {device}"
+            if device == ANY_GPU:
+                on_gpus += _match(self._graph, pattern, source)
+                continue
             for i in self._list_pinned_by_user(pattern, device, source):
                 self._require(_Requirement(device, source, i))
         return dataclasses.replace(
             self._joined,
+            legal=self._keep_on_gpus(on_gpus),
             required={group: found.device for group, found in self._required.items()},
             unrestricted=self._given,
         )
+
+    def _keep_on_gpus(self, operations: Sequence[int]) -> dict[str, np.ndarray]:
+        """Takes operations off the CPUs if their groups may run on GPUs; see `legal`.
+
+        Groups that no placement moves, or of which a device is required, stay as they are.
+        """
+        legal = {device_type: runs.copy() for device_type, runs in self._joined.legal.items()}
+        groups = np.unique(self._joined.group[[*operations]])
+        groups = groups[legal["GPU"][groups] & ~self._joined.pinned[groups]]
+        legal["CPU"][np.setdiff1d(groups, [*self._required])] = False
+        return legal
 
     def _join(self, patterns: Sequence[str], sets: UnionFind) -> _Requirement | None:
         """Joins the groups of a set of patterns.

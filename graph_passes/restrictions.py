@@ -8,11 +8,12 @@ import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from graph_passes.devices import find_devices, is_device_request
+from graph_passes.devices import device_type_of, find_devices, is_device_request
 from graph_passes.errors import GraphError
 from graph_passes.util.messages import quote
 
 __all__ = [
+    "ANY_GPU",
     "Restrictions",
     "check_keep_together",
     "check_pins",
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 #: The beginning of a pattern that is a regular expression.
+#: The device of a pin to all GPUs of a machine.
+ANY_GPU = "/GPU:*"
+_ANY_GPU = re.compile(r"/?(device:)?GPU:\*", re.IGNORECASE)
 _REGEX = "re:"
 _MAX_SUGGESTIONS, _MAX_COMPARED = 3, 2000
 
@@ -34,7 +38,8 @@ class Restrictions:
     slashes included; or, behind "re:", a regular expression.
 
     Attributes:
-        pin: by pattern, the full name of the device of the operations that match.
+        pin: by pattern, the full name of the device of the operations that match; or `ANY_GPU`:
+            those that have a kernel for GPUs stay on any of them.
         keep_together: sets of patterns; the operations that match a pattern of a set share one
             device.
         devices: the full names of all devices of the machine.
@@ -122,13 +127,21 @@ def _find_device(pattern: str, device: str, devices: Sequence[str]) -> str:
     listed = ", ".join(devices)
     request = device if device.startswith("/") else f"/{device}"
     subject = f"pin {quote(pattern)}: {quote(device)}"
+    if _ANY_GPU.fullmatch(device):
+        if not any(device_type_of(each) == "GPU" for each in devices):
+            raise GraphError(f"{subject} is for GPUs, and the machine has none: leave it out")
+        return ANY_GPU
     if not is_device_request(request):
         raise GraphError(f"{subject} is no name of a device, as '/GPU:0' is: name one of {listed}")
     found = find_devices(request, devices)
     if not found:
         raise GraphError(f"{subject} is not on the machine: name one of {listed}")
     if len(found) > 1:
-        raise GraphError(f"{subject} may be each of {', '.join(found)}: name one of them in full")
+        are_gpus = all(device_type_of(each) == "GPU" for each in found)
+        more = f", or all GPUs by {ANY_GPU!r}" if are_gpus else ""
+        raise GraphError(
+            f"{subject} may be each of {', '.join(found)}: name one of them in full{more}"
+        )
     return found[0]
 
 

@@ -119,6 +119,31 @@ class EnumerationTest(tf.test.TestCase, parameterized.TestCase):
         self.assertNotEmpty(coarse)
         self.assertContainsSubset(coarse, expected)
 
+    @parameterized.parameters(
+        ({"*": "/GPU:*"}, ()),
+        ({"b/*": "GPU:*"}, ()),
+        ({"*": "/device:gpu:*", "sum": "/CPU:0"}, ()),
+        ({"*": "/GPU:*", "b/cos": "/GPU:1"}, ()),
+        # No GPU has a kernel for a/shuffle, and so for what is kept together with it.
+        ({"*": "/GPU:*"}, [["a/shuffle", "b/sin"]]),
+    )
+    def test_a_pin_to_all_gpus_leaves_the_cpu_what_has_no_kernel_there(self, pin, keep_together):
+        graph = build_graph()
+        to_one = {pattern: on for pattern, on in pin.items() if not on.endswith("*")}
+        [to_gpus] = pin.keys() - to_one.keys()
+        every = list_assignments(restrict(graph, to_one, keep_together), MIXED)
+        on_gpus = {
+            name
+            for name in match_names(to_gpus, set().union(*(dict(each) for each in every)))
+            if any("GPU" in dict(each)[name] for each in every)
+        }
+        expected = {each for each in every if all("GPU" in dict(each)[name] for name in on_gpus)}
+        self.assertBetween(len(expected), 1, len(every) - 1)
+        self.assertEqual(list_assignments(restrict(graph, pin, keep_together), MIXED), expected)
+        coarse = list_assignments(restrict(graph, pin, keep_together, granularity="coarse"), MIXED)
+        self.assertNotEmpty(coarse)
+        self.assertContainsSubset(coarse, expected)
+
     def test_variables_match_by_their_own_names(self):
         with tf.Graph().as_default() as graph:
             handles = {
@@ -163,6 +188,15 @@ class EnumerationTest(tf.test.TestCase, parameterized.TestCase):
             ],
         )
         self.assertIs(restrict_colocation(graph, grouped.colocation, None), grouped.colocation)
+        found = resolve_restrictions({"b/*": "/GPU:*"}, (), MIXED)
+        [line] = describe_restrictions(
+            graph, group_operations(graph, "fine", found).colocation, found
+        )
+        self.assertStartsWith(
+            line,
+            "'b/*': 3 operations in 3 colocation groups stay on the GPUs as far as they have "
+            "kernels there; no placement moves 2 more",
+        )
 
     def test_what_the_graph_has_on_a_device_is_joined_by_the_rest(self):
         graph = build_graph("/device:GPU:1")

@@ -92,6 +92,8 @@ class ResolveTest(parameterized.TestCase):
         ("/GPU", LOCAL, "pin 'a': '/GPU' is no name of a device, as .*: name one of .*GPU:1"),
         ("/device:GPU", LOCAL, "'/device:GPU' may be each of .*GPU:0, .*GPU:1: name one"),
         ("/GPU:2", LOCAL, "pin 'a': '/GPU:2' is not on the machine: name one of .*GPU:0, .*GPU:1"),
+        ("/device:GPU", LOCAL, "name one of them in full, or all GPUs by '/GPU:.'"),
+        ("/GPU:*", WORKERS, "pin 'a': '/GPU:.' is for GPUs, and the machine has none: leave it"),
         ("the big one", LOCAL, "'the big one' is no name of a device"),
     )
     def test_other_names_are_refused_with_the_devices(self, device, devices, message):

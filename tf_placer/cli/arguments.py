@@ -137,7 +137,7 @@ def read_device_pairs(args: argparse.Namespace) -> dict[str, str]:
     return result
 
 
-def add_restrictions(parser: argparse.ArgumentParser) -> None:
+def add_restrictions(parser: argparse._ActionsContainer) -> None:
     """Adds --pin and --keep_together."""
     parser.add_argument(
         "--pin",
@@ -145,7 +145,8 @@ def add_restrictions(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN=DEVICE",
         help="device of all operations of the step whose name matches, such as "
-        "'embedding/*=/CPU:0': placements put them nowhere else. * stands for any characters, / "
+        "'embedding/*=/CPU:0': placements put them nowhere else. '*=/GPU:*' leaves the CPU only "
+        "what has no kernel for GPUs. * stands for any characters, / "
         "included; behind 're:' the pattern is a regular expression. May be repeated",
     )
     parser.add_argument(

@@ -11,7 +11,14 @@ import pathlib
 import shlex
 
 from tf_placer.cli.answer import add_json, answer
-from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices, add_step, read_prices
+from tf_placer.cli.arguments import (
+    GRAPH_HELP,
+    add_clear_devices,
+    add_restrictions,
+    add_step,
+    read_prices,
+    read_restrictions,
+)
 from tf_placer.cli.graph_costs import cost_on_machines
 from tf_placer.planning.compare import Source, compare
 from tf_placer.planning.plan import DEFAULT_SECS
@@ -24,7 +31,10 @@ DESCRIPTION = (
     "prints them in one table: the step, the speed-up over one GPU of the machine, memory, idle "
     "GPUs and prices; and how many GPUs would do as well. None of the machines need be there."
 )
-_STEP = ("fetches", "feeds", "initializers", "restore_from", "signature", "clear_devices")
+_STEP = (
+    *("fetches", "feeds", "initializers", "restore_from", "signature", "clear_devices", "pin"),
+    "keep_together",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step = parser.add_argument_group("the step of --input_graph")
     add_step(step)
     add_clear_devices(step)
+    add_restrictions(step)
     parser.add_argument(
         "--price",
         action="append",
@@ -80,10 +91,10 @@ def run(args: argparse.Namespace) -> None:
     prices = read_prices(args.price, args.machines)
     sources: dict[str, Source] = {name: name for name in args.machines}
     if args.input_graph is not None:
-        sources |= cost_on_machines(args, list(sources))
+        sources |= cost_on_machines(args, list(sources), **read_restrictions(args))
     else:
         for flag in _STEP:
-            if getattr(args, flag) not in (None, False):
+            if getattr(args, flag) not in (None, False, []):
                 raise ValueError(f"--{flag} needs --input_graph")
         for name in sources:
             if not os.path.exists(name):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph_passes.restrictions import (
+    ANY_GPU,
     check_pins,
     match_names,
     resolve_restrictions,
@@ -149,6 +150,8 @@ def _assign_by_names(problem: PlacementProblem, devices: Mapping[str, str]) -> n
     legal, placement = legal_devices(problem), place_on_one(problem)[0]
     group_of = dict(zip(problem.operation_names, problem.groups.tolist(), strict=True))
     for pattern, device in ({} if resolved is None else resolved.pin).items():
+        if device == ANY_GPU:
+            raise ValueError(f"{pattern!r} is on several GPUs: name one, as a placement does")
         matched = match_names(pattern, problem.operation_names)
         if not matched:
             near = ", ".join(suggest_names(pattern, problem.operation_names))

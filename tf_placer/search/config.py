@@ -143,7 +143,8 @@ class SearchConfig:
             no answer; it uses the default store unless `answers` names another one.
         pin: devices by pattern of names, such as {"embedding/*": "/CPU:0"}: no placement puts the
             operations of the step that match it anywhere else. A pattern is a glob for a whole
-            name, whose star stands for slashes, too; or "re:" and a regular expression.
+            name, whose star stands for slashes, too; or "re:" and a regular expression. The device
+            "/GPU:*" is any GPU for what has a kernel there, and leaves the CPU only the rest.
         keep_together: patterns, or lists of patterns; the operations that match an item share one
             device in all placements.
         protocol: the measuring protocol of a trial: "turns", in which a placement takes turns with

@@ -90,6 +90,14 @@ class CompareCommandTest(tf.test.TestCase):
         self.assertLess(compared["1xB200"]["step_secs"], compared["1xK80"]["step_secs"])
         self.assertEqual(errors.count("reading "), 1)
 
+    def test_pins_hold_on_every_machine(self):
+        pinned = self.call(
+            "1xK80", "2xK80", *self.graph, "--max_secs=1", "--pin=*=/GPU:*", "--json"
+        )
+        for each in json.loads(pinned[0])["machines"]:
+            self.assertEqual(each["cpu_share"], 0.0)
+        self.assertIn("stay on the GPUs as far as they have kernels there", pinned[1])
+
     def test_refuses_wrong_arguments(self):
         one = self.files[0]
         self.refuses(r"unknown machine '2xK81' \(did you mean '2xK80'", "2xK81", *self.graph)
@@ -97,6 +105,7 @@ class CompareCommandTest(tf.test.TestCase):
             "'2xK80' does not exist: it is neither a problem file nor a directory", one, "2xK80"
         )
         self.refuses("--fetches needs --input_graph", one, "--fetches=y")
+        self.refuses("--pin needs --input_graph", one, "--pin=*=/GPU:*")
         self.refuses("--price '3.5' is not MACHINE=PRICE", one, "--price=3.5")
         self.refuses('a price of "2", which is not compared: .*1.json', one, "--price=2=3.5")
         self.refuses("--price '.*=dear' is not MACHINE=PRICE", one, f"--price={one}=dear")
