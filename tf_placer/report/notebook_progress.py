@@ -17,6 +17,8 @@ __all__ = ["NotebookProgress"]
 
 # The first word of the notes on interrupts.
 _INTERRUPTED = "interrupted"
+# The first word of the notes that a stage goes on, which are outdated by whatever follows.
+_STILL = "still "
 
 
 class NotebookProgress(Callback):
@@ -41,11 +43,13 @@ class NotebookProgress(Callback):
         self._max_secs = progress.elapsed_secs + progress.eta_secs
         self._trials_share = progress.trial_count / progress.budget.max_trials
         self._trial = format_trial_and_best(trial, progress)
+        self._drop_outdated()
         self._show()
 
     def on_note(self, line: str) -> None:
         """Replaces the last note."""
-        self._notes[line] = None
+        if not line.startswith(_STILL):
+            self._notes[line] = None
         if line.startswith(_INTERRUPTED):
             self._interrupt = line
         else:
@@ -56,6 +60,7 @@ class NotebookProgress(Callback):
         """Replaces the stage."""
         self._notes.pop(self._stage, None)
         self._stage = name
+        self._drop_outdated()
         self._show()
 
     def finish(self, *, is_complete: bool = True, is_failed: bool = False) -> None:
@@ -74,6 +79,10 @@ class NotebookProgress(Callback):
             self._note = f"{_INTERRUPTED}, {ended}" if self._interrupt else ended
             self._interrupt = ""
             self._show()
+
+    def _drop_outdated(self) -> None:
+        if self._note.startswith(_STILL):
+            self._note = ""
 
     def _show(self) -> None:
         used_secs, stage = time.monotonic() - self._begin_secs, self._stage

@@ -68,6 +68,17 @@ class NotebookProgressTest(absltest.TestCase):
         self.assertIn("interrupted: ending with the best so far<br>confirming", confirming.args[0])
         self.assertIn("<br>interrupted, ended after ", ended.args[0])
 
+    def test_a_stage_that_went_on_is_told_until_something_follows(self):
+        progress = NotebookProgress()
+        progress.on_stage("measuring")
+        progress.on_note("still measuring: 10 s so far")
+        progress.on_trial(TRIAL, PROGRESS)
+        progress.finish()
+        going_on, trial, ended = self.display.return_value.update.call_args_list
+        self.assertIn("10 s so far", going_on.args[0])
+        self.assertNotIn("10 s so far", trial.args[0])
+        self.assertNotIn("10 s so far", ended.args[0])
+
     def test_all_notes_are_there_at_the_end(self):
         progress = NotebookProgress()
         progress.on_stage("reading the graph")
