@@ -8,6 +8,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
+from tests.tf_placer.small_problem import rename_devices
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page import captions
@@ -31,17 +32,7 @@ def make_step(problem: PlacementProblem, placement: list[int], label: str = "fou
 def make_chain() -> PlacementProblem:
     """Makes two operations of 3 s and 1 s on any of three GPUs; the first sends 4 bytes in 4 s."""
     problem = make_problem([[3.0] * 3, [1.0] * 3], tensors=[(0, 4, [1])], memory_bytes=[8, 8, 8])
-    names = {device.name: f"GPU:{number}" for number, device in enumerate(problem.devices)}
-    return dataclasses.replace(
-        problem,
-        devices=tuple(dataclasses.replace(d, name=names[d.name]) for d in problem.devices),
-        links=tuple(
-            dataclasses.replace(
-                link, source=names[link.source], destination=names[link.destination]
-            )
-            for link in problem.links
-        ),
-    )
+    return rename_devices(problem, [f"GPU:{number}" for number in range(3)])
 
 
 class StepCaptionsTest(absltest.TestCase):
@@ -71,29 +62,17 @@ class StepCaptionsTest(absltest.TestCase):
         )
 
     def test_tells_what_crosses_the_network(self):
-        def rename(problem: PlacementProblem, tasks: list[int]) -> PlacementProblem:
-            names = {
-                device.name: f"/job:worker/replica:0/task:{task}/device:{device.name}"
-                for device, task in zip(problem.devices, tasks, strict=True)
-            }
-            return dataclasses.replace(
-                problem,
-                devices=tuple(dataclasses.replace(d, name=names[d.name]) for d in problem.devices),
-                links=tuple(
-                    dataclasses.replace(
-                        link, source=names[link.source], destination=names[link.destination]
-                    )
-                    for link in problem.links
-                ),
-            )
-
         for tasks, moved, slowest in (
             ([0, 0, 1], "4 B in 1 transfer, none over the network", "GPU → GPU"),
             ([0, 1, 1], "4 B in 1 transfer, 4 B of it over the network", "GPU → GPU, network"),
             # Each worker on the cores of one computer is a task.
             ([0, 1, 2], "4 B in 1 transfer", "GPU → GPU"),
         ):
-            steps = [make_step(rename(make_chain(), tasks), [0, 1])]
+            names = [
+                f"/job:worker/replica:0/task:{task}/device:GPU:{number}"
+                for number, task in enumerate(tasks)
+            ]
+            steps = [make_step(rename_devices(make_chain(), names), [0, 1])]
             self.assertEqual(
                 captions.describe_transfers(steps), f"Between devices, found moves {moved}."
             )
