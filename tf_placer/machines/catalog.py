@@ -235,9 +235,11 @@ def _list_speeds(machine: Machine) -> tuple[str, str]:
 def find(spec: str, session_config: Any = None) -> Machine | None:
     """Makes the machine of a file (".json") or of the catalog; see `find_machine`."""
     # The error for a mix with an unknown part names that part.
-    computer = _find_computer(spec)
-    is_described = computer != spec or spec.endswith(".json")
-    is_described = is_described or any(map(_find_entry, _split_mix(computer)))
+    is_described = (
+        spec.endswith(".json")
+        or split_networked_name(spec) is not None
+        or any(map(_find_entry, _split_mix(spec)))
+    )
     return make_described_machine(spec) if is_described else None
 
 

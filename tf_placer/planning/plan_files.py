@@ -65,6 +65,7 @@ class PlanLog:
         self.sampled = SampledSteps()
         self.directory = None if config.log_dir is None else PlanDirectory(config.log_dir)
         self.header: dict[str, Any] = {}
+        self._placer_options = dict(config.placer_options)
         self._problem = b""
         self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         if self.directory is None:
@@ -108,6 +109,7 @@ class PlanLog:
                 samples=self.sampled.samples,
                 best=self.sampled.best,
                 needed=needed,
+                placer_options=self._placer_options,
             )
         )
 

@@ -100,5 +100,5 @@ def describe_cpu_work(
         return f"{what}; with all of that on a GPU the step is no longer: {without}"
     return (
         f"{what}, because the step is shorter so on the CPU of the machine's description; with all "
-        f"of that on a GPU the step is {without}; a pin of '*' to /GPU:* plans without it"
+        f"of that on a GPU the step is {without}; to plan without the CPU, pin '*' to '/GPU:*'"
     )

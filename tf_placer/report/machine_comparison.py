@@ -222,8 +222,8 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     if parts[True]:
         lines.append(
             "the CPU of the machine's description computes at the same time as the GPUs, not for "
-            f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; a pin "
-            "of '*' to /GPU:* plans without it"
+            f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; to "
+            "plan without the CPU, pin '*' to '/GPU:*'"
         )
     if parts[False]:
         lines.append(

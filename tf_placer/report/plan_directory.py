@@ -62,6 +62,7 @@ class PlanRecord:
         remarks: sentences about other memory.
         needed: the number of accelerators that a comparison found to be enough for a step at most
             2 % longer; None if not searched.
+        placer_options: the settings that were given to the placer.
     """
 
     header: Mapping[str, Any]
@@ -74,6 +75,7 @@ class PlanRecord:
     memory_curve: tuple[MemoryPoint, ...] = ()
     remarks: tuple[str, ...] = ()
     needed: int | None = None
+    placer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class PlanDirectory:
@@ -162,6 +164,7 @@ class PlanDirectory:
                 "memory_curve": [dataclasses.asdict(each) for each in record.memory_curve],
                 "remarks": list(record.remarks),
                 "needed": record.needed,
+                "placer_options": record.placer_options,
             },
         )
 

@@ -147,6 +147,17 @@ class RunDirectory:
         devices = [device.name for device in settings["machine"].devices]
         return resolve_restrictions(settings["pin"], settings["keep_together"], devices)
 
+    def read_placer_options(self) -> Mapping[str, Any]:
+        """Reads the settings that the request gives to the placer.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is no request; the message names it.
+        """
+        settings, _ = self._read_settings()
+        options: Mapping[str, Any] = settings["placer_options"]
+        return options
+
     def read_command(self) -> str | None:
         """Reads the command line of the request; None if the request has none.
 

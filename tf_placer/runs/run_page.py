@@ -46,7 +46,7 @@ from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
-from tf_placer.search.log_header import HeaderFacts, find_changed_settings, format_settings
+from tf_placer.search.log_header import HeaderFacts, format_settings
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
@@ -260,7 +260,8 @@ def _view_run(directory: RunDirectory) -> RunView:
     if problem is None:
         notes = (_explain_missing_costs(header.placer, is_running=state.is_running),)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
-    settings = format_settings(find_changed_settings(state.header))
+    options = directory.read_placer_options() if directory.has_request else {}
+    settings = format_settings(options)
     return RunView(
         title=f"{header.placer} on {header.machine.spec}",
         verdict=text,

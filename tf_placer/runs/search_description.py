@@ -21,7 +21,7 @@ from tf_placer.report.trials_table import log_table
 from tf_placer.runs.run_directory import TRIALS, RunDirectory
 from tf_placer.runs.search_state import SearchState, read_search_state
 from tf_placer.search.distributed.worker_statistics import format_workers_table
-from tf_placer.search.log_header import find_changed_settings, format_settings
+from tf_placer.search.log_header import format_settings
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.training_log import TRAINING, read_training_log
 from tf_placer.search.trial_log import Trial
@@ -112,7 +112,7 @@ def _describe_plan(directory: PlanDirectory, record: PlanRecord) -> tuple[str, d
                 "",
                 limits_table(limits, "found"),
             ]
-    if settings := format_settings(find_changed_settings(record.header)):
+    if settings := format_settings(record.placer_options):
         lines[0] += f"\nsettings:     {settings}"
     if record.candidates:
         rows = [

@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from tf_placer.placers import PLACERS, describe_placer, is_learned
+from tf_placer.placers import describe_placer, is_learned
 from tf_placer.placers.former_names import FORMER_NAMES, FORMER_PLACERS, FORMER_VALUES
 from tf_placer.text.sentences import join_sentences
 
@@ -22,7 +22,6 @@ __all__ = [
     "LogMismatchError",
     "check_header",
     "continue_options",
-    "find_changed_settings",
     "find_subject",
     "format_settings",
     "package_versions",
@@ -140,36 +139,6 @@ def search_header(
         "configuration": {setting.name: setting.value for setting in settings},
         "seed": seed,
         "versions": package_versions(),
-    }
-
-
-def find_changed_settings(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Finds the settings in a header that differ from the defaults of its placer.
-
-    The defaults of the placers of users are not known: of those, all settings are returned. None
-    are returned if the placer needs TensorFlow, which is not installed.
-
-    Args:
-        header: the header of a log.
-    """
-    placer, settings = header.get("placer"), header.get("configuration")
-    if not isinstance(placer, str) or not isinstance(settings, dict):
-        return {}
-    if FORMER_PLACERS.get(placer, placer) not in PLACERS:
-        return settings
-    try:
-        components = describe_placer(placer).components
-        chosen = {kind: settings.get(kind, name) for kind, name in components.items()}
-        # Other components have other settings, with defaults of their own.
-        own = describe_placer(placer, chosen).settings
-    except (ImportError, ValueError):
-        return {}
-    defaults = {each.name: each.value for each in own} | dict(components)
-    # A log has lists where settings are tuples.
-    return {
-        name: value
-        for name, value in settings.items()
-        if name in defaults and json.dumps(value) != json.dumps(defaults[name])
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 import networkx as nx
@@ -146,12 +145,10 @@ def _compute_exchange_bound(problem: PlacementProblem, names: Sequence[str]) -> 
 def _list_parts(links: Sequence[Link], names: Sequence[str]) -> set[frozenset[str]]:
     """Lists parts of accelerators that may have little bandwidth to the others."""
     parts = {frozenset({name}) for name in names}
-    for _, shared in itertools.groupby(
-        sorted(links, key=lambda each: each.channel or ""), key=lambda each: each.channel
-    ):
-        of_channel = list(shared)
-        parts |= {frozenset(each.source for each in of_channel)}
-        parts |= {frozenset(each.destination for each in of_channel)}
+    for channel in {each.channel for each in links} - {None}:
+        of_channel = [each for each in links if each.channel == channel]
+        parts.add(frozenset(each.source for each in of_channel))
+        parts.add(frozenset(each.destination for each in of_channel))
     # Those that faster links connect, as in one computer.
     for bandwidth in {each.bandwidth_bytes_per_sec for each in links}:
         fast: nx.Graph[str] = nx.Graph()

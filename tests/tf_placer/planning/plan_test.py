@@ -294,6 +294,15 @@ class PlanTest(absltest.TestCase):
         self.assertEqual(reported[-1][0], 200)
         self.assertTrue(all(eta_secs >= 0 for _, eta_secs in reported))
 
+    def test_the_directory_keeps_the_settings_that_the_placer_was_given(self):
+        for options in ({}, {"rounds": 3}):
+            directory = PlanDirectory(self.directory / f"{len(options)}")
+            config = SearchConfig(
+                None, "auto", placer_options=options, max_trials=50, log_dir=directory.path
+            )
+            tf_placer.plan(small_problem(), config=config)
+            self.assertEqual(directory.read_record().placer_options, options)
+
     def test_no_search_is_expected_to_end_after_its_time(self):
         # The first of several workers reports a small share of all rounds.
         search, etas = planning.coarse_to_fine_search, []

@@ -37,7 +37,7 @@ class CpuWorkTest(absltest.TestCase):
             describe(two_products(), [0, 1]),
             "computes in 100% of the step, mostly matrix products, because the step is shorter so "
             "on the CPU of the machine's description; with all of that on a GPU the step is "
-            "2.000 s; a pin of '*' to /GPU:* plans without it",
+            "2.000 s; to plan without the CPU, pin '*' to '/GPU:*'",
         )
 
     def test_says_that_its_work_fits_on_no_gpu(self):

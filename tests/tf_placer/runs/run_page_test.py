@@ -44,7 +44,6 @@ from tf_placer.runs.followed_page import follow_search
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_page import check_comparable, read_run_view, write_report
 from tf_placer.runs.search_state import read_search_state
-from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import Sample
 
 _KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
@@ -470,7 +469,7 @@ class RunViewTest(absltest.TestCase):
         problem = make_problem([[2.0, 3.0], [3.0, 4.0]])
         path = plan(self.directory / "plan", problem)
         record = json.loads((path / "search.json").read_text())
-        record["header"] = search_header({}, "auto", {"rounds": 7}, 0)
+        record["placer_options"] = {"rounds": 7}
         (path / "search.json").write_text(json.dumps(record))
         set_result(path, placer="auto")
         view = read_run_view(path)

@@ -8,7 +8,6 @@ from tf_placer.search.log_header import (
     LogMismatchError,
     check_header,
     continue_options,
-    find_changed_settings,
     format_settings,
     package_versions,
     search_header,
@@ -207,28 +206,13 @@ class ContinueOptionsTest(absltest.TestCase):
             self.assertEqual(continue_options(name, {}, header)["failure_secs"], 7.0)
 
 
-class ChangedSettingsTest(parameterized.TestCase):
-    @parameterized.parameters(
-        ("eagle", {}, ""),
-        ("eagle", {"entropy_coefficient": 0.0}, "entropy_coefficient=0.0"),
-        # METIS has none of the settings of the grouper that it replaces.
-        ("eagle", {"grouper": "metis", "num_groups": 32}, "grouper=metis, num_groups=32"),
-        ("auto", {}, ""),
-        ("auto", {"rounds": 7}, "rounds=7"),
-        ("random", {}, ""),
-    )
-    def test_are_those_that_were_given(self, placer, options, expected):
-        header = search_header({}, placer, options, 0)
-        for each in (header, json.loads(json.dumps(header))):
-            self.assertEqual(format_settings(find_changed_settings(each)), expected)
-
-    def test_of_a_placer_of_others_are_all(self):
-        # Its module is not imported: a log may come from somebody else.
-        header = {"placer": "no_module:Mine", "configuration": {"a": 1, "b": "x"}}
-        self.assertEqual(format_settings(find_changed_settings(header)), "a=1, b=x")
-
-    def test_are_none_in_a_header_without_any(self):
-        self.assertEqual(find_changed_settings({}), {})
+class FormatSettingsTest(absltest.TestCase):
+    def test_are_written_as_placer_option_takes_them(self):
+        given = {"grouper": "metis", "num_groups": 32, "tanh_limit": None, "starts": ["a"]}
+        self.assertEqual(
+            format_settings(given), 'grouper=metis, num_groups=32, tanh_limit=null, starts=["a"]'
+        )
+        self.assertEqual(format_settings({}), "")
 
 
 class PackageVersionsTest(absltest.TestCase):

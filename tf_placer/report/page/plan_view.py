@@ -32,7 +32,7 @@ from tf_placer.report.page.run_view import (
     view_step,
 )
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
-from tf_placer.search.log_header import HeaderFacts, find_changed_settings, format_settings
+from tf_placer.search.log_header import HeaderFacts, format_settings
 from tf_placer.search.sampled_steps import Sample
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -129,7 +129,7 @@ def view_placement(
         reference is None or _is_faster(found.trace.step_secs, reference.trace.step_secs)
     )
     placer = str(result.get("placer", "unknown"))
-    settings = "" if record is None else format_settings(find_changed_settings(record.header))
+    settings = "" if record is None else format_settings(record.placer_options)
     return RunView(
         title=_title(problem),
         verdict=_verdict(found, reference, compared, limits, fits),
