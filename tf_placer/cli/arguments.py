@@ -251,8 +251,8 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
         "--start",
         metavar="PLACEMENT",
         help="placement that a learned placer samples at first: the name of a heuristic such as "
-        "expert, original, a placement in a file (.json), or none; with --placer given the one "
-        "placement to measure, in a file",
+        "expert, original, a placement in a file (.json), or none; with --placer auto one more to "
+        "start from, in a file; with --placer given the one placement to measure, in a file",
     )
 
 

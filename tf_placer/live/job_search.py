@@ -30,6 +30,7 @@ from tf_placer.live.equal_devices import find_distinct, find_equal_devices
 from tf_placer.live.time_plan import SHORTEST_TIMEOUT_SECS
 from tf_placer.placers import (
     BASELINES,
+    GIVEN,
     ORIGINAL_START,
     find_granularity,
     find_placer,
@@ -61,8 +62,9 @@ __all__ = ["FIRST_STAGES", "ControllersMaker", "search_job"]
 _EARLIER_ANSWER = "earlier_answer"
 # The share of operations on devices of the graph that matters where the original needs memory.
 _PINNED_SHARE_TO_REPORT = 0.5
-#: The stages before the placer; the first tries the placement of a similar step, if one was kept.
-FIRST_STAGES = (_EARLIER_ANSWER, *BASELINES)
+#: The stages before the placer. The first tries the placement of a similar step, if one was kept,
+#: and the second that of the user, if `auto` has one.
+FIRST_STAGES = (_EARLIER_ANSWER, GIVEN, *BASELINES)
 
 #: Starts controllers from workers, a `PlacerSetup`, and options of `Controllers`.
 ControllersMaker = Callable[..., contextlib.AbstractContextManager[ConcurrentPlacer]]
@@ -150,6 +152,7 @@ class _Stages:
         # The stack ends the controllers.
         self._controllers_by, self._stack = controllers, stack
         self._start_secs = 0.0
+        self._source = find_start_source(self._config.placer, self._config.placer_options)
 
     def all(self) -> list[SearchStage]:
         """Lists the baselines and the placer.
@@ -157,13 +160,16 @@ class _Stages:
         For a placement that fits, a placer that knows the memory of a step comes before the
         baselines: running out of memory takes long.
         """
-        names = dict.fromkeys([*FIRST_STAGES, self._config.placer])
+        has_start = find_placer(self._config.placer).takes_start and self._source is not None
+        first = [name for name in FIRST_STAGES if name != GIVEN or has_start]
+        names = dict.fromkeys([*first, self._config.placer])
         if find_placer(self._config.placer).needs_start:
             names = dict.fromkeys(
                 [self._config.placer]
             )  # The user asks about this placement alone.
         if self._config.is_fit and needs_problem(self._config.placer):
-            names = dict.fromkeys([_EARLIER_ANSWER, self._config.placer, *BASELINES])
+            known = [name for name in first if name not in BASELINES]
+            names = dict.fromkeys([*known, self._config.placer, *BASELINES])
         return [
             SearchStage(name, functools.partial(self._make_stage_placer, name)) for name in names
         ]
@@ -400,6 +406,8 @@ class _Stages:
         """
         coarse = self._grouped.coarse
         options = self._config.placer_options if name == self._config.placer else {}
+        if name == GIVEN:
+            options = {"start": self._source}
         source = find_start_source(name, options)
         if coarse is not None and find_granularity(name, options) == "coarse":
             # All stages use the same groups, so that they can reuse each other's trials.

@@ -49,7 +49,7 @@ def find_start(name: str, options: Mapping[str, object] | None) -> object:
         ValueError: there is no such placer.
     """
     entry = find_placer(name)
-    if entry.preset is None and not entry.needs_start:
+    if entry.preset is None and not (entry.needs_start or entry.takes_start):
         return None
     default = None if entry.preset is None else entry.preset.settings.get("start")
     return (options or {}).get("start", default)

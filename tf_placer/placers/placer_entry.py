@@ -29,6 +29,7 @@ class PlacerEntry:
         needs_problem: whether the placer needs a `PlacementProblem`.
         uses_problem: whether the placer takes a `PlacementProblem` if there is one.
         needs_start: whether the placer needs a placement, which its option `start` names.
+        takes_start: whether its option `start` may name a placement to begin with.
         granularity: see `find_granularity`.
         is_random: whether proposals depend on the seed, so that tables compare several seeds.
         is_baseline: whether live searches measure its proposals before those of other placers; for
@@ -46,6 +47,7 @@ class PlacerEntry:
     needs_problem: bool = False
     uses_problem: bool = False
     needs_start: bool = False
+    takes_start: bool = False
     granularity: Granularity = "coarse"
     is_random: bool = False
     is_baseline: bool = False

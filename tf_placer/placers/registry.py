@@ -48,6 +48,7 @@ _HEURISTICS = (
         "tf_placer.placers.auto.auto_placer:AutoPlacer",
         config="tf_placer.placers.auto.auto_config:AutoConfig",
         needs_problem=True,
+        takes_start=True,
         granularity="fine",
         is_random=True,
     ),

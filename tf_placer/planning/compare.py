@@ -87,8 +87,8 @@ def compare(
         prices: by name, prices per hour, in any currency. The name of a file or directory may be
             given without its folder and ".json".
         log_dir: a directory for the plans, one below it for each machine that is searched, as
-            `plan` keeps one: for `write_report` of the comparison, and to apply the placements.
-            Searches go on from what an earlier comparison left there.
+            `plan` keeps one, to apply the placements later. Searches go on from what an earlier
+            comparison left there.
         say: called with lines for users, in place of printing them.
         progress: called often with a line about the search that runs, in place of printing it.
         verbose: whether to print these lines to the standard error.
@@ -147,13 +147,16 @@ def compare(
             say or (line.say if verbose else _ignore),
             progress or (line.show if verbose else _ignore),
         )
+    kept = {name: source for name, source in machines.items() if isinstance(source, PlanResult)}
     for name, result in searched.items():
         # A placement that was found for a larger machine may be better for a smaller one, too.
         best, needed[name] = _choose_placement(problems[name], pool)
         found[name] = best.placement
         lacking = memory.get(name, _Memory())
         least_bytes = lacking.least_bytes if best.excess_bytes else None
-        plans.write(*(name, result, best, needed[name]), least_bytes=least_bytes, more=lacking.more)
+        kept[name] = plans.keep(
+            *(name, result, best, needed[name]), least_bytes=least_bytes, more=lacking.more
+        )
     directories = {**_find_directories(machines), **plans.directories}
     described = []
     for name, (problem, _) in read.items():
@@ -172,7 +175,7 @@ def compare(
                 more_memory_secs=None if more is None else more.step_secs,
             )
         )
-    return MachineComparison(tuple(described))
+    return MachineComparison(tuple(described), kept)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +277,7 @@ def _search_machines(
         )
         pool.append(result.best.placement)
         results[name] = result
-        plans.write(name, result, result.best)
+        plans.keep(name, result, result.best)
         left_secs = begin_secs + secs - time.monotonic()
         if not result.interrupted and not result.best.excess_bytes:
             limits = find_limits(problem, result.best.placement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -72,7 +73,7 @@ class ComparedPlans:
         """The placements that an earlier comparison left, int32 [num_groups] each."""
         return [file.kept for file in self._files.values() if file.kept is not None]
 
-    def write(
+    def keep(
         self,
         name: str,
         result: AutoResult,
@@ -81,8 +82,8 @@ class ComparedPlans:
         *,
         least_bytes: int | None = None,
         more: MoreMemory | None = None,
-    ) -> None:
-        """Writes the plan of a machine, unless nothing is kept.
+    ) -> PlanResult:
+        """Makes the plan of a machine, and writes it if there are directories.
 
         Args:
             name: the machine.
@@ -93,11 +94,10 @@ class ComparedPlans:
             more: the memory of GPUs for a shorter step; see `PlanResult`.
 
         Raises:
+            LogLockedError: another search is writing there.
             OSError: a file cannot be written.
         """
-        if name not in self._logs:
-            return
-        problem, log = self._problems[name], self._logs[name]
+        problem = self._problems[name]
         outcome = describe_candidate(
             best,
             lower_bound_secs=result.lower_bound_secs,
@@ -107,10 +107,16 @@ class ComparedPlans:
             interrupted=result.interrupted,
         )
         limits = find_limits(problem, best.placement) if outcome.feasible else None
-        log.begin()
         chosen = dataclasses.replace(result, best=best)
         plan = PlanResult(
-            *(problem, outcome, chosen, limits), least_memory_bytes=least_bytes, more_memory=more
+            *(problem, outcome, chosen, limits),
+            log_dir=self.directories.get(name),
+            least_memory_bytes=least_bytes,
+            more_memory=more,
         )
-        log.write(plan, needed)
-        self._files[name].finish(outcome)
+        if name in self._logs:
+            with contextlib.closing(self._logs[name]) as log:
+                log.begin()
+                log.write(plan, needed)
+                self._files[name].finish(outcome)
+        return plan

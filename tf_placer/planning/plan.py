@@ -101,8 +101,8 @@ _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
 _OFFLOAD_SHARE = 0.3
 # A shorter wait needs no word.
 _LEAST_SAID_SECS = 5.0
-# The name of the placement of an earlier search among the candidates.
-_EARLIER_START = "earlier search"
+# The names of an earlier search's placement and of that of option `start` among the candidates.
+_EARLIER_START, _GIVEN_START = "earlier search", "given"
 # Most of the estimates of recomputation for the same problem agree.
 _MAX_RECOMPUTATION_SECS = 3.0
 
@@ -187,31 +187,32 @@ def plan(
     log = PlanLog(problem if placed is given_problem else placed, config)
     file = ResultFile(output, log, placed)
 
+    path = None if isinstance(problem, PlacementProblem) else problem
+
     def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
         file.update(outcome, at_once=eta_secs is None)
         if eta_secs is not None and show(outcome, eta_secs):
             # Every search loop ends with the best so far on an interrupt.
             raise KeyboardInterrupt
 
-    with ProgressLine(sys.stderr if verbose else None) as line:
+    with contextlib.closing(log), ProgressLine(sys.stderr if verbose else None) as line:
         show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
         write = say or (line.say if verbose else _ignore)
         if file.kept_secs is not None:
-            starts = config.placer == AUTO and config.wanted_workers is None
             write(
                 f"{config.log_dir} has a placement of {format_step(file.kept_secs)} of an earlier "
                 + (
                     "search, from which this one goes on"
-                    if starts
+                    if config.placer == AUTO
                     else "search, which stays there until a faster one is found"
                 )
             )
         if config.placer == AUTO:
-            result = _plan_by_auto(placed, config, deadline, log, on_best, write, file.kept)
+            starts = _list_starts(file.kept, _read_start(placed, path, config))
+            result = _plan_by_auto(placed, config, deadline, log, on_best, write, starts)
             recomputation = _estimate_recomputation(result)
             result = dataclasses.replace(result, recomputation=recomputation)
         else:
-            path = None if isinstance(problem, PlacementProblem) else problem
             outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, write)
             result = PlanResult(
                 placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
@@ -310,9 +311,9 @@ def _plan_by_auto(
     log: PlanLog,
     report: Callable[[SearchOutcome, float | None], None],
     say: Callable[[str], None],
-    kept: np.ndarray | None,
+    starts: list[tuple[str, np.ndarray]],
 ) -> PlanResult:
-    """Searches by `auto`, also from a placement that was kept, and explains the limits."""
+    """Searches by `auto`, also from given placements, and explains the limits."""
     groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
     log.begin()
     deadline.begin_search()
@@ -346,7 +347,6 @@ def _plan_by_auto(
     }
     auto = AutoConfig(**config.placer_options)
     if config.wanted_workers is None:
-        starts = [] if kept is None else [(_EARLIER_START, kept)]
         result = coarse_to_fine_search(
             problem,
             groups,
@@ -362,7 +362,7 @@ def _plan_by_auto(
             auto,
             config.wanted_workers,
             config.seed,
-            [] if kept is None else [kept],
+            [placement for _, placement in starts],
             on_progress,
             say,
             **budget,
@@ -504,6 +504,9 @@ def _plan_by_placer(
                 f"placer {config.placer!r} places coarse groups: {placed.num_groups:,} of the "
                 f"{problem.num_groups:,} groups of the problem"
             )
+    start = _read_start(problem, path, config)
+    if start is not None:
+        start = coarse_assignment(start, clusters, placed.num_groups, problem.num_devices)
     setup = PlacerSetup(
         config.placer,
         group_graph(placed),
@@ -511,7 +514,7 @@ def _plan_by_placer(
         config.seed,
         config.placer_options,
         placed,
-        _read_start(problem, path, clusters, config),
+        start,
         # Controllers may resume with another limit, and must sample the same placements again.
         None if config.wanted_workers or config.max_trials == sys.maxsize else config.max_trials,
     )
@@ -560,10 +563,9 @@ def _plan_by_placer(
 def _read_start(
     problem: PlacementProblem,
     path: str | os.PathLike[str] | None,
-    clusters: np.ndarray,
     config: SearchConfig,
 ) -> np.ndarray | None:
-    """Reads the start placement of a policy: for each group the device of its largest part."""
+    """Reads the placement that option `start` names, int32 [num_groups]; None without one."""
     source = find_start_source(config.placer, config.placer_options)
     if source is None:
         return None
@@ -573,7 +575,22 @@ def _read_start(
             "graph was: give a file with the device of every group, as `search` writes it"
         )
     row = read_assignment(source, problem, "the problem" if path is None else os.fspath(path))
-    return coarse_assignment(row, clusters, int(clusters.max(initial=-1)) + 1, problem.num_devices)
+    groups = np.arange(problem.num_groups)
+    illegal = np.flatnonzero(~legal_devices(problem)[groups, row])
+    if len(illegal):
+        group = int(illegal[0])
+        operation = problem.operation_names[int(np.flatnonzero(problem.groups == group)[0])]
+        raise ValueError(
+            f"option 'start': {source!r} has {operation!r} on {problem.devices[row[group]].name}, "
+            "where it may not go"
+        )
+    return row
+
+
+def _list_starts(kept: np.ndarray | None, given: np.ndarray | None) -> list[tuple[str, np.ndarray]]:
+    """Lists the placements that `auto` starts from beside those of the heuristics."""
+    named = ((_GIVEN_START, given), (_EARLIER_START, kept))
+    return [(name, placement) for name, placement in named if placement is not None]
 
 
 def _make_placer(setup: PlacerSetup) -> Placer:

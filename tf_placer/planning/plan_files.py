@@ -30,6 +30,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json
 from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
 from tf_placer.search.config import SearchConfig
+from tf_placer.search.log_file import lock_log
 from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import SampledSteps
 from tf_placer.search.simulated_search import SearchOutcome
@@ -67,6 +68,7 @@ class PlanLog:
         self.header: dict[str, Any] = {}
         self._placer_options = dict(config.placer_options)
         self._problem = b""
+        self._lock: int | None = None
         self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         if self.directory is None:
             return
@@ -82,18 +84,30 @@ class PlanLog:
         self.directory.check(self.header, self._problem)
 
     def begin(self) -> None:
-        """Writes the record and the problem into the directory.
+        """Locks the directory until `close`, and writes the record and the problem into it.
 
         The record comes first, because it alone identifies the files of a killed search.
+
+        Raises:
+            LogLockedError: another search is writing there.
+            OSError: a file cannot be written.
         """
         if self.directory is None:
             return
         self.directory.path.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock_log(self._lock, self.directory.path)
         remove_unfinished_files(self.directory.path)
         if not self.directory.record.exists():
             self.write()
         if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
+
+    def close(self) -> None:
+        """Unlocks the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def write(self, result: PlanResult | None = None, needed: int | None = None) -> None:
         """Writes the record of the search, with its result once there is one; see `PlanRecord`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
@@ -32,9 +32,11 @@ class MachineComparison(ShownTable):
 
     Attributes:
         machines: the machines.
+        plans: the plan on each machine by name, as `plan` returns it, but for those of directories.
     """
 
     machines: tuple[ComparedMachine, ...]
+    plans: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def table(self) -> str:
         """Formats the machines, and sentences that say what follows, without a final newline."""

@@ -162,16 +162,14 @@ def write_report(
     """
     require_page_libraries()
     names: list[str] | None = None
+    needed: dict[str, int | None] = {}
     if isinstance(result, MachineComparison):
         if prices is None:
             found = {each.name: each.price_per_hour for each in result.machines}
             prices = {name: price for name, price in found.items() if price is not None}
-        if any(each.log_dir is None for each in result.machines):
-            raise ValueError(
-                "a comparison keeps the plans that a page shows only in a directory: call "
-                "`compare` with log_dir=..."
-            )
-        result = {each.name: each for each in result.machines}
+        needed = {each.name: each.needed for each in result.machines}
+        plans = result.plans
+        result = {each.name: plans.get(each.name, each) for each in result.machines}
     if isinstance(result, Mapping):
         names, result = [*map(str, result)], [*result.values()]
     results = result if isinstance(result, list | tuple) else [result]
@@ -181,7 +179,12 @@ def write_report(
     names = names or [each.name for each in views]
     matched = match_prices(prices or {}, names)
     view, *beside = (
-        dataclasses.replace(each, name=name, price_per_hour=matched.get(name))
+        dataclasses.replace(
+            each,
+            name=name,
+            price_per_hour=matched.get(name),
+            needed=needed.get(name, each.needed),
+        )
         for each, name in zip(views, names, strict=True)
     )
     for other in beside:

@@ -27,6 +27,7 @@ __all__ = [
     "LogLockedError",
     "is_being_written",
     "is_torn_header",
+    "lock_log",
     "read_log_file",
 ]
 
@@ -178,17 +179,7 @@ class LogFile(Generic[_Record]):
         self.close()
 
     def _lock(self) -> None:
-        for tries_left in reversed(range(_LOCK_TRIES)):
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if not tries_left:
-                    raise LogLockedError(f"another search is writing {self.path}") from error
-                time.sleep(_LOCK_RETRY_SECS)
-            except OSError as error:  # Some network file systems have no locks.
-                logging.warning("%s cannot be locked against a second search: %s", self.path, error)
-                return
+        lock_log(self._file.fileno(), self.path)
 
     def _check_exists(self) -> None:
         """Checks that the file still exists at its path.
@@ -216,6 +207,31 @@ class LogFile(Generic[_Record]):
         except OSError as error:
             self._file.truncate(end)
             raise OSError(error.errno, error.strerror, self.path) from error
+
+
+def lock_log(descriptor: int, path: str | os.PathLike[str]) -> None:
+    """Locks an open file or directory of a search until it is closed or the process ends.
+
+    A file system without locks is a warning.
+
+    Args:
+        descriptor: the open file or directory.
+        path: its name, for errors.
+
+    Raises:
+        LogLockedError: another search has the lock.
+    """
+    for tries_left in reversed(range(_LOCK_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if not tries_left:
+                raise LogLockedError(f"another search is writing {path}") from error
+            time.sleep(_LOCK_RETRY_SECS)
+        except OSError as error:  # Some network file systems have no locks.
+            logging.warning("%s cannot be locked against a second search: %s", path, error)
+            return
 
 
 def is_being_written(path: str | os.PathLike[str]) -> bool:

@@ -501,6 +501,19 @@ class RunTest(tf.test.TestCase):
                 self.assertNotEmpty(sampled)
                 self.assertEqual({each for t in sampled for each in t.assignment}, {device})
 
+    def test_auto_measures_a_placement_in_a_file_before_the_baselines(self):
+        devices = [device.name for device in find_machine("local:2").devices]
+        names = [operation.name for operation in graphs.two_branches().graph.get_operations()]
+        path = os.path.join(self.create_tempdir().full_path, "placement.json")
+        write_placement(Placement("", tuple(devices), dict.fromkeys(names, devices[1])), path)
+        profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
+        with mock.patch.object(job_search, "profile_costs", profile):
+            self.run_search(Script(), placer="auto", placer_options={"start": path}, max_trials=6)
+        _, trials = read_log(self.directory.trials)
+        self.assertEqual([trial.placer for trial in trials[:2]], ["original", "given"])
+        self.assertEqual(set(trials[1].assignment), {1})
+        self.assertIn("expert", {trial.placer for trial in trials[2:]})
+
     def test_notices_another_search_on_the_computer(self):
         cache = self.create_tempdir().full_path
         with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):

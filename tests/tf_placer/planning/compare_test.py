@@ -21,6 +21,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.files import read_json
+from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -149,7 +150,7 @@ class CompareTest(absltest.TestCase):
         def search(problem, *_, **__):
             placement = apart if problem.num_devices == 3 else slow
             [best] = simulate_candidates(problem, Simulator(problem), placement[None])
-            return mock.Mock(best=best, interrupted=False)
+            return AutoResult(best, (best,), (), 0.0, 1, 0.0, False, False, False)
 
         problems = {str(count): two_chain_problem(3, count) for count in (2, 3)}
         with mock.patch.object(compare_module, "coarse_to_fine_search", search):
@@ -322,10 +323,16 @@ class CompareTest(absltest.TestCase):
             compared.list_findings(),
         )
 
-    def test_a_page_needs_plans_that_are_kept(self):
-        compared = tf_placer.compare({"one": two_chain_problem(2, 1)}, max_secs=0.5)
-        with self.assertRaisesRegex(ValueError, "call `compare` with log_dir="):
+    def test_a_page_of_plans_that_are_not_kept_says_the_same(self):
+        problems = {"four": two_chain_problem(3, 4)}
+        for log_dir in (None, self.directory / "plans"):
+            compared = tf_placer.compare(
+                problems, max_secs=1.0, log_dir=log_dir, prices={"four": 1.0}
+            )
             tf_placer.write_report(compared, self.directory / "page.html")
+            page = (self.directory / "page.html").read_text()
+            self.assertIn("would do as well, as a placement on so few is within 2 %", page)
+            self.assertEqual(compared.plans["four"].step_secs, compared.machines[0].step_secs)
 
     def test_refuses_directories_of_other_searches_before_it_searches(self):
         two = two_chain_problem(3, 2)

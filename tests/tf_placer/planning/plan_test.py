@@ -476,6 +476,43 @@ class PlanTest(absltest.TestCase):
         self.assertIn("earlier search", again.table())
         self.assertEqual(json.loads(output.read_text())["step_secs"], best.step_secs)
 
+    def test_auto_starts_from_a_placement_in_a_file_too(self):
+        problem, path = build_layered_problem(40, 3), os.fspath(self.directory / "best.json")
+        best = tf_placer.plan(problem, max_trials=3000, max_secs=3.0, output=path)
+        config = SearchConfig(placer_options={"start": path})
+        again = tf_placer.plan(problem, max_trials=1, max_secs=2.0, config=config)
+        self.assertEqual(again.step_secs, best.step_secs)
+        self.assertEqual(again.auto.starts[0][0], "given")
+        for wrong in ("expert", "original"):
+            with self.assertRaisesRegex(ValueError, "must be a file"):
+                SearchConfig(placer_options={"start": wrong})
+
+    def test_a_start_where_an_operation_may_not_go_is_refused(self):
+        problem = build_layered_problem(40, 3)
+        compute_secs = problem.compute_secs.copy()
+        compute_secs[problem.groups == 5, 1] = np.inf
+        problem = dataclasses.replace(problem, compute_secs=compute_secs)
+        path = os.fspath(self.directory / "wrong.json")
+        pathlib.Path(path).write_text(json.dumps({"assignment": [1] * problem.num_groups}))
+        name = problem.operation_names[int(np.flatnonzero(problem.groups == 5)[0])]
+        with self.assertRaisesRegex(ValueError, f"{path}' has '{name}' on .*, where it may not go"):
+            tf_placer.plan(problem, config=SearchConfig(placer_options={"start": path}))
+
+    def test_a_directory_has_one_search_at_a_time(self):
+        problem, errors = build_layered_problem(40, 3), []
+        for placer in ("random", "auto"):
+            settings = {"placer": placer, "log_dir": self.directory / placer, "max_trials": 200}
+
+            def search_again(*_, settings=settings):
+                try:
+                    tf_placer.plan(problem, **settings)
+                except tf_placer.LogError as error:
+                    errors.append(str(error))
+
+            tf_placer.plan(problem, progress=search_again, **settings)
+            self.assertIn(f"another search is writing {self.directory / placer}", errors[-1])
+            self.assertTrue(tf_placer.plan(problem, **settings).feasible)
+
     def test_a_placer_without_a_seed_searches(self):
         class Same(Placer):
             name = "same"

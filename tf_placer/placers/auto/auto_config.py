@@ -23,6 +23,7 @@ class AutoConfig:
         ValueError: a number is outside its range.
     """
 
+    start: Annotated[str | None, "a placement to start from, too: a file (.json)"] = None
     search_secs: Annotated[float, "seconds for all searches in simulation together, at most"] = 60.0
     search_share: Annotated[float, "share of the time left to search for them, at most"] = 0.5
     rounds: Annotated[int, "searches in simulation at most, each with corrected costs"] = 4
@@ -81,6 +82,8 @@ class AutoConfig:
     critical_path: Annotated[bool, "whether most moves start from the critical path"] = True
 
     def __post_init__(self) -> None:
+        if self.start is not None and not self.start.endswith(".json"):
+            raise ValueError(f"start must be a file (.json), not {self.start!r}")
         shares = (
             *("search_share", "first_share", "later_share", "least_difference", "coarse_budget"),
             *(
