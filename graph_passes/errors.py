@@ -2,7 +2,7 @@
 
 from graph_passes.util.messages import shorten_text
 
-__all__ = ["GraphError"]
+__all__ = ["GraphError", "StepError"]
 
 
 class GraphError(ValueError):
@@ -10,3 +10,7 @@ class GraphError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(shorten_text(message))
+
+
+class StepError(GraphError):
+    """The error for a step of a usable graph: what is fetched, fed or initialized."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from graph_passes import graph_def_reader as reader
 from graph_passes.annotate import DropDanglingColocation
-from graph_passes.errors import GraphError
+from graph_passes.errors import GraphError, StepError
 from graph_passes.functions import check_calls_end
 from graph_passes.tensors import TensorListElement, read_tensors
 from graph_passes.util.garbage_collection import pause_garbage_collection
@@ -218,10 +218,10 @@ class OpGraph:
         i = self.index.get(operation)
         if i is None or not _PORT.fullmatch(port if colon else "0"):
             near = suggest(operation, self.index) if i is None else ""
-            raise GraphError(f"the graph has no tensor {quote(name)}{near}")
+            raise StepError(f"the graph has no tensor {quote(name)}{near}")
         tensor = int(self.output_start[i]) + int(port or 0)
         if tensor >= self.output_start[i + 1]:
-            raise GraphError(f"the graph has no tensor {quote(name)}")
+            raise StepError(f"the graph has no tensor {quote(name)}")
         return tensor
 
     def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
@@ -294,7 +294,7 @@ class OpGraph:
             operation, colon, _ = name.partition(":")
             if operation not in self.index:
                 near = suggest(operation, self.index)
-                raise GraphError(f"fetch {quote(name)} is not in the graph{near}")
+                raise StepError(f"fetch {quote(name)} is not in the graph{near}")
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])

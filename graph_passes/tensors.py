@@ -13,7 +13,7 @@ from absl import logging
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.ops import handle_data_util
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import GraphError, StepError
 from graph_passes.flattened_graph import FlattenedGraph, Shape
 from graph_passes.op_types import VARIABLES
 from graph_passes.tensor_list_shapes import parse_tensor_name
@@ -265,7 +265,7 @@ def _infer_shapes(
         inference = _Inference(graph_def, {})
         if not stand_ins:
             return inference, {}
-        raise GraphError(f"with the values that are fed, {error}") from None
+        raise StepError(f"with the values that are fed, {error}") from None
     for _ in range(_MAX_CORRECTION_ROUNDS):
         found = flattened.find_corrections(inference.find_shape)
         corrections = {tensor: shape for tensor, shape in found.items() if tensor not in stand_ins}

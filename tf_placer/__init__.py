@@ -22,7 +22,7 @@ from tf_placer.errors import NoAnswerError, SearchError, require_tensorflow
 from tf_placer.interrupts import shorten_interrupts
 
 if TYPE_CHECKING:
-    from graph_passes.errors import GraphError
+    from graph_passes.errors import GraphError, StepError
     from graph_passes.placement import Placement, read_placement
     from tf_placer.functions.connection import connect
     from tf_placer.functions.loaded_model import load_placed
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from tf_placer.runs.run_page import write_report
     from tf_placer.search.callbacks import Callback
     from tf_placer.search.config import SearchConfig
-    from tf_placer.search.log_header import LogError
+    from tf_placer.search.log_file import LogLockedError
+    from tf_placer.search.log_header import LogError, LogMismatchError
 
 __all__ = [
     "Callback",
@@ -65,6 +66,8 @@ __all__ = [
     "LibraryError",
     "LocalCluster",
     "LogError",
+    "LogLockedError",
+    "LogMismatchError",
     "Machine",
     "MachineError",
     "ModelResult",
@@ -77,6 +80,7 @@ __all__ = [
     "SavedModelResult",
     "SearchConfig",
     "SearchError",
+    "StepError",
     "UnwrittenPlanError",
     "apply_placement",
     "compare",
@@ -126,10 +130,13 @@ _PLANNING_MODULES = {
     "GraphError": "graph_passes.errors",
     "LibraryError": "tf_placer.library_build",
     "LogError": "tf_placer.search.log_header",
+    "LogLockedError": "tf_placer.search.log_file",
+    "LogMismatchError": "tf_placer.search.log_header",
     "MachineError": "tf_placer.machines.machine",
     "PlanResult": "tf_placer.planning.plan_result",
     "ProblemError": "tf_placer.problem.problem_error",
     "SearchConfig": "tf_placer.search.config",
+    "StepError": "graph_passes.errors",
     "UnwrittenPlanError": "tf_placer.planning.plan_result",
     "compare": "tf_placer.planning.compare",
     "explain": "tf_placer.planning.explanation",

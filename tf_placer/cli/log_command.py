@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from graph_passes.util.messages import plain_text
 from tf_placer.cli.answer import add_json, answer, format_json, print_output
@@ -26,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="print each trial when it ends, until the search ends; waits for a search to begin. "
-        "With --json, prints a JSON object on each line",
+        help="print each trial when it ends (of a search on a problem each improvement), until the "
+        "search ends; waits for a search to begin. With --json, prints a JSON object on each line",
     )
     add_json(parser)
 
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         LogError: the log is damaged.
         OSError: the log cannot be read.
-        ValueError: a file is damaged, or a search on a problem was to be followed.
+        ValueError: a file is damaged.
     """
     from tf_placer.runs.search_description import describe_search
 
@@ -53,45 +55,86 @@ def run(args: argparse.Namespace) -> None:
 
 def _follow(args: argparse.Namespace) -> None:
     """Prints the trials of a search as they end, and then its verdict."""
-    from tf_placer.report.plan_directory import PlanDirectory
     from tf_placer.report.trials_table import format_header, format_trial
     from tf_placer.runs.run_directory import RunDirectory
-    from tf_placer.runs.search_description import describe_costs, trial_values, verdict_line
+    from tf_placer.runs.search_description import (
+        describe_costs,
+        describe_request,
+        trial_values,
+        verdict_line,
+    )
     from tf_placer.runs.search_state import read_search_state
 
     path = os.path.join(args.log_dir, "trials.jsonl")
-    if not _has_content(path):
-        if PlanDirectory(args.log_dir).record.exists():
-            raise ValueError(
-                f"{args.log_dir!r} is of a search on a problem, which has no trials to follow: "
-                "leave --follow out"
-            )
+    plan = os.path.join(args.log_dir, "search.json")
+    if not (_has_content(path) or _has_content(plan)):
         say(f"waiting for a search in {args.log_dir}")
-        while not _has_content(path):
+        while not (_has_content(path) or _has_content(plan)):
             time.sleep(_POLL_SECS)
-
-    def tell(text: str, **values: object) -> None:
-        plain = plain_text(text, lines=True)
-        print_output(format_json(args.command, values) if args.json else plain)
+    if not _has_content(path):
+        _follow_plan(args)
+        return
 
     num_printed, has_header = 0, False
     while True:
         state = read_search_state(args.log_dir)
         if not has_header:
-            shown = describe_costs(state.header, RunDirectory(args.log_dir))
-            tell(
+            directory = RunDirectory(args.log_dir)
+            shown = describe_costs(state.header, directory)
+            _tell(
+                args,
                 "\n".join([*format_header(shown, width=terminal_width()), ""]),
                 header=state.header,
+                request=describe_request(directory),
             )
             has_header = True
         original_secs = state.trials[0].measurement.median_secs if state.trials else None
         for trial in state.trials[num_printed:]:
-            tell(format_trial(trial, original_secs), trial=trial_values(trial))
+            _tell(args, format_trial(trial, original_secs), trial=trial_values(trial))
         num_printed = len(state.trials)
         if not state.is_running:
-            tell(verdict_line(state), verdict=state.to_json())
+            _tell(args, verdict_line(state), verdict=state.to_json())
             return
         time.sleep(_POLL_SECS)
+
+
+def _follow_plan(args: argparse.Namespace) -> None:
+    """Prints each improvement of a search on a problem, and then what it has found."""
+    from tf_placer.report.plan_directory import PlanDirectory
+    from tf_placer.runs.search_description import describe_search
+    from tf_placer.text.units import format_duration, format_step
+
+    directory, has_begun = PlanDirectory(args.log_dir), False
+    printed: dict[str, Any] = {}
+    while True:
+        # Ask first: a search that ends meanwhile has completed its files.
+        is_running = directory.is_running
+        text, values = describe_search(args.log_dir)
+        result = values["plan"]["result"]
+        if not has_begun:
+            _tell(args, values["request"]["command"], **_select(values, "header", "request"))
+            has_begun = True
+        if is_running and result is not None:
+            best = _select(result, "trials", "elapsed_secs", "step_secs", "feasible")
+            if best != printed:
+                step = "none" if best["step_secs"] is None else format_step(best["step_secs"])
+                fits = "" if best["feasible"] else ", which does not fit"
+                after = f"{best['trials']:,} trials in {format_duration(best['elapsed_secs'])}"
+                _tell(args, f"best after {after}: {step}{fits}", best=best)
+            printed = best
+        if not is_running:
+            _tell(args, text, **_select(values, "updates", "plan"))
+            return
+        time.sleep(_POLL_SECS)
+
+
+def _select(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: values[name] for name in names}
+
+
+def _tell(args: argparse.Namespace, text: str, **values: object) -> None:
+    plain = plain_text(text, lines=True)
+    print_output(format_json(args.command, values) if args.json else plain)
 
 
 def _has_content(path: str) -> bool:

@@ -101,15 +101,24 @@ _EXIT_CODES = (
 )
 
 
+class _ArgumentsError(SystemExit):
+    """The exit with code 2, after the message for people."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(2)
+        self.message = message
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that prints its usage only where an argument is missing or unknown."""
 
     def error(self, message: str) -> NoReturn:
         """Exits with code 2 and the message."""
         # argparse names the argument first whose value is wrong.
-        if message.startswith("argument "):
-            self.exit(2, plain_text(f"{self.prog}: error: {message}") + "\n")
-        super().error(message)
+        if not message.startswith("argument "):
+            self.print_usage(sys.stderr)
+        self._print_message(plain_text(f"{self.prog}: error: {message}") + "\n", sys.stderr)
+        raise _ArgumentsError(message)
 
 
 def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
@@ -187,7 +196,8 @@ def _find_modules_here() -> None:
 
 def _run_command(given: list[str]) -> Callable[[], None] | None:
     """Runs a command; returns the script of the command `run`, whose errors are its own."""
-    command, args, script = "", None, None
+    command, script = "", None
+    args = _find_json_arguments(given)
     # The time limit of a command begins with the call, before its files are read.
     start_secs = time.monotonic()
     open_standard_files()
@@ -207,6 +217,10 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
             script = args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
+    except _ArgumentsError as error:
+        with contextlib.suppress(OSError):
+            answer_error(args, argparse.ArgumentError.__name__, error.message)
+        raise
     except BrokenPipeError:
         # The reader of a pipe has closed it, as `head` does.
         sys.exit(1)
@@ -225,6 +239,14 @@ def _run_command(given: list[str]) -> Callable[[], None] | None:
         if command != _RUN:
             _discard_unwritable_output()
     return script
+
+
+def _find_json_arguments(given: Sequence[str]) -> argparse.Namespace | None:
+    """Finds what an error before the arguments are parsed needs; None if it is for people."""
+    command = next((text for text in given if text in COMMANDS), None)
+    if command in (None, _RUN) or "--json" not in given:
+        return None
+    return argparse.Namespace(command=command, json=True)
 
 
 def _find_kind(error: Exception) -> str:

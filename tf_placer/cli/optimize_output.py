@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 from typing import TYPE_CHECKING
 
 from graph_passes.errors import GraphError
@@ -72,14 +73,16 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
         OSError: the output graph was not written.
     """
     has_log = result.log_dir is not None
+    # The directory of a kept answer has its placement, but no trials.
+    log_dir = pathlib.Path(args.log_dir).absolute() if args.log_dir else result.log_dir
     placement = None
-    if result.placement is not None and result.log_dir is not None:
-        placement = str(result.log_dir / "placement.json")
+    if result.placement is not None and log_dir is not None:
+        placement = str(log_dir / "placement.json")
     written = args.output_graph if error is None else None
     files = {
         "graph" if result.changed else "copy of the original": written,
         "placement": placement,
-        "log": result.log_dir,
+        "log": log_dir,
         "report": args.report if has_log else None,
         "tensorboard": args.tensorboard if has_log else None,
     }
@@ -89,6 +92,7 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
     values = {
         "output_graph": written,
         "placement": placement,
+        "log_dir": None if log_dir is None else str(log_dir),
         "report": files["report"],
         "tensorboard": files["tensorboard"],
     }

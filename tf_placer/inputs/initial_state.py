@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
@@ -87,7 +87,7 @@ def build_initial_state(
         given = list_operations(list_names(initializers))
         for name in given:
             if name not in graph.index:
-                raise GraphError(f"initializer {name!r} is not in the graph")
+                raise StepError(f"initializer {name!r} is not in the graph")
         names = expand_groups(graph, given)
     else:
         handles = find_fed_iterators(graph.graph_def, feeds)
@@ -172,7 +172,7 @@ def _choose_initializer_feeds(
     given = {name: value for name, value in candidates.items() if is_read(needing, name)}
     for i in np.flatnonzero(needing.has_type(PLACEHOLDERS) & needing.needed).tolist():
         if tf.dtypes.as_dtype(int(needing.tensor_dtypes[needing.output_start[i]])) == tf.string:
-            raise GraphError(
+            raise StepError(
                 f"the initializers need the placeholder {graph.names[i]!r}, and its strings may "
                 "be names of files: pass its value in feed_dict (--feeds)"
             )

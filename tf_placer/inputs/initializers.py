@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
@@ -214,7 +214,7 @@ def _choose_initializer(
     for i in assigns:
         if not graph.needed[i]:
             return graph.names[i]
-    raise GraphError(f"nothing initializes the variable {graph.names[state]!r}: pass initializers")
+    raise StepError(f"nothing initializes the variable {graph.names[state]!r}: pass initializers")
 
 
 def _map_setters(graph: OpGraph) -> dict[int, int]:

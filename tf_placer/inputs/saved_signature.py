@@ -14,7 +14,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 from tensorflow.python.saved_model import loader_impl
 
 from graph_passes.annotate import ClearDevices
-from graph_passes.errors import GraphError
+from graph_passes.errors import GraphError, StepError
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
 from graph_passes.turns import run_in_turn
 from tf_placer.inputs.restored_values import read_session_values
@@ -312,7 +312,7 @@ def read_signature(
         if not known:
             raise GraphError(explain_no_signatures(directory))
         lacks = f"no signature {missing[0]!r}" if missing else "several signatures"
-        raise GraphError(
+        raise StepError(
             f"the SavedModel {directory!r} has {lacks}: name one or more of {', '.join(known)}"
         )
     return _build_signature(directory, saved_model, number, tuple(dict.fromkeys(names)))

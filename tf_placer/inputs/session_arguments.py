@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.util import nest
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.util.messages import quote
 
 __all__ = ["flatten_feeds", "list_names"]
@@ -29,12 +29,12 @@ def list_names(items: Any) -> list[str]:
         A name for each operation and tensor, in the order in which a session lists them.
 
     Raises:
-        GraphError: an item is none of these, or the items are nested too deeply.
+        StepError: an item is none of these, or the items are nested too deeply.
     """
     try:
         return _list_names(items)
     except RecursionError:
-        raise GraphError("what is fetched or fed is nested too deeply, or holds itself") from None
+        raise StepError("what is fetched or fed is nested too deeply, or holds itself") from None
 
 
 def _list_names(items: Any) -> list[str]:
@@ -60,12 +60,12 @@ def flatten_feeds(feed_dict: Mapping[Any, Any] | None) -> dict[str, Any]:
         Values by tensor name ("x:0").
 
     Raises:
-        GraphError: a key cannot be fed, or its value has another structure than the key.
+        StepError: a key cannot be fed, or its value has another structure than the key.
     """
     if feed_dict is None:
         return {}
     if not isinstance(feed_dict, Mapping):
-        raise GraphError(f"feeds map placeholders to values, unlike {type(feed_dict).__name__!r}")
+        raise StepError(f"feeds map placeholders to values, unlike {type(feed_dict).__name__!r}")
     given = {}
     # The keys must not go into another dictionary, because variables can be hashed only inside of
     # their graph.
@@ -74,7 +74,7 @@ def flatten_feeds(feed_dict: Mapping[Any, Any] | None) -> dict[str, Any]:
             name = _find_name(element)
             name = name if ":" in name else f"{name}:0"
             if name in given:
-                raise GraphError(f"{quote(name)} is fed twice")
+                raise StepError(f"{quote(name)} is fed twice")
             given[name] = part
     return given
 
@@ -92,21 +92,21 @@ def _split_feed(key: Any, value: Any) -> list[tuple[Any, Any]]:
     if isinstance(key, tuple):
         keys, values = nest.flatten(key), nest.flatten(value)
         if len(keys) != len(values):
-            raise GraphError(f"a key of the feeds has {len(keys)} parts, its value {len(values)}")
+            raise StepError(f"a key of the feeds has {len(keys)} parts, its value {len(values)}")
         return [pair for each in zip(keys, values, strict=True) for pair in _split_feed(*each)]
     for kind, _, feed, feed_parts in tf_session._REGISTERED_EXPANSIONS:
         if kind is object or not isinstance(key, kind):
             continue
         if feed is None:
-            raise GraphError(f"a session cannot be fed {type(key).__name__!r}")
+            raise StepError(f"a session cannot be fed {type(key).__name__!r}")
         try:
             pairs = list(feed(key, value))
         except (AttributeError, TypeError, ValueError) as error:
-            raise GraphError(
+            raise StepError(
                 f"{_describe(key)} cannot be fed {type(value).__name__!r}: {error}"
             ) from error
         if feed_parts is not None and len(pairs) != len(list(feed_parts(key))):
-            raise GraphError(
+            raise StepError(
                 f"{_describe(key)} has {len(list(feed_parts(key)))} parts, and its feed "
                 f"{len(pairs)}"
             )
@@ -128,5 +128,5 @@ def _find_name(item: Any) -> str:
     if not isinstance(name, str):
         text = repr(item)
         text = text if len(text) <= _MAX_VALUE_CHARS else f"a value of type {type(item).__name__}"
-        raise GraphError(f"{text} is neither an operation, a tensor nor the name of one")
+        raise StepError(f"{text} is neither an operation, a tensor nor the name of one")
     return name

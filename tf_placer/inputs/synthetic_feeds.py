@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.json_text import format_value
 
@@ -40,7 +40,7 @@ def complete_feeds(
         A value of the tensor's type for each fed tensor.
 
     Raises:
-        GraphError: a value does not fit its tensor, or a needed placeholder without a value has no
+        StepError: a value does not fit its tensor, or a needed placeholder without a value has no
             fully defined shape or is a handle.
     """
     feeds = {name: _check_feed(graph, name, value) for name, value in given.items()}
@@ -63,20 +63,20 @@ def _check_feed(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     tensor = graph.tensor_index(name)
     dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
-        raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
+        raise StepError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
         array = convert_value(value, dtype)
     except (NotImplementedError, TypeError, ValueError) as error:
         # A symbolic tensor raises NotImplementedError.
         reason = " ".join(str(error).split())
-        raise GraphError(f"the feed of {name!r} is not of type {dtype}: {reason}") from error
+        raise StepError(f"the feed of {name!r} is not of type {dtype}: {reason}") from error
     if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise GraphError(f"the feed of {name!r} is not of strings")
+        raise StepError(f"the feed of {name!r} is not of strings")
     if shape is not None and (
         len(shape) != array.ndim
         or any(size not in (-1, given) for size, given in zip(shape, array.shape, strict=True))
     ):
-        raise GraphError(
+        raise StepError(
             f"the feed of {name!r} has the shape {list(array.shape)}, the tensor {_describe(shape)}"
         )
     return array
@@ -116,19 +116,19 @@ def _synthesize_feed(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor = graph.tensor_index(name)
     dtype, shape = _find_numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
-        raise GraphError(
+        raise StepError(
             f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of "
             "functions take their variables so: build the model in a tf.Graph, or make its "
             "variables constants with convert_variables_to_constants_v2"
         )
     if shape is None or -1 in shape:
-        raise GraphError(
+        raise StepError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made "
             "up for it: pass one in feed_dict (--feeds)"
         )
     needed_bytes = math.prod(shape) * dtype.itemsize
     if needed_bytes > _MAX_SYNTHETIC_BYTES:
-        raise GraphError(
+        raise StepError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, which takes "
             f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feed_dict "
             "(--feeds)"

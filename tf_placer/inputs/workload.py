@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.annotate import ClearDevices, DropDanglingColocation
-from graph_passes.errors import GraphError
+from graph_passes.errors import GraphError, StepError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
@@ -104,7 +104,7 @@ def read_graph(graph: Any, signature_key: str | Sequence[str] | None = None) -> 
         saved = read_signature(graph, signature_key)
         return InputGraph(saved.inlined.graph_def, signature=saved, path=saved.directory)
     if signature_key is not None:
-        raise GraphError("only a SavedModel directory has a signature to choose")
+        raise StepError("only a SavedModel directory has a signature to choose")
     if isinstance(graph, tf.Graph):
         return InputGraph(graph.as_graph_def(), live=graph)
     if isinstance(graph, tf.compat.v1.GraphDef):
@@ -180,7 +180,7 @@ def read_workload(
     signature = given_graph.signature
     if signature is not None:
         if any(each is not None for each in (fetches, initializers, checkpoint)):
-            raise GraphError(
+            raise StepError(
                 "a SavedModel takes no fetches, initializers or checkpoint: its signature and "
                 "its variables say all that"
             )
@@ -194,7 +194,7 @@ def read_workload(
     given = flatten_feeds(feed_dict)
     op_graph = given_graph.read_columns(graph_def)
     if not fetch_names:
-        raise GraphError(
+        raise StepError(
             "nothing to fetch: pass fetches, or put the training operation into the collection "
             f"{TRAIN_OP!r}"
         )

@@ -175,7 +175,8 @@ def compare(
                 more_memory_secs=None if more is None else more.step_secs,
             )
         )
-    return MachineComparison(tuple(described), kept)
+    left_out = tuple(name for name in read if name not in found)
+    return MachineComparison(tuple(described), left_out, kept)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -195,38 +195,40 @@ def plan(
             # Every search loop ends with the best so far on an interrupt.
             raise KeyboardInterrupt
 
-    with contextlib.closing(log), ProgressLine(sys.stderr if verbose else None) as line:
-        show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
-        write = say or (line.say if verbose else _ignore)
-        if file.kept_secs is not None:
-            write(
-                f"{config.log_dir} has a placement of {format_step(file.kept_secs)} of an earlier "
-                + (
-                    "search, from which this one goes on"
-                    if config.placer == AUTO
-                    else "search, which stays there until a faster one is found"
+    with contextlib.closing(log):
+        with ProgressLine(sys.stderr if verbose else None) as line:
+            show = progress or (lambda *state: line.show(format_simulated_progress(*state)))
+            write = say or (line.say if verbose else _ignore)
+            if file.kept_secs is not None:
+                write(_describe_kept(config, file.kept_secs))
+            if config.placer == AUTO:
+                starts = _list_starts(file.kept, _read_start(placed, path, config))
+                result = _plan_by_auto(placed, config, deadline, log, on_best, write, starts)
+                recomputation = _estimate_recomputation(result)
+                result = dataclasses.replace(result, recomputation=recomputation)
+            else:
+                outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, write)
+                result = PlanResult(
+                    placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
                 )
-            )
-        if config.placer == AUTO:
-            starts = _list_starts(file.kept, _read_start(placed, path, config))
-            result = _plan_by_auto(placed, config, deadline, log, on_best, write, starts)
-            recomputation = _estimate_recomputation(result)
-            result = dataclasses.replace(result, recomputation=recomputation)
-        else:
-            outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, write)
-            result = PlanResult(
-                placed, outcome, limits=_find_limits(placed, outcome), log_dir=config.log_dir
-            )
-    try:
         try:
-            log.write(result)
-        finally:
-            file.finish(result.outcome)
-    except OSError as error:
-        raise UnwrittenPlanError(describe_error(error), result) from error
+            try:
+                log.write(result)
+            finally:
+                file.finish(result.outcome)
+        except OSError as error:
+            raise UnwrittenPlanError(describe_error(error), result) from error
     if (excess := deadline.describe_excess()) is not None:
         write(excess)
     return result
+
+
+def _describe_kept(config: SearchConfig, secs: float) -> str:
+    """Describes the placement that an earlier search left in the directory."""
+    use = "which stays there until a faster one is found"
+    if config.placer == AUTO:
+        use = "from which this one goes on"
+    return f"{config.log_dir} has a placement of {format_step(secs)} of an earlier search, {use}"
 
 
 def _ignore(line: str) -> None:

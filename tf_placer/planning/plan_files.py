@@ -7,8 +7,10 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import math
 import os
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -66,7 +68,7 @@ class PlanLog:
         self.sampled = SampledSteps()
         self.directory = None if config.log_dir is None else PlanDirectory(config.log_dir)
         self.header: dict[str, Any] = {}
-        self._placer_options = dict(config.placer_options)
+        self._config = config
         self._problem = b""
         self._lock: int | None = None
         self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -98,8 +100,8 @@ class PlanLog:
         self._lock = os.open(self.directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         lock_log(self._lock, self.directory.path)
         remove_unfinished_files(self.directory.path)
-        if not self.directory.record.exists():
-            self.write()
+        # The record of an earlier search stays until this one has ended.
+        self._write(self.directory.read_record() or PlanRecord({}, "", ""))
         if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
 
@@ -109,21 +111,31 @@ class PlanLog:
             os.close(self._lock)
             self._lock = None
 
-    def write(self, result: PlanResult | None = None, needed: int | None = None) -> None:
-        """Writes the record of the search, with its result once there is one; see `PlanRecord`."""
+    def write(self, result: PlanResult, needed: int | None = None) -> None:
+        """Writes the record of the search that has ended; see `PlanRecord`."""
+        self._write(
+            dataclasses.replace(
+                result.to_record(),
+                samples=self.sampled.samples,
+                best=self.sampled.best,
+                needed=needed,
+            )
+        )
+
+    def _write(self, record: PlanRecord) -> None:
+        """Writes a record with what is known of the search from its begin."""
         if self.directory is None:
             return
-        record = PlanRecord({}, "", "") if result is None else result.to_record()
+        config = self._config
         self.directory.write_record(
             dataclasses.replace(
                 record,
                 header=self.header,
                 command=format_command_line(),
                 time=self._time,
-                samples=self.sampled.samples,
-                best=self.sampled.best,
-                needed=needed,
-                placer_options=self._placer_options,
+                placer_options=dict(config.placer_options),
+                max_trials=None if config.max_trials == sys.maxsize else config.max_trials,
+                max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
             )
         )
 
@@ -182,7 +194,7 @@ class ResultFile:
             outcome: the best so far.
             at_once: whether to write even within a second after the last time.
         """
-        if self._path is None or is_stream(self._path):
+        if self._copy is None and (self._path is None or is_stream(self._path)):
             return
         now_secs = time.monotonic()
         is_due = at_once or self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
@@ -218,7 +230,9 @@ class ResultFile:
         self._written = []
         for path in (self._path, self._copy):
             try:
-                if path is not None and not self._keeps_earlier(path, outcome):
+                if path is None or (is_stream(path) and not has_ended):
+                    continue
+                if not self._keeps_earlier(path, outcome):
                     write_json(path, values)
                     self._written.append(pathlib.Path(path))
             except OSError as error:

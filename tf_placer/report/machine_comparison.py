@@ -32,10 +32,12 @@ class MachineComparison(ShownTable):
 
     Attributes:
         machines: the machines.
+        left_out: the names of machines that were not searched, because of an interrupt.
         plans: the plan on each machine by name, as `plan` returns it, but for those of directories.
     """
 
     machines: tuple[ComparedMachine, ...]
+    left_out: tuple[str, ...] = ()
     plans: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def table(self) -> str:
@@ -64,6 +66,10 @@ class MachineComparison(ShownTable):
 
     def list_findings(self) -> list[str]:
         """Lists sentences about the fastest and the cheapest machine, and about fewer GPUs."""
+        missing = f"interrupted: {_join(self.left_out)} not searched" if self.left_out else ""
+        return [*([missing] if missing else []), *self._list_comparisons()]
+
+    def _list_comparisons(self) -> list[str]:
         fitting = [machine for machine in self.machines if machine.step_secs is not None]
         if not fitting:
             return [
@@ -92,6 +98,7 @@ class MachineComparison(ShownTable):
         return {
             "machines": [machine.to_json() for machine in self.machines],
             "findings": self.list_findings(),
+            "left_out": list(self.left_out),
         }
 
 
@@ -191,12 +198,11 @@ def _shorten_names(compared: MachineComparison) -> MachineComparison:
     names = [pathlib.PurePath(each.name).name.removesuffix(".json") for each in compared.machines]
     if len(set(names)) < len(names) or names == [each.name for each in compared.machines]:
         return compared
-    return MachineComparison(
-        tuple(
-            dataclasses.replace(each, name=name)
-            for each, name in zip(compared.machines, names, strict=True)
-        )
-    )
+    machines = [
+        dataclasses.replace(each, name=name)
+        for each, name in zip(compared.machines, names, strict=True)
+    ]
+    return dataclasses.replace(compared, machines=tuple(machines))
 
 
 def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:

@@ -18,6 +18,7 @@ from graph_passes.util.json_records import check_format, read_record
 from tf_placer.files import name_file_in_errors, read_json, write_json
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.what_if import WhatIf
+from tf_placer.search.log_file import is_being_written
 from tf_placer.search.log_header import HeaderFacts, check_header
 from tf_placer.search.own_files import check_own_files, check_policy_file, read_log_header
 from tf_placer.search.sampled_steps import Sample
@@ -63,6 +64,8 @@ class PlanRecord:
         needed: the number of accelerators that a comparison found to be enough for a step at most
             2 % longer; None if not searched.
         placer_options: the settings that were given to the placer.
+        max_trials: maximum number of simulated placements; None for no limit.
+        max_secs: time limit in seconds; None for none.
     """
 
     header: Mapping[str, Any]
@@ -76,6 +79,8 @@ class PlanRecord:
     remarks: tuple[str, ...] = ()
     needed: int | None = None
     placer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    max_trials: int | None = None
+    max_secs: float | None = None
 
 
 class PlanDirectory:
@@ -109,6 +114,11 @@ class PlanDirectory:
     def paths_beside_result(self) -> list[pathlib.Path]:
         """The files that a search may write, except the result, which may be its output."""
         return [self.path / name for name in self.names if name != self.result.name]
+
+    @property
+    def is_running(self) -> bool:
+        """Returns whether a process searches here now."""
+        return is_being_written(self.path)
 
     def check(self, header: Mapping[str, Any], problem: bytes) -> None:
         """Checks that the directory has no files of another search or of somebody else.
@@ -165,6 +175,8 @@ class PlanDirectory:
                 "remarks": list(record.remarks),
                 "needed": record.needed,
                 "placer_options": record.placer_options,
+                "max_trials": record.max_trials,
+                "max_secs": record.max_secs,
             },
         )
 

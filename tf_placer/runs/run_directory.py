@@ -36,6 +36,7 @@ from tf_placer.interpreter import format_command_line
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import find_placer
 from tf_placer.runs.run_result import RunResult
+from tf_placer.search.budget import Budget
 from tf_placer.search.config import SearchConfig, read_settings
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
 
@@ -157,6 +158,16 @@ class RunDirectory:
         settings, _ = self._read_settings()
         options: Mapping[str, Any] = settings["placer_options"]
         return options
+
+    def read_budget(self) -> Budget:
+        """Reads the trials and the time that the request allows.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is no request; the message names it.
+        """
+        settings, _ = self._read_settings()
+        return Budget(settings["max_trials"], settings["max_secs"])
 
     def read_command(self) -> str | None:
         """Reads the command line of the request; None if the request has none.

@@ -11,6 +11,7 @@ from graph_passes.util.json_records import read_record
 from graph_passes.util.json_text import format_value
 from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.confirmation.outcome import Outcome
+from tf_placer.search.trial_log import ORIGINAL
 
 __all__ = ["RunResult", "is_slower_than_one_process"]
 
@@ -74,6 +75,11 @@ class RunResult:
     answer_store: str | None = None
     one_process_secs: float | None = None
     has_placer_ended: bool = False
+
+    @property
+    def original_secs(self) -> float | None:
+        """Step time of the original in the confirmation; None if nothing was confirmed."""
+        return self.confirmation.step_secs(ORIGINAL) if self.confirmation else None
 
     @property
     def placed_secs(self) -> float | None:

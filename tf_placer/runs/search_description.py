@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from tf_placer.report.auto_table import limits_table
 from tf_placer.report.controllers_table import controllers_table, staleness_line
 from tf_placer.report.limits import find_limits
 from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.report.problem_table import problem_values
 from tf_placer.report.search_table import search_table
 from tf_placer.report.training_table import training_table
 from tf_placer.report.trials_table import log_table
@@ -28,7 +30,13 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import table, terminal_width
 from tf_placer.text.units import format_step
 
-__all__ = ["describe_costs", "describe_search", "trial_values", "verdict_line"]
+__all__ = [
+    "describe_costs",
+    "describe_request",
+    "describe_search",
+    "trial_values",
+    "verdict_line",
+]
 
 
 def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
@@ -46,10 +54,16 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     """
     trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
     learned, updates = _describe_training(log_dir) if os.path.exists(training) else (None, [])
-    values: dict[str, Any] = {"header": None, "trials": [], "updates": updates, "verdict": None}
-    values["plan"] = None
     plan = PlanDirectory(log_dir)
     directory = RunDirectory(log_dir)
+    values: dict[str, Any] = {
+        "header": None,
+        "request": describe_request(directory),
+        "trials": [],
+        "updates": updates,
+        "verdict": None,
+        "plan": None,
+    }
     is_kept = directory.has_request and not os.path.exists(trials)
     kept = directory.read_result() if is_kept else None
     if kept is not None:
@@ -60,6 +74,11 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     elif not os.path.exists(trials) and (record := plan.read_record()) is not None:
         shown, values["plan"] = _describe_plan(plan, record)
         values["header"] = record.header
+        values["request"] = {
+            "command": record.command,
+            "max_trials": record.max_trials,
+            "max_secs": record.max_secs,
+        }
         parts = [shown]
     elif os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
@@ -68,12 +87,10 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
         by_worker = format_workers_table(state.trials)
         tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
         parts = ["\n".join([*tables, verdict_line(state)])]
-        values = {
+        values |= {
             "header": state.header,
             "trials": [trial_values(trial) for trial in state.trials],
-            "updates": updates,
             "verdict": state.to_json(),
-            "plan": None,
         }
     else:
         parts = []
@@ -89,17 +106,43 @@ def describe_costs(header: Mapping[str, Any], directory: RunDirectory) -> Mappin
     return {**header, "costs": "not profiled"}
 
 
+def describe_request(directory: RunDirectory) -> dict[str, Any] | None:
+    """Makes the JSON form of what a live search was asked for; None if that is not known.
+
+    Raises:
+        OSError: the file of the request cannot be read.
+        ValueError: the file is damaged; the message names it.
+    """
+    if not directory.has_request:
+        return None
+    budget = directory.read_budget()
+    return {
+        "command": directory.read_command(),
+        "max_trials": budget.max_trials,
+        "max_secs": budget.max_secs if math.isfinite(budget.max_secs) else None,
+    }
+
+
 def _describe_plan(directory: PlanDirectory, record: PlanRecord) -> tuple[str, dict[str, Any]]:
     """Shows the result of a search on a problem, and what its record has beside it.
 
     Raises:
         OSError, ValueError: the problem or the result cannot be read.
     """
-    values = dataclasses.asdict(record)
-    del values["header"]
+    values = {"is_running": directory.is_running} | dataclasses.asdict(record)
+    for name in ("header", "max_trials", "max_secs"):
+        del values[name]
+    # As in the JSON of `search`.
+    values["candidates"] = [
+        {"name": each.label, "step_secs": each.step_secs, "fits": each.fits}
+        for each in record.candidates
+    ]
     if not directory.result.exists():
-        return "no result yet: the search runs, or was stopped", {**values, "result": None}
+        state = "runs" if values["is_running"] else "was stopped"
+        missing = {"result": None, "devices": None}
+        return f"no result yet: the search {state}", {**values, **missing}
     problem = read_problem(directory.problem)
+    values["devices"] = problem_values(problem)["devices"]
     result = read_json(directory.result)
     with name_file_in_errors(directory.result, "the result of a search"):
         names = {field.name for field in dataclasses.fields(SearchOutcome)} & result.keys()
@@ -114,6 +157,8 @@ def _describe_plan(directory: PlanDirectory, record: PlanRecord) -> tuple[str, d
             ]
     if settings := format_settings(record.placer_options):
         lines[0] += f"\nsettings:     {settings}"
+    if values["is_running"]:
+        lines.insert(0, "the search runs; its best placement so far:\n")
     if record.candidates:
         rows = [
             [

@@ -59,6 +59,9 @@ class SearchState:
             "reason": self.reason,
             "speedup": None if comparison is None else comparison.speedup,
             "speedup_interval": None if comparison is None else comparison.interval,
+            "original_secs": None if result is None else result.original_secs,
+            "placed_secs": None if result is None else result.placed_secs,
+            "one_process_secs": None if result is None else result.one_process_secs,
         }
 
 

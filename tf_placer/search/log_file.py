@@ -235,14 +235,19 @@ def lock_log(descriptor: int, path: str | os.PathLike[str]) -> None:
 
 
 def is_being_written(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a process has the log open for writing; False if there is no log."""
+    """Returns whether a process has locked a log, or a directory; False if there is none."""
     try:
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
+    finally:
+        os.close(descriptor)
     return False
 
 

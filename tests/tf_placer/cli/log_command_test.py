@@ -13,8 +13,10 @@ from unittest import mock
 
 from absl.testing import absltest
 
+import tf_placer
 from tests.tf_placer import doubles
 from tests.tf_placer.scripted import confirmation, run_result, trial
+from tests.tf_placer.small_problem import build_layered_problem
 from tf_placer.cli import log_command
 from tf_placer.cli import main as cli
 from tf_placer.confirmation.outcome import Outcome
@@ -150,8 +152,32 @@ class LogCommandTest(absltest.TestCase):
 
         values = [json.loads(line) for line in self.follow(search, "--json").splitlines()]
         self.assertEqual([list(value)[2] for value in values], ["header", "trial", "verdict"])
+        self.assertIsNone(values[0]["request"])  # Nobody has asked for this search.
         self.assertEqual(values[1]["trial"]["failure"]["kind"], "out_of_memory")
         self.assertIsNone(values[2]["verdict"]["outcome"])
+
+    def test_follows_a_search_on_a_problem_to_its_end(self):
+        def search(printed):
+            self.errors.wait_for("waiting for a search")
+            problem, has_shown = build_layered_problem(40, 3), []
+
+            def wait(*_):
+                if not has_shown:
+                    has_shown.append(True)
+                    printed.wait_for('"best"')
+
+            tf_placer.plan(
+                problem, placer="random", max_trials=200, log_dir=self.run_dir, progress=wait
+            )
+
+        self.run_dir = self.create_tempdir().full_path
+        values = [json.loads(line) for line in self.follow(search, "--json").splitlines()]
+        kinds = [list(value)[2] for value in values]
+        self.assertEqual((kinds[0], kinds[1], kinds[-1]), ("header", "best", "updates"))
+        self.assertEqual(values[0]["request"]["max_trials"], 200)
+        self.assertIsNone(values[0]["request"]["max_secs"])
+        self.assertFalse(values[-1]["plan"]["is_running"])
+        self.assertTrue(values[-1]["plan"]["result"]["has_ended"])
 
 
 if __name__ == "__main__":

@@ -90,7 +90,10 @@ class CommandLineTest(tf.test.TestCase):
         self.assertRegex(" ".join(output.split()), "Exit codes: 0, .* 1, .* 2, ")
         self.assertEqual(self.call("machines")[0], 0)
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
-        self.assertEqual(self.call("search", "--json")[0], 2)
+        code, output, _ = self.call("search", "--json")
+        self.assertEqual((code, json.loads(output)["error"]["kind"]), (2, "ArgumentError"))
+        code, output, _ = self.call("search", "--flagfile=no.flags", "--json")
+        self.assertEqual((code, json.loads(output)["error"]["kind"]), (1, "FileNotFoundError"))
 
     def test_the_installed_command_finds_modules_in_the_working_directory(self):
         (self.directory / "my_placers.py").write_text(

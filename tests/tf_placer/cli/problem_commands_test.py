@@ -578,7 +578,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit):
             cli.main([*arguments, "--json"])
         # The package has this name, and not that of the class below it.
-        self.assertEqual(json.loads(printed.getvalue())["error"]["kind"], "LogError")
+        self.assertEqual(json.loads(printed.getvalue())["error"]["kind"], "LogMismatchError")
         self.assertEqual((self.directory / "run" / "training.jsonl").read_bytes(), log)
 
     def test_bad_input(self):

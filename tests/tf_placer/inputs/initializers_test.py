@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.op_graph import OpGraph
 from tests.graph_parts import control_flow, new_graph
 from tf_placer.inputs.initializers import find_initializers
@@ -45,7 +45,7 @@ class FindInitializersTest(tf.test.TestCase):
         with new_graph() as graph:
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="v", name="v")
             tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
-        with self.assertRaisesRegex(GraphError, "nothing initializes the variable 'v': pass init"):
+        with self.assertRaisesRegex(StepError, "nothing initializes the variable 'v': pass init"):
             find(graph, ["y"])
 
     def test_collected_operations_come_first_and_once(self):

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from graph_passes.errors import GraphError
+from graph_passes.errors import StepError
 from graph_passes.op_graph import OpGraph
 from tests.graph_parts import new_graph
 from tf_placer.inputs.synthetic_feeds import complete_feeds
@@ -52,9 +52,7 @@ class MadeUpFeedsTest(tf.test.TestCase):
     def test_a_placeholder_too_large_to_make_up_is_named(self):
         for shape in ([2**16, 2**14], [2**31, 2**30]):
             graph = placeholders((tf.float32, shape))
-            with self.assertRaisesRegex(
-                GraphError, "'p0:0' has the shape .* pass one in feed_dict"
-            ):
+            with self.assertRaisesRegex(StepError, "'p0:0' has the shape .* pass one in feed_dict"):
                 complete_feeds(graph, {})
 
     def test_values_depend_on_the_seed_and_not_on_other_feeds(self):
@@ -70,15 +68,15 @@ class MadeUpFeedsTest(tf.test.TestCase):
         self.assertEqual(feeds["p1:0"].shape, (0, 2))
 
     def test_a_placeholder_without_a_full_shape_is_named(self):
-        with self.assertRaisesRegex(GraphError, r"'p0:0' has the shape \[\?, 3\].* pass one in"):
+        with self.assertRaisesRegex(StepError, r"'p0:0' has the shape \[\?, 3\].* pass one in"):
             complete_feeds(placeholders((tf.float32, [None, 3])), {})
-        with self.assertRaisesRegex(GraphError, "'p0:0' has the shape unknown"):
+        with self.assertRaisesRegex(StepError, "'p0:0' has the shape unknown"):
             complete_feeds(placeholders((tf.float32, None)), {})
 
     def test_a_placeholder_of_handles_is_named(self):
         for dtype in (tf.resource, tf.variant):
             with self.assertRaisesRegex(
-                GraphError, "'p0:0' stands for a handle, which cannot be fed"
+                StepError, "'p0:0' stands for a handle, which cannot be fed"
             ):
                 complete_feeds(placeholders((dtype, [])), {})
 
@@ -106,15 +104,15 @@ class GivenFeedsTest(tf.test.TestCase):
     def test_a_wrong_shape_is_named(self):
         graph = placeholders((tf.float32, [None, 3]))
         for value in (np.zeros([2, 4]), np.zeros(3)):
-            with self.assertRaisesRegex(GraphError, r"'p0:0' has the shape \[.*tensor \[\?, 3\]"):
+            with self.assertRaisesRegex(StepError, r"'p0:0' has the shape \[.*tensor \[\?, 3\]"):
                 complete_feeds(graph, {"p0:0": value})
 
     def test_a_wrong_type_is_named(self):
-        with self.assertRaisesRegex(GraphError, "'p0:0' is not of type int32"):
+        with self.assertRaisesRegex(StepError, "'p0:0' is not of type int32"):
             complete_feeds(placeholders((tf.int32, [])), {"p0:0": "many"})
-        with self.assertRaisesRegex(GraphError, "'p0:0' is not of strings"):
+        with self.assertRaisesRegex(StepError, "'p0:0' is not of strings"):
             complete_feeds(placeholders((tf.string, [1])), {"p0:0": [1]})
-        with self.assertRaisesRegex(GraphError, "'p0:0' is a handle"):
+        with self.assertRaisesRegex(StepError, "'p0:0' is a handle"):
             complete_feeds(placeholders((tf.resource, [])), {"p0:0": 1})
 
     def test_values_that_the_type_cannot_hold_are_refused_and_not_cast(self):
@@ -129,12 +127,12 @@ class GivenFeedsTest(tf.test.TestCase):
         ):
             for value in values:
                 with self.assertRaisesRegex(
-                    GraphError, "the feed of 'p0:0' is not of type .*: it has"
+                    StepError, "the feed of 'p0:0' is not of type .*: it has"
                 ):
                     complete_feeds(placeholders((dtype, None)), {"p0:0": value})
 
     def test_refused_values_cause_no_numpy_warnings(self):
-        with warnings.catch_warnings(), self.assertRaisesRegex(GraphError, r"it has 1j, which"):
+        with warnings.catch_warnings(), self.assertRaisesRegex(StepError, r"it has 1j, which"):
             warnings.simplefilter("error")
             complete_feeds(placeholders((tf.float32, None)), {"p0:0": 1j})
 
@@ -155,11 +153,11 @@ class GivenFeedsTest(tf.test.TestCase):
             np.testing.assert_array_equal(fed, np.asarray(expected, fed.dtype))
 
     def test_ragged_values_are_named(self):
-        with self.assertRaisesRegex(GraphError, "'p0:0' is not of type"):
+        with self.assertRaisesRegex(StepError, "'p0:0' is not of type"):
             complete_feeds(placeholders((tf.float32, None)), {"p0:0": [[1], [1, 2]]})
 
     def test_a_tensor_that_is_not_there_is_named(self):
-        with self.assertRaisesRegex(GraphError, "no tensor 'q:0'"):
+        with self.assertRaisesRegex(StepError, "no tensor 'q:0'"):
             complete_feeds(placeholders((tf.float32, [])), {"q:0": 1})
 
 

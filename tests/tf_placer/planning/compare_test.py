@@ -362,11 +362,25 @@ class CompareTest(absltest.TestCase):
         start_secs = time.monotonic()
         said: list[str] = []
         shown: list[str] = []
-        tf_placer.compare(problems, max_secs=1.5, say=said.append, progress=shown.append)
-        self.assertLess(time.monotonic() - start_secs, 3.0)
-        self.assertStartsWith(said[0], "searching on 3 machines for 1.5 s in all (max_secs), 0.5 s")
+        tf_placer.compare(problems, max_secs=3.0, say=said.append, progress=shown.append)
+        self.assertLess(time.monotonic() - start_secs, 6.0)
+        self.assertStartsWith(said[0], "searching on 3 machines for 3.0 s in all (max_secs), 1.0 s")
         self.assertRegex(said[1], r"^searched for .* s: 2 .* s, 3 .* s, 4 .* s$")
         self.assertRegex(" ".join(shown), r"\(\d of 3\): [0-9,]+ trials \| best .* of its time")
+
+    def test_an_interrupt_leaves_out_the_machines_that_are_not_searched(self):
+        problems = {str(count): two_chain_problem(2, count) for count in (4, 2, 3)}
+
+        def search(problem, *_, **__):
+            row = np.ones(problem.num_groups, np.int32)
+            [best] = simulate_candidates(problem, Simulator(problem), row[None])
+            return AutoResult(best, (best,), (), 0.0, 1, 0.0, False, False, interrupted=True)
+
+        with mock.patch.object(compare_module, "coarse_to_fine_search", search):
+            compared = tf_placer.compare(problems, max_secs=1.0)
+        self.assertEqual([machine.name for machine in compared.machines], ["2"])
+        self.assertEqual(compared.to_json()["left_out"], ["4", "3"])
+        self.assertIn("interrupted: 4 and 3 not searched", compared.table())
 
     def test_prints_lines_unless_it_is_not_to(self):
         problems = {"two": two_chain_problem(2)}

@@ -27,6 +27,8 @@ __all__ = ["AutoPlacer"]
 _MIN_SEARCH_SECS = 0.1
 # Ten times as many placements are better by less than 1 %, and the costs are off by more than that.
 _MIN_SIMULATED, _SIMULATED_PER_GROUP = 20_000, 50
+# A few disturbed steps may have misled a fit whose factors differ more than this.
+_DOUBTFUL_RATIO = 2.0
 # Shares of the memory of devices to search within where nothing has run, because the memory of a
 # step is only estimated; the share that is most likely both enough and not too little comes first.
 _MEMORY_SHARES = (0.8, 0.65, 0.5, 0.9)
@@ -39,8 +41,9 @@ class AutoPlacer(Placer):
     groups, in case the costs of many small transfers are wrong, the best of each chain, and the
     best starts, as long as they differ. Later searches start from the measured placements and use
     the costs that explain the measurements best; they propose a placement only if it may be faster
-    than the best measured one, given the error of the costs. The placer ends when there is none, or
-    when the candidates of corrected costs were not faster than those before.
+    than the best measured one, given the error of the costs. Where that leaves none of the first
+    search, and the correction is large, the uncorrected costs have a turn. The placer ends when
+    there is none, or when the candidates of corrected costs were not faster than those before.
 
     Where all measured placements ran out of memory, placements that leave a part of the memory free
     come first.
@@ -212,7 +215,24 @@ class AutoPlacer(Placer):
             found = [
                 row for row, secs in zip(found, simulated, strict=True) if secs * doubt < best_secs
             ]
+            if not found and is_first and factors.spread > _DOUBTFUL_RATIO:
+                return self._search_by_given_costs(search, known)[: config.later_candidates]
         return found[:most]
+
+    def _search_by_given_costs(
+        self, search: Callable[..., AutoResult], known: Sequence[tuple[np.ndarray, float]]
+    ) -> list[np.ndarray]:
+        """Finds candidates that are faster than the best measured placement by uncorrected costs.
+
+        Otherwise one disturbed measurement before the search could end it.
+        """
+        fastest = min(known, key=lambda pair: pair[1])[0]
+        found = self._choose_distinct(search(self._problem))
+        if not found:
+            return []
+        simulator = Simulator(self._problem)
+        before_secs, *secs = simulator.simulate(np.stack([fastest, *found])).step_secs
+        return [row for row, each in zip(found, secs, strict=True) if each < before_secs]
 
     def _put_first(self, first: list[Candidate], others: list[np.ndarray]) -> list[np.ndarray]:
         """Lists candidates that fit, then other placements; none twice, and none measured."""

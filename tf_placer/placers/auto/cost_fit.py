@@ -33,6 +33,12 @@ class CostFactors:
     transfer: float
     deviation: float
 
+    @property
+    def spread(self) -> float:
+        """The largest factor over the smallest one."""
+        factors = [*self.compute.tolist(), self.transfer]
+        return max(factors) / min(factors)
+
 
 def scale_costs(
     problem: PlacementProblem, compute: np.ndarray, transfer: float

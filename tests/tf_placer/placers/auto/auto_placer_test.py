@@ -6,7 +6,7 @@ from absl.testing import absltest
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.placers.placer_conformance import PlacerConformance
-from tests.tf_placer.placers.problems import build_group_problem
+from tests.tf_placer.placers.problems import build_group_problem, build_task_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -97,6 +97,20 @@ class AutoPlacerTest(absltest.TestCase):
         secs = run(placer, SimulatedEnvironment(true).measure)
         self.assertGreater(placer.factors.transfer, 3.0)
         self.assertLess(min(secs), secs[0])
+
+    def test_one_disturbed_measurement_does_not_end_the_search(self):
+        # Two chains are twice as fast on two devices, but a disturbance hid that.
+        edges = [(i, i + 1, 1) for i in (0, 1, 2, 4, 5, 6)]
+        problem = build_task_problem([(1.0, 1.0)] * 8, edges)
+        environment = SimulatedEnvironment(problem)
+        rows = np.array([[0] * 8, [0, 0, 0, 1, 1, 1, 1, 1]], np.int32)
+        measured = environment.measure(rows)
+        measured[1] = Measurement(step_secs=(4 * measured[0].median_secs,))
+        placer = make_auto(problem)
+        placer.prepare(rows, measured, lambda: 60.0)
+        self.assertGreater(placer.factors.spread, 2.0)
+        secs = run(placer, environment.measure)
+        self.assertEqual(min(secs), measured[0].median_secs / 2)
 
     def test_a_budget_in_placements_makes_the_same_proposals_again(self):
         problem = unroll_lstm(3, 3)
