@@ -39,7 +39,7 @@ from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
 from tf_placer.report.machine_comparison import MachineComparison
 from tf_placer.report.memory_curve import MoreMemory, search_more_memory
 from tf_placer.report.one_device import place_on_one
-from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
 from tf_placer.report.prices import match_prices
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
@@ -130,11 +130,14 @@ def compare(
     problems = {name: problem for name, (problem, _) in read.items() if name not in found}
     plans = ComparedPlans(log_dir, problems, seed)
     pool = [*found.values(), *plans.kept]
-    needed = {name: count for name in found if (count := _read_needed(machines[name])) is not None}
-    memory = {
-        name: _Memory(source.least_memory_bytes, source.more_memory)
+    records = {
+        name: record
         for name, source in machines.items()
-        if isinstance(source, PlanResult)
+        if (record := _read_record(source)) is not None
+    }
+    needed = {name: each.needed for name, each in records.items() if each.needed is not None}
+    memory = {
+        name: _Memory(each.least_memory_bytes, each.more_memory) for name, each in records.items()
     }
     with ProgressLine(sys.stderr) as line:
         searched = _search_machines(
@@ -164,17 +167,10 @@ def compare(
             continue
         lacking = memory.get(name, _Memory())
         machine = describe_machine(
-            *(name, problem, found[name], prices.get(name), needed.get(name)), lacking.least_bytes
+            *(name, problem, found[name], prices.get(name), needed.get(name)),
+            *(lacking.least_bytes, lacking.more),
         )
-        more = lacking.more
-        described.append(
-            dataclasses.replace(
-                machine,
-                log_dir=directories.get(name),
-                more_memory_bytes=None if more is None else more.peak_bytes,
-                more_memory_secs=None if more is None else more.step_secs,
-            )
-        )
+        described.append(dataclasses.replace(machine, log_dir=directories.get(name)))
     left_out = tuple(name for name in read if name not in found)
     return MachineComparison(tuple(described), left_out, kept)
 
@@ -313,12 +309,13 @@ def _search_machines(
     return results
 
 
-def _read_needed(source: Source) -> int | None:
-    """Reads the number of accelerators that a comparison found to be enough for a finished plan."""
+def _read_record(source: Source) -> PlanRecord | None:
+    """Reads the record of a finished plan; None for a problem."""
+    if isinstance(source, PlanResult):
+        return source.to_record()
     if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
         return None
-    record = PlanDirectory(source).read_record()
-    return None if record is None else record.needed
+    return PlanDirectory(source).read_record()
 
 
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:

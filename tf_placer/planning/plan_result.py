@@ -163,6 +163,8 @@ class PlanResult(ShownTable):
             changes=self.changes,
             memory_curve=self.memory_curve,
             remarks=tuple(self.list_remarks()),
+            least_memory_bytes=self.least_memory_bytes,
+            more_memory=self.more_memory,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

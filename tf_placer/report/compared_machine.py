@@ -21,6 +21,7 @@ from tf_placer.report.cpu_work import (
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.least_memory import describe_least_memory, find_needed_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
+from tf_placer.report.memory_curve import MoreMemory
 from tf_placer.report.one_device import place_on_one_of_each_kind, simulate_one_device
 from tf_placer.simulation.host_offload import find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -152,6 +153,7 @@ def describe_machine(
     price: float | None = None,
     needed: int | None = None,
     least_bytes: int | None = None,
+    more: MoreMemory | None = None,
 ) -> ComparedMachine:
     """Simulates a placement, and the best one with everything on one accelerator.
 
@@ -163,6 +165,7 @@ def describe_machine(
         needed: the number of accelerators that were found to be enough; None if not searched.
         least_bytes: the memory with which a placement was found, if this one does not fit; None if
             not searched.
+        more: the memory with which a shorter step was found; None if not searched.
     """
     accelerators = find_accelerators(problem)
     simulator = Simulator(problem)
@@ -219,6 +222,8 @@ def describe_machine(
         cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",
         cpu_work_fits=cpu_work_fits,
         lacks_shared_memory=one_device.lacks_shared_memory,
+        more_memory_bytes=None if more is None else more.peak_bytes,
+        more_memory_secs=None if more is None else more.step_secs,
         least_memory_bytes=least_bytes,
         least_memory="" if least_bytes is None else describe_least_memory(problem, least_bytes),
     )

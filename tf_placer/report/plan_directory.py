@@ -16,7 +16,7 @@ from typing import Any
 
 from graph_passes.util.json_records import check_format, read_record
 from tf_placer.files import name_file_in_errors, read_json, write_json
-from tf_placer.report.memory_curve import MemoryPoint
+from tf_placer.report.memory_curve import MemoryPoint, MoreMemory
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_file import is_being_written
 from tf_placer.search.log_header import HeaderFacts, check_header
@@ -66,6 +66,8 @@ class PlanRecord:
         placer_options: the settings that were given to the placer.
         max_trials: maximum number of simulated placements; None for no limit.
         max_secs: time limit in seconds; None for none.
+        least_memory_bytes: see `PlanResult`.
+        more_memory: see `PlanResult`; kept without its placement.
     """
 
     header: Mapping[str, Any]
@@ -81,6 +83,8 @@ class PlanRecord:
     placer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     max_trials: int | None = None
     max_secs: float | None = None
+    least_memory_bytes: int | None = None
+    more_memory: MoreMemory | None = None
 
 
 class PlanDirectory:
@@ -160,6 +164,9 @@ class PlanDirectory:
             OSError: the file cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        more = record.more_memory
+        if more is not None:
+            more = dataclasses.replace(more, assignment=())
         write_json(
             self.record,
             {
@@ -177,6 +184,8 @@ class PlanDirectory:
                 "placer_options": record.placer_options,
                 "max_trials": record.max_trials,
                 "max_secs": record.max_secs,
+                "least_memory_bytes": record.least_memory_bytes,
+                "more_memory": None if more is None else dataclasses.asdict(more),
             },
         )
 

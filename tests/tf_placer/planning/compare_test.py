@@ -315,6 +315,8 @@ class CompareTest(absltest.TestCase):
         self.assertEqual((machine.more_memory_bytes, machine.more_memory_secs), (40, 4.0))
         tf_placer.write_report(compared, self.directory / "page.html")
         self.assertIn("With more memory: 40 B", (self.directory / "page.html").read_text())
+        [again] = tf_placer.compare([machine.log_dir]).machines
+        self.assertEqual((again.more_memory_bytes, again.more_memory_secs), (40, 4.0))
         result = tf_placer.plan(problem, max_secs=2.0)
         compared = tf_placer.compare({"plan": result})
         self.assertEqual(compared.machines[0].more_memory_bytes, 40)

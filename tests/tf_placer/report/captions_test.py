@@ -142,11 +142,17 @@ class RunTableTest(absltest.TestCase):
         self.assertEqual(rows[0], ("A · x · t", "4.000 s", "1.00x", "-", "0.90", "1,000"))
         self.assertEqual(rows[2][-2:], ("-", "-"))
         self.assertEqual(
-            describe_runs(views),
+            describe_runs(views, machines),
             "B (y) is the fastest: 2.000 s a step. "
             "A (x) is the cheapest of the 2 with a price: 1,000 for a million steps",
         )
-        self.assertNotIn("cheapest", describe_runs(views[1:]))
+        self.assertNotIn("cheapest", describe_runs(views[1:], machines[1:]))
+        self.assertNotIn("data parallelism", describe_runs(views, machines))
+        shared = [dataclasses.replace(machines[0], data_parallel_secs=1.5), *machines[1:]]
+        self.assertIn(
+            "With data parallelism a step may take as little as 1.500 s, on A (x)",
+            describe_runs(views, shared),
+        )
         self.assertLen(make_run_table(views[2:], machines[2:])[0], 4)
         self.assertEmpty(list_run_remarks(views, machines))
         bounded = [dataclasses.replace(machines[0], data_parallel_secs=2.0), *machines[1:]]

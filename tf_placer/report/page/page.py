@@ -14,6 +14,7 @@ from typing import Any
 from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
 from tf_placer.report.auto_table import change_rows, describe_bound, describe_gain_here, limit_rows
+from tf_placer.report.compared_machine import ComparedMachine
 from tf_placer.report.memory_curve import describe_memory_curve
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.captions import (
@@ -128,7 +129,7 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     return template.render(
         runs=runs,
         title=title_page(views[0]),
-        claim=_describe_views(views),
+        claim=_describe_views(views, machines),
         run_table=make_run_table(views, machines) if has_table else None,
         run_remarks=[
             line[:1].upper() + line[1:]
@@ -163,11 +164,11 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     )
 
 
-def _describe_views(views: Sequence[RunView]) -> str:
+def _describe_views(views: Sequence[RunView], machines: Sequence[ComparedMachine]) -> str:
     """Compares the runs of a page about several; "" for one."""
     if len(views) == 2:
         return describe_pair(*views)
-    return describe_runs(views) if len(views) > 2 else ""
+    return describe_runs(views, machines) if len(views) > 2 else ""
 
 
 def _shorten_headline(headline: str, rest: str) -> tuple[str, str]:

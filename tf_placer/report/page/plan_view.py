@@ -147,6 +147,8 @@ def view_placement(
         facts=_facts(result, record, problem_path, settings),
         placer=f"{placer} with {settings}" if settings else placer,
         needed=None if record is None else record.needed,
+        least_memory_bytes=None if record is None else record.least_memory_bytes,
+        more_memory=None if record is None else record.more_memory,
     )
 
 

@@ -38,6 +38,8 @@ def compare_views(views: Sequence[RunView]) -> list[ComparedMachine]:
                     *(title, view.problem, view.steps[-1].placement),
                     view.price_per_hour,
                     view.needed,
+                    view.least_memory_bytes,
+                    view.more_memory,
                 )
             )
         else:
@@ -158,8 +160,13 @@ def _has_own_title(views: Sequence[RunView], number: int) -> bool:
     return [view.title for view in views].count(views[number].title) == 1
 
 
-def describe_runs(views: Sequence[RunView]) -> str:
-    """Says which of several runs has the shortest step, and which the cheapest."""
+def describe_runs(views: Sequence[RunView], machines: Sequence[ComparedMachine]) -> str:
+    """Says which of several runs has the shortest step, and which the cheapest.
+
+    Args:
+        views: the runs.
+        machines: their machines; see `compare_views`.
+    """
     titles = _title_runs(views)
     named = list(zip(titles, views, strict=True))
     steps = {name: secs for name, view in named if (secs := _find_step_secs(view)) is not None}
@@ -168,6 +175,17 @@ def describe_runs(views: Sequence[RunView]) -> str:
     fastest = min(steps, key=steps.__getitem__)
     noun = "fastest" if any(view.is_measured for view in views) else "fastest placement"
     sentences = [f"{titles[fastest]} is the {noun}: {format_step(steps[fastest])} a step"]
+    shared = {
+        name: machine.data_parallel_secs
+        for name, machine in zip(titles, machines, strict=True)
+        if machine.data_parallel_secs is not None
+    }
+    if shared and min(shared.values()) < steps[fastest]:
+        name, secs = min(shared.items(), key=lambda item: item[1])
+        sentences.append(
+            "With data parallelism a step may take as little as "
+            f"{format_step(secs)}, on {titles[name]}"
+        )
     costs = {
         name: cost
         for name, view in named

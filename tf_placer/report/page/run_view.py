@@ -13,7 +13,7 @@ from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.limits import Limits
-from tf_placer.report.memory_curve import MemoryPoint
+from tf_placer.report.memory_curve import MemoryPoint, MoreMemory
 from tf_placer.report.what_if import WhatIf
 from tf_placer.simulation.simulator import Simulator, StepTrace
 from tf_placer.simulation.step_report import StepReport, step_report
@@ -134,6 +134,10 @@ class RunView:
         price_per_hour: the price of its machine; None if it was not given.
         needed: the number of accelerators that were found to be enough for a step at most 2 %
             longer; None if not searched.
+        least_memory_bytes: the memory of devices with which a placement was found, where none fits;
+            None if not searched.
+        more_memory: the memory of GPUs for a shorter step, where a CPU works for want of it; None
+            if not searched.
         num_left_out: the number of placements that are not compared, because others are faster.
         is_slower_than_one_process: whether one process on all cores is faster than the placement.
     """
@@ -161,6 +165,8 @@ class RunView:
     placer: str = ""
     price_per_hour: float | None = None
     needed: int | None = None
+    least_memory_bytes: int | None = None
+    more_memory: MoreMemory | None = None
     num_left_out: int = 0
     is_slower_than_one_process: bool = False
 
