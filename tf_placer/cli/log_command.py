@@ -100,36 +100,32 @@ def _follow(args: argparse.Namespace) -> None:
 
 def _follow_plan(args: argparse.Namespace) -> None:
     """Prints each improvement of a search on a problem, and then what it has found."""
+    from tf_placer.files import read_json
     from tf_placer.report.plan_directory import PlanDirectory
-    from tf_placer.runs.search_description import describe_search
+    from tf_placer.runs.search_description import describe_plan_request, describe_search
     from tf_placer.text.units import format_duration, format_step
 
-    directory, has_begun = PlanDirectory(args.log_dir), False
+    directory = PlanDirectory(args.log_dir)
+    record = directory.read_record()
+    assert record is not None
+    _tell(args, record.command, header=dict(record.header), request=describe_plan_request(record))
     printed: dict[str, Any] = {}
-    while True:
-        # Ask first: a search that ends meanwhile has completed its files.
-        is_running = directory.is_running
-        text, values = describe_search(args.log_dir)
-        result = values["plan"]["result"]
-        if not has_begun:
-            _tell(args, values["request"]["command"], **_select(values, "header", "request"))
-            has_begun = True
-        if is_running and result is not None:
-            best = _select(result, "trials", "elapsed_secs", "step_secs", "feasible")
-            if best != printed:
-                step = "none" if best["step_secs"] is None else format_step(best["step_secs"])
-                fits = "" if best["feasible"] else ", which does not fit"
-                after = f"{best['trials']:,} trials in {format_duration(best['elapsed_secs'])}"
-                _tell(args, f"best after {after}: {step}{fits}", best=best)
-            printed = best
-        if not is_running:
-            _tell(args, text, **_select(values, "updates", "plan"))
-            return
+    while directory.is_running:
+        result = read_json(directory.result) if directory.result.exists() else printed
+        best = _select(result, "trials", "elapsed_secs", "step_secs", "feasible")
+        if best != printed:
+            step = "none" if best["step_secs"] is None else format_step(best["step_secs"])
+            fits = "" if best["feasible"] else ", which does not fit"
+            after = f"{best['trials']:,} trials in {format_duration(best['elapsed_secs'])}"
+            _tell(args, f"best after {after}: {step}{fits}", best=best)
+        printed = best
         time.sleep(_POLL_SECS)
+    text, values = describe_search(args.log_dir)
+    _tell(args, text, **_select(values, "updates", "plan"))
 
 
 def _select(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: values[name] for name in names}
+    return {name: values[name] for name in names if name in values}
 
 
 def _tell(args: argparse.Namespace, text: str, **values: object) -> None:

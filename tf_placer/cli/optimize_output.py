@@ -73,8 +73,10 @@ def answer_result(args: argparse.Namespace, result: OptimizeResult, error: str |
         OSError: the output graph was not written.
     """
     has_log = result.log_dir is not None
-    # The directory of a kept answer has its placement, but no trials.
-    log_dir = pathlib.Path(args.log_dir).absolute() if args.log_dir else result.log_dir
+    log_dir = result.log_dir
+    if log_dir is None and result.kept is not None and args.log_dir is not None:
+        # The directory of a kept answer has its placement, but no trials.
+        log_dir = pathlib.Path(args.log_dir).absolute()
     placement = None
     if result.placement is not None and log_dir is not None:
         placement = str(log_dir / "placement.json")

@@ -126,16 +126,17 @@ def describe_differences_with_gpus(model: Any) -> list[str]:
     if recurrent:
         more = f" and {len(recurrent) - 1} more" if len(recurrent) > 1 else ""
         sentences.append(
-            f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, where this "
-            "plan would not fit the model: make recurrent layers with use_cudnn=False (Keras 3), "
+            f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, in another "
+            "graph than that of this plan: make recurrent layers with use_cudnn=False (Keras 3), "
             "or plan there"
         )
     # Keras 3 does not remember that XLA was left to it: here it has decided against it.
     if _VERSION_2 not in _module(model) and all(layer.supports_jit for layer in layers):
         sentences.append(
-            "compile it with jit_compile=False on a computer with GPUs, too: left to itself, "
-            "Keras runs this model by XLA there: on one device, so that no plan can be applied to "
-            "it, and faster than planned where XLA fuses operations"
+            "if you do not yet, which Keras does not tell here, compile it with jit_compile=False: "
+            "left to itself, Keras runs this model by XLA on a computer with GPUs: on one device, "
+            "so that no plan can be applied to it, and faster than planned where XLA fuses "
+            "operations"
         )
     return sentences
 

@@ -18,6 +18,11 @@ from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.report.auto_table import auto_table, limits_table
+from tf_placer.report.convolutions import (
+    CONVOLUTION_CAVEAT,
+    NOTABLE_CONVOLUTION_SHARE,
+    compute_convolution_share,
+)
 from tf_placer.report.cpu_work import describe_cpu_work
 from tf_placer.report.least_memory import describe_least_memory, describe_offload
 from tf_placer.report.limits import Limits
@@ -224,6 +229,8 @@ class PlanResult(ShownTable):
             remarks.append(f"Nothing fits; {least}.")
         if self.offload is not None:
             remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
+        if compute_convolution_share(self.problem) >= NOTABLE_CONVOLUTION_SHARE:
+            remarks.append(f"Convolutions: {CONVOLUTION_CAVEAT}.")
         return remarks
 
     @functools.cached_property

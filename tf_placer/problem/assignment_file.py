@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from graph_passes.devices import find_devices, is_device_request
 from graph_passes.util.json_records import read_record
 from graph_passes.util.json_text import format_value
 from tf_placer.files import name_file_in_errors, read_json
@@ -65,11 +66,22 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
 def assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tuple[int, ...]:
     """Finds the device index of every group from the devices of its operations.
 
+    Args:
+        problem: the problem.
+        devices: by operation, the full name of a device, or as much of it as only one has, such as
+            "GPU:0".
+
     Raises:
         ValueError: an operation has no device, one that the problem lacks, or not that of its
             group.
     """
-    indices = {device.name: index for index, device in enumerate(problem.devices)}
+    names = [device.name for device in problem.devices]
+    indices = {name: names.index(name) for name in names}
+    for short in set(devices.values()) - indices.keys():
+        request = short if short.startswith("/") else f"/{short}"
+        found = find_devices(request, names) if is_device_request(request) else []
+        if len(found) == 1:
+            indices[short] = names.index(found[0])
     of_groups: dict[int, int] = {}
     for name, group in zip(problem.operation_names, problem.groups.tolist(), strict=True):
         device = devices.get(name)

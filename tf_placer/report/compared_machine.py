@@ -12,6 +12,7 @@ from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.problem.accelerators import find_accelerators, is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.report.convolutions import compute_convolution_share
 from tf_placer.report.cpu_work import (
     NOTABLE_CPU_SHARE,
     find_cpu_work,
@@ -70,6 +71,7 @@ class ComparedMachine:
         price_per_hour: the price of the machine; None if it was not given.
         offload_secs: an estimate of the step if activations wait on the CPU; None where no memory
             is short, or that does not make the step shorter.
+        convolution_share: the share of convolutions in the work.
         cpu_share: the share of the step in which a CPU beside GPUs computes.
         displaced_share: the share of the step in which it does work for which GPUs lack memory.
         cpu_work: the kind of most of its work; "" if it does not shorten the step, or if most of
@@ -101,6 +103,7 @@ class ComparedMachine:
     spare: int
     price_per_hour: float | None = None
     offload_secs: float | None = None
+    convolution_share: float = 0.0
     cpu_share: float = 0.0
     displaced_share: float = 0.0
     cpu_work: str = ""
@@ -217,6 +220,7 @@ def describe_machine(
         spare=0 if needed is None else len(accelerators) - needed,
         price_per_hour=price,
         offload_secs=offload_secs,
+        convolution_share=compute_convolution_share(problem),
         cpu_share=cpu_share,
         displaced_share=displaced_share,
         cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",

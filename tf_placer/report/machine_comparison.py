@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
+from tf_placer.report.convolutions import CONVOLUTION_CAVEAT, NOTABLE_CONVOLUTION_SHARE
 from tf_placer.report.cpu_work import NOTABLE_CPU_SHARE, name_work
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
 from tf_placer.text.shown_table import ShownTable
@@ -174,6 +175,7 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
             f"takes about {', '.join(offloaded)}"
         )
     lines += _describe_cpu_work(fitting)
+    lines += _describe_convolutions(machines)
     lines += _describe_fewer(fitting)
     return lines
 
@@ -239,6 +241,16 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             f"addition: {'; '.join(parts[False])}"
         )
     return lines
+
+
+def _describe_convolutions(machines: Sequence[ComparedMachine]) -> list[str]:
+    """Warns where much of the work is convolutions, whose costs are too low if computed."""
+    shares = [each.convolution_share for each in machines]
+    if max(shares, default=0.0) < NOTABLE_CONVOLUTION_SHARE:
+        return []
+    least, most = (f"{share:.0%}" for share in (min(shares), max(shares)))
+    share = least if least == most else f"{least} to {most}"
+    return [f"convolutions are {share} of the work: {CONVOLUTION_CAVEAT}"]
 
 
 def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
@@ -358,7 +370,8 @@ def _format_speedup(machine: ComparedMachine) -> str:
 def _format_needed(machine: ComparedMachine) -> str:
     if machine.step_secs is None or machine.accelerators == 0:
         return "-"
-    is_known = machine.needed == 1 or machine.spare == 0
+    # One GPU is always compared; no search proves that other numbers would not do.
+    is_known = machine.needed == 1 or (machine.spare == 0 and machine.accelerators == 2)
     return str(machine.needed) if is_known else f"≤ {machine.needed}"
 
 

@@ -32,6 +32,7 @@ from tf_placer.text.units import format_step
 
 __all__ = [
     "describe_costs",
+    "describe_plan_request",
     "describe_request",
     "describe_search",
     "trial_values",
@@ -74,11 +75,7 @@ def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
     elif not os.path.exists(trials) and (record := plan.read_record()) is not None:
         shown, values["plan"] = _describe_plan(plan, record)
         values["header"] = record.header
-        values["request"] = {
-            "command": record.command,
-            "max_trials": record.max_trials,
-            "max_secs": record.max_secs,
-        }
+        values["request"] = describe_plan_request(record)
         parts = [shown]
     elif os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(log_dir)
@@ -120,6 +117,15 @@ def describe_request(directory: RunDirectory) -> dict[str, Any] | None:
         "command": directory.read_command(),
         "max_trials": budget.max_trials,
         "max_secs": budget.max_secs if math.isfinite(budget.max_secs) else None,
+    }
+
+
+def describe_plan_request(record: PlanRecord) -> dict[str, Any]:
+    """Makes the JSON form of what a search on a problem was asked for."""
+    return {
+        "command": record.command,
+        "max_trials": record.max_trials,
+        "max_secs": record.max_secs,
     }
 
 
