@@ -1,4 +1,4 @@
-"""How much of the work of a graph is convolutions, whose computed costs are too low."""
+"""The share of convolutions in the work of a graph, whose computed costs are too low."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CONVOLUTION_CAVEAT", "NOTABLE_CONVOLUTION_SHARE", "compute_convoluti
 
 #: From this share of the work on, a sentence says how far their costs may be off.
 NOTABLE_CONVOLUTION_SHARE = 0.3
-#: What a real GPU has shown: docs/emulated_gpus.md, "Against a real GPU".
+#: The source is docs/emulated_gpus.md, "Against a real GPU".
 CONVOLUTION_CAVEAT = (
     "where costs are computed, convolutional networks kept a real GPU (H200) busy 1.6 to 1.8 times "
     "as long, and needed 1.35 to 1.45 times the memory"
