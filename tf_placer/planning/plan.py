@@ -532,6 +532,11 @@ def _plan_by_placer(
         if config.log_dir is not None:
             training = stack.enter_context(TrainingLog(config.log_dir, log.header))
             recorder = TrainingRecorder(training, config.log_dir, say)
+            if training.num_updates:
+                say(
+                    f"{config.log_dir} has {training.num_updates:,} updates of the placer, which "
+                    "it first learns again, from the same samples"
+                )
         log.begin()
         trials: TrialLog | None = None
         placer: Placer | ConcurrentPlacer

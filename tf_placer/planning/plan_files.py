@@ -117,6 +117,7 @@ class PlanLog:
             dataclasses.replace(
                 result.to_record(),
                 samples=self.sampled.samples,
+                num_failed=self.sampled.num_failed if self.sampled.samples else None,
                 best=self.sampled.best,
                 needed=needed,
             )

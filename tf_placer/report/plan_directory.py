@@ -56,6 +56,8 @@ class PlanRecord:
         command: the command line; empty if unknown.
         time: the begin of the search, ISO 8601 in UTC; empty if unknown.
         samples: the sampled step times; none if the placer reports only its best.
+        num_failed: the number of placements that do not fit or are not legal; None if the placer
+            reports only its best.
         best: each improvement of the best step time.
         candidates: the compared placements.
         changes: the steps on other machines.
@@ -74,6 +76,7 @@ class PlanRecord:
     command: str
     time: str
     samples: tuple[Sample, ...] = ()
+    num_failed: int | None = None
     best: tuple[Sample, ...] = ()
     candidates: tuple[PlanCandidate, ...] = ()
     changes: tuple[WhatIf, ...] = ()
@@ -175,6 +178,7 @@ class PlanDirectory:
                 "command": record.command,
                 "time": record.time,
                 "samples": [sample.to_json() for sample in record.samples],
+                "num_failed": record.num_failed,
                 "best": [sample.to_json() for sample in record.best],
                 "candidates": [dataclasses.asdict(each) for each in record.candidates],
                 "changes": [dataclasses.asdict(each) for each in record.changes],

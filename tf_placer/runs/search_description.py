@@ -161,6 +161,8 @@ def _describe_plan(directory: PlanDirectory, record: PlanRecord) -> tuple[str, d
                 "",
                 limits_table(limits, "found"),
             ]
+    if record.num_failed:
+        lines[0] += f"\nfailed:       {record.num_failed:,} of the samples do not fit"
     if settings := format_settings(record.placer_options):
         lines[0] += f"\nsettings:     {settings}"
     if values["is_running"]:

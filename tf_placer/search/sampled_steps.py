@@ -49,6 +49,9 @@ class SampledSteps:
 
     If there are more than a few thousand samples, only every second, fourth, eighth … is kept.
     Improvements are all kept.
+
+    Attributes:
+        num_failed: the number of placements so far that do not fit or are not legal.
     """
 
     def __init__(self) -> None:
@@ -58,6 +61,7 @@ class SampledSteps:
         self._count = 0
         self._samples: list[Sample] = []
         self._best: list[Sample] = []
+        self.num_failed = 0
 
     def start(self) -> None:
         """Starts the clock of the search, before the first sample."""
@@ -81,6 +85,7 @@ class SampledSteps:
             feasible: bool [num_placements], whether each placement is feasible.
         """
         elapsed_secs = self._measure_elapsed()
+        self.num_failed += int(np.count_nonzero(~feasible))
         for secs, fits in zip(step_secs.tolist(), feasible.tolist(), strict=True):
             self._count += 1
             sample = Sample(self._count, elapsed_secs, secs if fits else None)

@@ -151,6 +151,14 @@ class PlanTest(absltest.TestCase):
                 two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir, seed=1
             )
 
+    def test_a_learned_placer_says_that_it_learns_its_samples_again(self):
+        lines = []
+        settings = {"placer": "post", "log_dir": self.directory / "log", "say": lines.append}
+        tf_placer.plan(small_problem(), max_trials=24, **settings)
+        self.assertNotIn("learns again", " ".join(lines))
+        tf_placer.plan(small_problem(), max_trials=36, **settings)
+        self.assertRegex(" ".join(lines), r"has \d+ updates of the placer, which it first learns")
+
     def test_the_plan_of_a_graph_has_the_device_of_each_operation(self):
         names = ["/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/device:GPU:0"]
         problem = rename_devices(small_problem(), names)
@@ -497,6 +505,14 @@ class PlanTest(absltest.TestCase):
         name = problem.operation_names[int(np.flatnonzero(problem.groups == 5)[0])]
         with self.assertRaisesRegex(ValueError, f"{path}' has '{name}' on .*, where it may not go"):
             tf_placer.plan(problem, config=SearchConfig(placer_options={"start": path}))
+
+    def test_the_record_counts_the_samples_that_do_not_fit(self):
+        log_dir = self.directory / "log"
+        tf_placer.plan(small_problem(gpu_bytes=25), placer="random", max_trials=50, log_dir=log_dir)
+        record = PlanDirectory(log_dir).read_record()
+        failed = [sample for sample in record.samples if sample.step_secs is None]
+        self.assertNotEmpty(failed)
+        self.assertLen(failed, record.num_failed)
 
     def test_a_directory_has_one_search_at_a_time(self):
         problem, errors = build_layered_problem(40, 3), []
