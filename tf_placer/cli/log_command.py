@@ -28,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="print each trial when it ends (of a search on a problem each improvement), until the "
-        "search ends; waits for a search to begin. With --json, prints a JSON object on each line",
+        help="print each trial when it ends (of a search on a problem its best so far, when that "
+        "improves), until the search ends; waits for a search to begin. With --json, prints a JSON "
+        "object on each line",
     )
     add_json(parser)
 

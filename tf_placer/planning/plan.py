@@ -20,6 +20,7 @@ from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.placers import (
     AUTO,
+    GIVEN,
     ORIGINAL_START,
     find_granularity,
     find_start_source,
@@ -202,7 +203,7 @@ def plan(
             if file.kept_secs is not None:
                 write(_describe_kept(config, file.kept_secs))
             if config.placer == AUTO:
-                starts = _list_starts(file.kept, _read_start(placed, path, config))
+                starts = _list_starts(file.kept, _read_start(placed, path, config, write))
                 result = _plan_by_auto(placed, config, deadline, log, on_best, write, starts)
                 recomputation = _estimate_recomputation(result)
                 result = dataclasses.replace(result, recomputation=recomputation)
@@ -506,7 +507,7 @@ def _plan_by_placer(
                 f"placer {config.placer!r} places coarse groups: {placed.num_groups:,} of the "
                 f"{problem.num_groups:,} groups of the problem"
             )
-    start = _read_start(problem, path, config)
+    start = _read_start(problem, path, config, say)
     if start is not None:
         start = coarse_assignment(start, clusters, placed.num_groups, problem.num_devices)
     setup = PlacerSetup(
@@ -571,6 +572,7 @@ def _read_start(
     problem: PlacementProblem,
     path: str | os.PathLike[str] | None,
     config: SearchConfig,
+    say: Callable[[str], None],
 ) -> np.ndarray | None:
     """Reads the placement that option `start` names, int32 [num_groups]; None without one."""
     source = find_start_source(config.placer, config.placer_options)
@@ -581,7 +583,8 @@ def _read_start(
             f"start {ORIGINAL_START!r} is for `optimize`, because a problem does not say where its "
             "graph was: give a file with the device of every group, as `search` writes it"
         )
-    row = read_assignment(source, problem, "the problem" if path is None else os.fspath(path))
+    name = "the problem" if path is None else os.fspath(path)
+    row = read_assignment(source, problem, name, None if config.placer == GIVEN else say)
     groups = np.arange(problem.num_groups)
     illegal = np.flatnonzero(~legal_devices(problem)[groups, row])
     if len(illegal):

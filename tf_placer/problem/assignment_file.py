@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -26,7 +27,12 @@ class _PlacementFile:
     assignment: Mapping[str, str]
 
 
-def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> np.ndarray:
+def read_assignment(
+    path: str,
+    problem: PlacementProblem,
+    problem_path: str,
+    say: Callable[[str], None] | None = None,
+) -> np.ndarray:
     """Reads the device index of every group.
 
     Args:
@@ -34,6 +40,7 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
             all operations of the problem, such as `PlanResult.save` writes it.
         problem: the problem that the assignment belongs to.
         problem_path: the file of the problem, for messages.
+        say: see `assign_groups`.
 
     Returns:
         int32 [num_groups].
@@ -46,7 +53,7 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
         value = read_json(path)
         if isinstance(value, dict) and isinstance(value.get("assignment"), dict):
             devices = read_record(_PlacementFile, value).assignment
-            assignment = assign_groups(problem, devices)
+            assignment = assign_groups(problem, devices, say)
         else:
             assignment = read_record(_File, value).assignment
     if len(assignment) != problem.num_groups:
@@ -63,13 +70,19 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
     return np.array(assignment, np.int32)
 
 
-def assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tuple[int, ...]:
+def assign_groups(
+    problem: PlacementProblem,
+    devices: Mapping[str, str],
+    say: Callable[[str], None] | None = None,
+) -> tuple[int, ...]:
     """Finds the device index of every group from the devices of its operations.
 
     Args:
         problem: the problem.
         devices: by operation, the full name of a device, or as much of it as only one has, such as
             "GPU:0".
+        say: called with a line for users where operations of a group have several devices; the
+            group is then where most of them are. None to raise an error.
 
     Raises:
         ValueError: an operation has no device, one that the problem lacks, or not that of its
@@ -82,7 +95,7 @@ def assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tupl
         found = find_devices(request, names) if is_device_request(request) else []
         if len(found) == 1:
             indices[short] = names.index(found[0])
-    of_groups: dict[int, int] = {}
+    of_groups: dict[int, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for name, group in zip(problem.operation_names, problem.groups.tolist(), strict=True):
         device = devices.get(name)
         if device is None:
@@ -91,10 +104,18 @@ def assign_groups(problem: PlacementProblem, devices: Mapping[str, str]) -> tupl
             raise ValueError(
                 f"it puts {format_value(name)} on {format_value(device)}, which the problem lacks"
             )
-        if of_groups.setdefault(group, indices[device]) != indices[device]:
+        of_groups[group][indices[device]] += 1
+        if say is None and len(of_groups[group]) > 1:
             raise ValueError(
                 f"it puts {format_value(name)} on {format_value(device)}, but other operations of "
                 f"its group {group} elsewhere"
             )
+    mixed = sum(len(counts) > 1 for counts in of_groups.values())
+    if say is not None and mixed:
+        say(
+            f"{mixed:,} of {problem.num_groups:,} groups, whose operations go together, have "
+            "several devices in the placement: each starts where most of its operations are"
+        )
     # A group without operations may go anywhere.
-    return tuple(of_groups.get(group, 0) for group in range(problem.num_groups))
+    chosen = {group: counts.most_common(1)[0][0] for group, counts in of_groups.items()}
+    return tuple(chosen.get(group, 0) for group in range(problem.num_groups))
