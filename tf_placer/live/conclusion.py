@@ -35,7 +35,7 @@ from tf_placer.report.memory_use import describe_memory_use
 from tf_placer.runs.explanation import explain_trials
 from tf_placer.runs.run_result import RunResult
 from tf_placer.runs.search_result import build_placement, summarize_comparison
-from tf_placer.runs.verdict import describe_winner
+from tf_placer.runs.verdict import describe_winner, lacks_rounds
 from tf_placer.search.distributed.actor_backend import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial
@@ -123,28 +123,31 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
             )
     explanation = _explain(context, trials, finalists, confirmation, winner, original)
 
+    result = RunResult(
+        outcome=outcome,
+        num_trials=len(trials),
+        max_trials=config.max_trials,
+        max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
+        winner=winner,
+        note=join_sentences(*notes, note) or None,
+        confirmation=confirmation,
+        finalists={label: trial.index for label, trial in finalists.items()},
+        unfitting=dict(context.unfitting),
+        explanation=None if explanation is None else explanation.to_json(),
+        original_assignment=None if original is None else tuple(original),
+        # The same call resumes an incomplete search.
+        is_complete=not interrupts.count and not context.notes,
+        request_digest=digest,
+        one_process_secs=one_process_secs,
+        has_placer_ended=context.has_placer_ended,
+    )
+    if lacks_rounds(result):
+        advice = join_sentences(result.note, context.advise_time())
+        result = dataclasses.replace(result, note=advice)
+
     def write() -> None:
         context.write_found()
-        context.directory.write_result(
-            RunResult(
-                outcome=outcome,
-                num_trials=len(trials),
-                max_trials=config.max_trials,
-                max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
-                winner=winner,
-                note=join_sentences(*notes, note) or None,
-                confirmation=confirmation,
-                finalists={label: trial.index for label, trial in finalists.items()},
-                unfitting=dict(context.unfitting),
-                explanation=None if explanation is None else explanation.to_json(),
-                original_assignment=None if original is None else tuple(original),
-                # The same call resumes an incomplete search.
-                is_complete=not interrupts.count and not context.notes,
-                request_digest=digest,
-                one_process_secs=one_process_secs,
-                has_placer_ended=context.has_placer_ended,
-            )
-        )
+        context.directory.write_result(result)
 
     context.keep(write)
     return outcome

@@ -16,6 +16,7 @@ __all__ = [
     "describe_winner",
     "explain_unkept",
     "is_open",
+    "lacks_rounds",
     "verdict",
 ]
 
@@ -109,6 +110,11 @@ def is_open(result: RunResult) -> bool:
     if result.outcome is not Outcome.NOT_FASTER or best is None or best.interval is None:
         return False
     return best.interval[1] >= _MIN_SPEEDUP_WORTH_MORE_TIME
+
+
+def lacks_rounds(result: RunResult) -> bool:
+    """Returns whether more time might show a speed-up, and would be used for more rounds."""
+    return is_open(result) and _would_gain_by_rounds(result) and result.max_secs is not None
 
 
 def explain_unkept(result: RunResult) -> str | None:

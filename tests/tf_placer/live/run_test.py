@@ -537,6 +537,14 @@ class RunTest(tf.test.TestCase):
         )
         self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
 
+    def test_advises_more_time_where_more_rounds_may_show_a_speed_up(self):
+        for lacks in (True, False):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            with mock.patch.object(conclusion, "lacks_rounds", return_value=lacks):
+                self.run_search(Script(), max_trials=6)
+            note = self.directory.read_result().note or ""
+            self.assertEqual("allow about" in note, lacks)
+
     def test_rejects_a_placement_that_computes_other_values(self):
         script = Script(
             split_is_faster, lambda a: {"loss:0@1": np.float32(2 if uses_two_devices(a) else 1)}

@@ -8,7 +8,7 @@ from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, run_result
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.runs.verdict import best_comparison, is_open, verdict
+from tf_placer.runs.verdict import best_comparison, is_open, lacks_rounds, verdict
 
 
 def describe(outcome: Outcome, **fields) -> str:
@@ -93,6 +93,7 @@ class VerdictTest(absltest.TestCase):
         self.assertStartsWith(text, "no placement is faster than the original")
         self.assertRegex(text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: a longer search")
         self.assertTrue(is_open(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
+        self.assertTrue(lacks_rounds(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
 
     def test_advises_a_quiet_machine_if_rounds_ended_because_steps_vary(self):
         confirmed = confirmation({"auto": 1.02}, noise=0.1)
@@ -102,6 +103,7 @@ class VerdictTest(absltest.TestCase):
             text, r"\. The best is 0\.\d+ to 1\.\d+ times as fast: its steps vary so much that"
         )
         self.assertTrue(is_open(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
+        self.assertFalse(lacks_rounds(run_result(Outcome.NOT_FASTER, confirmed=confirmed)))
 
     def test_says_where_a_single_round_measured_another_placement_as_faster(self):
         confirmed = confirmation({"expert": 1.02, "auto": 1.01}, noise=0.1)
