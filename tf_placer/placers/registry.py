@@ -72,6 +72,7 @@ _HEURISTICS = (
         "the layers cut into contiguous parts, one per device",
         "baseline of all papers",
         "tf_placer.placers.heuristics.contiguous:Contiguous",
+        uses_problem=True,
         is_baseline=True,
         seeds_auto=_ALL,
     ),

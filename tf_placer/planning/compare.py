@@ -19,6 +19,7 @@ from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.planning.compared_plans import ComparedPlans
+from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
 from tf_placer.problem.accelerators import find_accelerators
@@ -26,7 +27,7 @@ from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.common_operations import describe_difference
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.problem.problem_groups import forbid_devices, group_graph, legal_devices
 from tf_placer.report.compared_machine import (
     AS_WELL_AS,
     count_used,
@@ -285,7 +286,13 @@ def _search_machines(
                 )
                 memory[name] = _Memory(more=more)
             else:
-                progress(f"{place}: searching on fewer devices")
+                progress(f"{place}: searching without CPUs, and on fewer devices")
+                on_gpus = search_on_gpus(
+                    *(problem, groups, result.best), max_secs=left_secs / 2, seed=seed
+                )
+                if on_gpus is not None:
+                    pool.append(on_gpus)
+                left_secs = begin_secs + secs - time.monotonic()
                 pool.append(
                     _search_fewer(
                         *(problem, groups, result.best, pool), max_secs=left_secs, seed=seed
@@ -366,7 +373,7 @@ def _search_fewer(
     enough, too_few = count_used(problem, fewest), 0
     while enough - too_few > 1:
         count = (too_few + enough) // 2
-        fewer = _forbid(problem, order[count:])
+        fewer = forbid_devices(problem, order[count:])
         bounds = lower_bounds(fewer)
         left_secs = end_secs - time.monotonic()
         if left_secs <= 0:
@@ -403,19 +410,11 @@ def _choose_placement(
     placements = np.stack(_list_legal(problem, pool))
     candidates = simulate_candidates(problem, Simulator(problem), placements)
     best = min(candidates, key=lambda each: each.rank)
+    best = prefer_gpus(problem, best, candidates)
     if best.excess_bytes:
         return best, len(find_accelerators(problem))
     fewest = find_fewest(problem, candidates, AS_WELL_AS * best.step_secs)
     return best, count_used(problem, fewest)
-
-
-def _forbid(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
-    """Keeps the groups off some devices that may go elsewhere."""
-    others = np.setdiff1d(np.arange(problem.num_devices), devices)
-    may_leave = legal_devices(problem)[problem.groups][:, others].any(axis=1)
-    secs = problem.compute_secs.copy()
-    secs[np.ix_(np.flatnonzero(may_leave), devices)] = np.inf
-    return dataclasses.replace(problem, compute_secs=secs)
 
 
 def _read_source(name: str, source: Source) -> tuple[PlacementProblem, np.ndarray | None]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.errors import describe_error, require_tensorflow
 from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
@@ -28,9 +29,11 @@ from tf_placer.placers import (
 )
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
+from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.placer import Placer
 from tf_placer.planning.deadline import Deadline
+from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
 from tf_placer.planning.island_plan import search_on_islands
 from tf_placer.planning.plan_files import PlanLog, ResultFile
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
@@ -71,6 +74,7 @@ from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.host_offload import HostOffload, find_offload
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.recomputation import Recomputation, find_recomputation
+from tf_placer.simulation.simulator import Simulator
 from tf_placer.temporary_directory import temporary_directory
 from tf_placer.text.progress_line import ProgressLine
 from tf_placer.text.units import format_step
@@ -98,6 +102,8 @@ _EXPLANATION_RATIO, _MIN_EXPLANATION_SECS = 2.0, 5.0
 _MAX_EARLY_EXPLANATION_SECS = 30.0
 # Share of that for placements with less memory, which get no more time than the search needed.
 _MEMORY_SHARE, _MIN_MEMORY_SECS = 0.3, 1.0
+# Share of it for a placement without work on CPUs.
+_GPU_SHARE = 0.3
 # Share of it for estimates with activations on the CPU where nothing fits.
 _OFFLOAD_SHARE = 0.3
 # A shorter wait needs no word.
@@ -372,7 +378,6 @@ def _plan_by_auto(
         )
     outcome = summarize(result, result.interrupted)
     report(outcome, None)
-    limits = _find_limits(problem, outcome)
     if outcome.trials >= config.max_trials:
         # The time limit did not end the search, so it says little about the time that is wanted.
         wanted_secs = max(_EXPLANATION_RATIO * result.elapsed_secs, _MIN_EXPLANATION_SECS)
@@ -384,6 +389,17 @@ def _plan_by_auto(
     )
     if left_secs >= _LEAST_SAID_SECS and not result.interrupted:
         say(f"the search has ended; other memory and machines take up to {left_secs:.0f} s more")
+    if not result.interrupted and not config.is_fit:
+        gpu_secs = _GPU_SHARE * left_secs
+        budget = {"max_secs": gpu_secs}
+        if config.max_trials < sys.maxsize:
+            # The same seed gives the same result where the number of trials ends the search.
+            budget = {"max_secs": math.inf, "max_simulated": max(1, config.max_trials // 4)}
+        result = _prefer_gpus(problem, groups, result, seed=config.seed, **budget)
+        outcome = summarize(result, result.interrupted)
+        report(outcome, None)
+        left_secs -= gpu_secs
+    limits = _find_limits(problem, outcome)
     curve: tuple[MemoryPoint, ...] = ()
     changes: tuple[WhatIf, ...] = ()
     least_bytes: int | None = None
@@ -460,6 +476,21 @@ def _plan_by_auto(
         more,
         offload,
     )
+
+
+def _prefer_gpus(
+    problem: PlacementProblem, groups: GroupGraph, result: AutoResult, **settings: Any
+) -> AutoResult:
+    """Replaces the best placement by one without work on CPUs, if that is as fast."""
+    placement = search_on_gpus(problem, groups, result.best, **settings)
+    if placement is None:
+        return result
+    found = simulate_candidates(problem, Simulator(problem), placement[np.newaxis])
+    best = prefer_gpus(problem, result.best, found)
+    if best is result.best:
+        return result
+    is_as_fast = best.step_secs <= result.best.step_secs
+    return dataclasses.replace(result, best=best, is_optimal=result.is_optimal and is_as_fast)
 
 
 def _estimate_recomputation(result: PlanResult) -> Recomputation | None:

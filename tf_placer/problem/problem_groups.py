@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph, find_crossings
@@ -11,6 +13,7 @@ from tf_placer.problem.problem_checks import find_legal_devices
 __all__ = [
     "device_fill",
     "device_secs",
+    "forbid_devices",
     "group_graph",
     "group_layers",
     "legal_devices",
@@ -29,6 +32,20 @@ def legal_devices(problem: PlacementProblem) -> np.ndarray:
         bool [num_groups, num_devices]; every row has a true entry.
     """
     return find_legal_devices(problem.compute_secs, problem.groups, problem.num_groups)
+
+
+def forbid_devices(problem: PlacementProblem, devices: np.ndarray) -> PlacementProblem:
+    """Keeps the groups off some devices that may go elsewhere.
+
+    Args:
+        problem: the problem.
+        devices: int [count], indices of devices.
+    """
+    others = np.setdiff1d(np.arange(problem.num_devices), devices)
+    may_leave = legal_devices(problem)[problem.groups][:, others].any(axis=1)
+    secs = problem.compute_secs.copy()
+    secs[np.ix_(np.flatnonzero(may_leave), devices)] = np.inf
+    return dataclasses.replace(problem, compute_secs=secs)
 
 
 def device_secs(problem: PlacementProblem) -> np.ndarray:

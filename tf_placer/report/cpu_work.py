@@ -13,18 +13,20 @@ from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_step
 
 __all__ = [
+    "LEAST_GAIN_BY_CPUS",
     "NOTABLE_CPU_SHARE",
     "describe_cpu_work",
     "find_cpu_work",
     "find_secs_without_cpus",
     "is_shorter_by_cpus",
+    "leans_on_cpus",
     "name_work",
 ]
 
 #: From this share of the step on, a sentence says why a CPU beside GPUs computes.
 NOTABLE_CPU_SHARE = 0.1
-# A step that is longer by less is as long.
-_LEAST_GAIN = 1.01
+#: A step that is longer by less is as long.
+LEAST_GAIN_BY_CPUS = 1.01
 # The kinds of work that sentences name in the plural; see `operation_kinds`.
 _PLURALS = {
     "convolution": "convolutions",
@@ -64,12 +66,36 @@ def find_secs_without_cpus(problem: PlacementProblem, placement: np.ndarray) -> 
 
 def is_shorter_by_cpus(step_secs: float, secs_without_cpus: float | None) -> bool:
     """Tells whether a step is clearly shorter with the work that CPUs have."""
-    return secs_without_cpus is None or secs_without_cpus > _LEAST_GAIN * step_secs
+    return secs_without_cpus is None or secs_without_cpus > LEAST_GAIN_BY_CPUS * step_secs
 
 
 def name_work(kind: str) -> str:
     """Names a kind of work in a sentence."""
     return _PLURALS.get(kind, kind)
+
+
+def leans_on_cpus(problem: PlacementProblem, placement: np.ndarray, limits: Limits) -> bool:
+    """Tells whether a CPU beside GPUs has a notable share of the step, not for want of memory.
+
+    Args:
+        problem: the problem.
+        placement: int32 [num_groups].
+        limits: the limits of the placement.
+
+    Returns:
+        False without GPUs, and if most of that work could be on none.
+    """
+    if not any(map(is_gpu, problem.devices)) or limits.displaced_share >= LEAST_DISPLACED_SHARE:
+        return False
+    is_notable = _find_cpu_share(problem, limits) >= NOTABLE_CPU_SHARE
+    return is_notable and find_cpu_work(problem, placement) != ""
+
+
+def _find_cpu_share(problem: PlacementProblem, limits: Limits) -> float:
+    """Finds the share of the step in which the busiest CPU computes."""
+    cpus = [device.name for device in problem.devices if not is_gpu(device)]
+    shares = [each.share for each in limits.limits if each.kind == "compute" and each.where in cpus]
+    return max(shares, default=0.0)
 
 
 def describe_cpu_work(
@@ -81,16 +107,9 @@ def describe_cpu_work(
         None if no CPU has a notable share of the step, if GPUs could not do its work or have no
         room for it, and without GPUs.
     """
-    cpus = [device.name for device in problem.devices if not is_gpu(device)]
-    shares = [each.share for each in limits.limits if each.kind == "compute" and each.where in cpus]
-    share = max(shares, default=0.0)
-    if len(cpus) == problem.num_devices or share < NOTABLE_CPU_SHARE:
+    if not leans_on_cpus(problem, placement, limits):
         return None
-    if limits.displaced_share >= LEAST_DISPLACED_SHARE:
-        return None
-    work = find_cpu_work(problem, placement)
-    if not work:
-        return None
+    share, work = _find_cpu_share(problem, limits), find_cpu_work(problem, placement)
     what = f"computes in {share:.0%} of the step, mostly {name_work(work)}"
     without_secs = find_secs_without_cpus(problem, placement)
     if without_secs is None:

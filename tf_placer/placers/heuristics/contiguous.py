@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.heuristics.candidate_list import CandidateList
+from tf_placer.problem.accelerators import find_accelerators, is_gpu
+from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["Contiguous", "cut_equally"]
 
@@ -16,9 +18,9 @@ class Contiguous(CandidateList):
     """Cuts the sequence of layers into one contiguous part per device.
 
     Proposes parts of equal numbers of layers, of equal numbers of operations and of equal work,
-    with the devices in order, and the same with the devices reversed. If there are more than two
-    devices, the proposals without device 0 come first: it is the CPU of the process that holds the
-    session, and slow beside GPUs.
+    with the devices in order, and the same with the devices reversed. The proposals on GPUs alone
+    come first. Where the kinds of devices are unknown, and there are more than two, those without
+    device 0 do: it is the CPU of the process that holds the session.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -27,13 +29,33 @@ class Contiguous(CandidateList):
 
     name = "expert"
 
-    def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
-        """Prepares the proposals; see `Placer`."""
-        candidates = _generate_candidates(groups, num_devices=legal.shape[-1])
-        super().__init__(groups, legal, seed=seed, candidates=candidates)
+    def __init__(
+        self,
+        groups: GroupGraph,
+        legal: np.ndarray,
+        *,
+        seed: int = 0,
+        problem: PlacementProblem | None = None,
+    ) -> None:
+        """Prepares the proposals.
+
+        Args:
+            groups: see `Placer`.
+            legal: see `Placer`.
+            seed: see `Placer`; nothing is random.
+            problem: the placement problem, for the kinds of its devices; None if it is unknown.
+        """
+        everywhere = np.arange(legal.shape[-1])
+        first = everywhere[1:] if len(everywhere) > 2 else everywhere
+        if problem is not None and sum(map(is_gpu, problem.devices)) > 1:
+            first = find_accelerators(problem)
+        sets = [first, everywhere] if len(first) < len(everywhere) else [everywhere]
+        super().__init__(groups, legal, seed=seed, candidates=_generate_candidates(groups, sets))
 
 
-def _generate_candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]:
+def _generate_candidates(
+    groups: GroupGraph, device_sets: Sequence[np.ndarray]
+) -> Iterator[np.ndarray]:
     """Yields the wanted device of every group, int [num_groups], cut by cut."""
     layer_numbers, layers = np.unique(groups.layers, return_inverse=True)
     num_operations = groups.type_counts.sum(axis=1)
@@ -42,8 +64,7 @@ def _generate_candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np
         np.bincount(layers, num_operations, len(layer_numbers)),
         np.bincount(layers, groups.work, len(layer_numbers)),
     ]
-    everywhere = np.arange(num_devices)
-    for devices in [everywhere[1:], everywhere] if num_devices > 2 else [everywhere]:
+    for devices in device_sets:
         cuts = [cut_equally(weight, len(devices))[layers] for weight in weights]
         yield from (devices[cut] for cut in cuts)
         yield from (devices[::-1][cut] for cut in cuts)

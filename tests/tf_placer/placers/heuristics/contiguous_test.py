@@ -1,3 +1,4 @@
+import dataclasses
 import doctest
 import itertools
 
@@ -5,6 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, placer_conformance
+from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers.heuristics import contiguous
 from tf_placer.placers.heuristics.contiguous import Contiguous, cut_equally
 
@@ -66,6 +68,20 @@ class EqualCutsTest(absltest.TestCase):
 class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
         return Contiguous(groups, legal, seed=seed)
+
+    def test_gpus_come_first_wherever_they_are(self):
+        # Two computers have a CPU and a GPU each.
+        problem = build_task_problem([(1.0,) * 4] * 4)
+        devices = tuple(
+            dataclasses.replace(device, kind=kind)
+            for device, kind in zip(problem.devices, ("CPU", "GPU") * 2, strict=True)
+        )
+        problem = dataclasses.replace(problem, devices=devices)
+        legal = np.ones([4, 4], np.bool_)
+        placements = Contiguous(graphs.group_graph(4), legal, problem=problem).propose(99)
+        self.assertEqual(placements[0].tolist(), [1, 1, 3, 3])
+        self.assertEqual(placements[1].tolist(), [3, 3, 1, 1])
+        self.assertIn([0, 1, 2, 3], placements.tolist())
 
     def test_proposes_three_cuts_each_also_reversed(self):
         groups = graphs.group_graph(

@@ -1,0 +1,63 @@
+"""Tests of the search for placements without work on CPUs."""
+
+import numpy as np
+from absl.testing import absltest
+
+import tf_placer
+from tests.tf_placer.placers.problems import build_task_problem
+from tf_placer.placers.auto.candidate import simulate_candidates
+from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
+from tf_placer.problem.problem_groups import group_graph
+from tf_placer.simulation.simulator import Simulator
+
+
+def build(cpu_secs: float, gpu_bytes: int = 100):
+    """Builds four independent operations, three of 4 s on a GPU and one of 0.02 s."""
+    secs = [(40.0, 4.0, 4.0)] * 2 + [(cpu_secs, 4.0, 4.0)]
+    return build_task_problem(
+        [*secs, (0.02, 0.02, 0.02)],
+        resident_bytes=[10] * 4,
+        memory_bytes=[100, gpu_bytes, gpu_bytes],
+    )
+
+
+def simulate(problem, *rows):
+    return simulate_candidates(problem, Simulator(problem), np.array(rows, np.int32))
+
+
+class GpuPlacementTest(absltest.TestCase):
+    def search(self, problem, row):
+        [best] = simulate(problem, row)
+        return search_on_gpus(problem, group_graph(problem), best, max_secs=1.0, seed=0)
+
+    def test_work_of_a_cpu_goes_to_gpus(self):
+        # On GPUs alone a step takes 8.02 s, of which the CPU takes some away.
+        row = self.search(build(4.0), [1, 2, 0, 1])
+        self.assertNotIn(0, row)
+        [found] = simulate(build(4.0), row)
+        self.assertAlmostEqual(found.step_secs, 8.0)
+
+    def test_nothing_is_searched_where_no_cpu_works_or_memory_is_short(self):
+        self.assertIsNone(self.search(build(4.0), [1, 2, 1, 2]))
+        self.assertIsNone(self.search(build(40.0, gpu_bytes=10), [1, 2, 0, 0]))
+
+    def test_a_placement_without_cpus_is_chosen_if_it_is_at_most_one_percent_slower(self):
+        problem = build(4.0)
+        on_cpu, on_gpus, slower = simulate(problem, [1, 1, 0, 0], [1, 1, 2, 2], [1, 1, 1, 2])
+        self.assertEqual((on_cpu.step_secs, on_gpus.step_secs), (8.0, 8.0))
+        self.assertIs(prefer_gpus(problem, on_cpu, [slower, on_gpus]), on_gpus)
+        self.assertIs(prefer_gpus(problem, on_cpu, [slower]), on_cpu)
+        self.assertIs(prefer_gpus(problem, on_gpus, [on_cpu]), on_gpus)
+
+    def test_plans_and_comparisons_prefer_gpus_where_they_are_as_fast(self):
+        # The CPU is of use for two operations of three only if it is as fast as a GPU.
+        for cpu_secs, is_used in ((8.0, False), (4.0, True)):
+            problem = build(cpu_secs)
+            plan = tf_placer.plan(problem, max_trials=400, max_secs=3.0)
+            self.assertEqual(0 in plan.assignment[:3], is_used)
+            compared = tf_placer.compare({"one": problem}, max_secs=1.0)
+            self.assertEqual(0 in compared.plans["one"].assignment[:3], is_used)
+
+
+if __name__ == "__main__":
+    absltest.main()
