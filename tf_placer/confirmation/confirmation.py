@@ -162,6 +162,11 @@ class Confirmation:
             return reference_secs / comparison.speedup
         return _mean_secs(everywhere, label)
 
+    def compute_selection_speedup(self, label: str) -> float | None:
+        """Computes the speed-up of a label in the selection; None if it did not run there."""
+        logs = _log_speedups(self.selection, self.reference, label)
+        return math.exp(statistics.fmean(logs)) if logs else None
+
     @property
     def would_gain_by_rounds(self) -> bool:
         """True if further rounds of the chosen candidate may show that it is faster.

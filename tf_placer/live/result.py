@@ -269,11 +269,12 @@ class ModelResult(OptimizeResult):
     def apply(self, model: Any) -> None:
         """Puts the placement into a Keras model: its training step, its variables, its optimizer.
 
-        Call it before `fit`; `evaluate` and `predict` run on the devices of the variables. Nothing
-        happens if nothing faster was found. If one process on all cores was faster than the
-        placement on worker processes, a line says so; `is_slower_than_one_process` tells before.
-        The variables stay the same objects; checkpoints and weights are saved and loaded as before.
-        To undo it, build the model anew, and load its weights.
+        Call it before `fit`; `evaluate` and `predict` run on the devices of the variables, and so
+        does the validation in `fit`. Nothing happens if nothing faster was found. If one process on
+        all cores was faster than the placement on worker processes, a line says so;
+        `is_slower_than_one_process` tells before. The variables stay the same objects; checkpoints
+        and weights are saved and loaded as before. To undo it, build the model anew, and load its
+        weights.
 
         Args:
             model: the model that was placed, or another one that is built and compiled alike.
@@ -287,6 +288,11 @@ class ModelResult(OptimizeResult):
                 "the model trains on worker processes from now on; without them, in one process on "
                 "all cores, its step was faster: for that build the model anew, and leave out "
                 "result.apply"
+            )
+        if self.changed and self.step.machine.backend.starts_servers:
+            say(
+                "evaluate, predict and the validation in fit are not placed: they run on the "
+                "workers that hold the variables, and may take longer than in this process"
             )
         self.step.apply(model)
 

@@ -166,11 +166,15 @@ def _explain_choice(chosen: str | None, confirmation: Confirmation | None) -> st
     speedup = confirmation.comparisons[chosen].speedup
     if speedup is None:
         return None
+    in_selection = confirmation.compute_selection_speedup(chosen)
     for label, other in confirmation.comparisons.items():
         if other.speedup is not None and other.interval is None and other.speedup > speedup:
+            text = f"one round measured {label} at {other.speedup:.2f} times"
+            if in_selection is not None and in_selection >= other.speedup:
+                return f"{text}, and {chosen} at {in_selection:.2f}"
             return (
-                f"one round measured {label} at {other.speedup:.2f} times, which alone proves "
-                f"nothing: with the times of the search it ranked behind {chosen}"
+                f"{text}, which alone proves nothing: with the times of the search it ranked "
+                f"behind {chosen}"
             )
     return None
 

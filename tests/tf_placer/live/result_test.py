@@ -54,6 +54,7 @@ class OptimizeResultTest(absltest.TestCase):
                 result.apply(model)
             step.apply.assert_called_with(model)
             self.assertEqual("in one process on all cores" in shown.getvalue(), is_slower)
+            self.assertIn("evaluate, predict and the validation in fit", shown.getvalue())
             self.assertEqual("slower than one process" in repr(result), is_slower)
 
     def test_the_table_marks_the_winner(self):

@@ -45,6 +45,17 @@ class VerdictTest(absltest.TestCase):
             "rounds). One round measured auto at 1.57 times, which alone proves nothing: with the "
             "times of the search it ranked behind expert",
         )
+        # The round that chose has measured the chosen one as faster.
+        [measured] = confirmed.selection
+        steps = tuple(secs / 2 for secs in measured["expert"].step_secs)
+        faster = dataclasses.replace(measured["expert"], step_secs=steps)
+        chosen = dataclasses.replace(
+            confirmed,
+            selection=({**measured, "expert": faster},),
+            comparisons={**confirmed.comparisons, "auto": once},
+        )
+        text = describe(Outcome.FASTER, confirmed=chosen, winner="expert")
+        self.assertEndsWith(text, "One round measured auto at 1.57 times, and expert at 2.86")
         # A slower one needs no explanation.
         text = describe(Outcome.FASTER, confirmed=confirmed, winner="expert")
         self.assertEndsWith(text, "4 rounds)")
