@@ -13,7 +13,6 @@ from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_step
 
 __all__ = [
-    "LEAST_GAIN_BY_CPUS",
     "NOTABLE_CPU_SHARE",
     "describe_cpu_work",
     "find_cpu_work",
@@ -25,8 +24,8 @@ __all__ = [
 
 #: From this share of the step on, a sentence says why a CPU beside GPUs computes.
 NOTABLE_CPU_SHARE = 0.1
-#: A step that is longer by less is as long.
-LEAST_GAIN_BY_CPUS = 1.01
+# A step that is longer by less is as long.
+_LEAST_GAIN = 1.01
 # The kinds of work that sentences name in the plural; see `operation_kinds`.
 _PLURALS = {
     "convolution": "convolutions",
@@ -66,7 +65,7 @@ def find_secs_without_cpus(problem: PlacementProblem, placement: np.ndarray) -> 
 
 def is_shorter_by_cpus(step_secs: float, secs_without_cpus: float | None) -> bool:
     """Tells whether a step is clearly shorter with the work that CPUs have."""
-    return secs_without_cpus is None or secs_without_cpus > LEAST_GAIN_BY_CPUS * step_secs
+    return secs_without_cpus is None or secs_without_cpus > _LEAST_GAIN * step_secs
 
 
 def name_work(kind: str) -> str:

@@ -41,7 +41,7 @@ class GpuPlacementTest(absltest.TestCase):
         self.assertIsNone(self.search(build(4.0), [1, 2, 1, 2]))
         self.assertIsNone(self.search(build(40.0, gpu_bytes=10), [1, 2, 0, 0]))
 
-    def test_a_placement_without_cpus_is_chosen_if_it_is_at_most_one_percent_slower(self):
+    def test_a_placement_without_cpus_is_chosen_if_it_is_hardly_slower(self):
         problem = build(4.0)
         on_cpu, on_gpus, slower = simulate(problem, [1, 1, 0, 0], [1, 1, 2, 2], [1, 1, 1, 2])
         self.assertEqual((on_cpu.step_secs, on_gpus.step_secs), (8.0, 8.0))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import tempfile
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,6 +31,8 @@ _MAX_TOTAL_BYTES = 1 << 30
 _IMBALANCES_PER_MILLE = (30, 100, 300)
 # Seeds are C integers, in which -1 stands for a default.
 _NUM_SEEDS = 1 << 31
+_STANDARD_OUTPUT_LOCK = threading.Lock()
+_COMPLAINT = b"***"
 
 
 class MetisPartition(CandidateList):
@@ -92,13 +99,42 @@ def partition_graph(
     num_parts = len(graph.powers)
     if num_parts == 1 or graph.num_nodes <= num_parts:
         return np.arange(graph.num_nodes) % num_parts
-    _, parts = pymetis.part_graph(
-        num_parts,
-        pymetis.CSRAdjacency(graph.start, graph.neighbors),
-        vweights=graph.work,
-        eweights=scale_to_integers(graph.edge_bytes, _MAX_TOTAL_BYTES),
-        tpwgts=(graph.powers / graph.powers.sum()).tolist(),
-        recursive=recursive,
-        options=pymetis.Options(seed=seed % _NUM_SEEDS, ufactor=imbalance),
-    )
+    with _drop_complaints():
+        _, parts = pymetis.part_graph(
+            num_parts,
+            pymetis.CSRAdjacency(graph.start, graph.neighbors),
+            vweights=graph.work,
+            eweights=scale_to_integers(graph.edge_bytes, _MAX_TOTAL_BYTES),
+            tpwgts=(graph.powers / graph.powers.sum()).tolist(),
+            recursive=recursive,
+            options=pymetis.Options(seed=seed % _NUM_SEEDS, ufactor=imbalance),
+        )
     return np.asarray(parts, np.int64)
+
+
+@contextlib.contextmanager
+def _drop_complaints() -> Iterator[None]:
+    """Drops what METIS prints where a node is heavier than a part; its parts are valid.
+
+    METIS knows no way to silence it, and prints to the standard output, which is for answers.
+    Whatever else is printed meanwhile follows afterwards.
+    """
+    libc = ctypes.CDLL(None)
+    with _STANDARD_OUTPUT_LOCK, tempfile.TemporaryFile() as printed:
+        try:
+            standard_output = os.dup(1)
+        except OSError:  # It is closed.
+            yield
+            return
+        libc.fflush(None)
+        os.dup2(printed.fileno(), 1)
+        try:
+            yield
+        finally:
+            libc.fflush(None)
+            os.dup2(standard_output, 1)
+            os.close(standard_output)
+            printed.seek(0)
+            for line in printed:
+                if not line.lstrip().startswith(_COMPLAINT):
+                    os.write(1, line)

@@ -1,14 +1,19 @@
+import contextlib
 import dataclasses
 import itertools
+import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs, placer_conformance, problems
 from tests.tf_placer.placers.heuristics.partition_checks import compute_loads, grid, write_metis
+from tf_placer.placers.heuristics import metis_partition
 from tf_placer.placers.heuristics.metis_partition import MetisPartition, partition_graph
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
@@ -70,6 +75,28 @@ class MetisPartsTest(parameterized.TestCase):
             for imbalance in (1, 300)
         ]
         self.assertLess(cuts[1], cuts[0])
+
+    def test_standard_output_is_for_answers(self):
+        # METIS complains of bisections that leave a side without nodes.
+        graph = grid(3, 3, 8, seed=0)
+        graph = dataclasses.replace(graph, work=np.array([10**6, *[1] * 8]))
+        for is_dropped in (False, True):
+            with tempfile.TemporaryFile() as printed:
+                standard_output = os.dup(1)
+                os.dup2(printed.fileno(), 1)
+                try:
+                    with contextlib.ExitStack() as stack:
+                        if not is_dropped:
+                            stack.enter_context(
+                                mock.patch.object(metis_partition, "_COMPLAINT", b"nothing")
+                            )
+                        parts = partition_graph(graph, imbalance=30, recursive=True, seed=0)
+                finally:
+                    os.dup2(standard_output, 1)
+                    os.close(standard_output)
+                printed.seek(0)
+                self.assertEqual(b"***" in printed.read(), not is_dropped)
+                self.assertLen(parts, 9)
 
     @parameterized.parameters((1, 1, 3), (1, 3, 3), (2, 2, 4), (1, 0, 2))
     def test_few_nodes_are_a_part_each(self, rows, columns, num_parts):
