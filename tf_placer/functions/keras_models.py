@@ -14,10 +14,11 @@ from graph_passes.errors import GraphError
 from tf_placer.text.notes import say
 
 __all__ = [
+    "advise_against_xla",
     "build_variables",
     "check_training",
     "convert_train_step",
-    "describe_differences_with_gpus",
+    "describe_gpu_kernels",
     "has_own_step",
     "has_train_step",
     "is_keras_model",
@@ -103,42 +104,50 @@ def check_training(model: Any) -> None:
             )
 
 
-def describe_differences_with_gpus(model: Any) -> list[str]:
-    """Describes how the step of a model is another one on a computer with GPUs.
-
-    Keras then takes kernels of cuDNN for recurrent layers, and, by itself, XLA.
+def describe_gpu_kernels(model: Any) -> str | None:
+    """Describes for which layers of a model Keras takes cuDNN on a computer with GPUs.
 
     Args:
         model: a compiled model.
 
     Returns:
-        Sentences; none on a computer with GPUs, or if nothing differs.
+        A sentence; None on a computer with GPUs, or without such layers.
     """
     if tf.config.list_physical_devices("GPU"):
-        return []
-    sentences = []
-    layers = [*model._flatten_layers()]
+        return None
     recurrent = [
         layer.name
-        for layer in layers
+        for layer in model._flatten_layers()
         if getattr(layer, "use_cudnn", False) or getattr(layer, "_could_use_gpu_kernel", False)
     ]
-    if recurrent:
-        more = f" and {len(recurrent) - 1} more" if len(recurrent) > 1 else ""
-        sentences.append(
-            f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, in another "
-            "graph than that of this plan: make recurrent layers with use_cudnn=False (Keras 3), "
-            "or plan there"
-        )
+    if not recurrent:
+        return None
+    more = f" and {len(recurrent) - 1} more" if len(recurrent) > 1 else ""
+    return (
+        f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, in another "
+        "graph than that of this plan: make recurrent layers with use_cudnn=False (Keras 3), or "
+        "plan there"
+    )
+
+
+def advise_against_xla(model: Any) -> str | None:
+    """Advises to compile a model without XLA, if Keras would take it on a computer with GPUs.
+
+    Args:
+        model: a compiled model.
+
+    Returns:
+        A sentence; None on a computer with GPUs, or if XLA cannot be taken.
+    """
     # Keras 3 does not remember that XLA was left to it: here it has decided against it.
-    if _VERSION_2 not in _module(model) and all(layer.supports_jit for layer in layers):
-        sentences.append(
-            "if you do not yet, which Keras does not tell here, compile it with jit_compile=False: "
-            "left to itself, Keras runs this model by XLA on a computer with GPUs: on one device, "
-            "so that no plan can be applied to it, and faster than planned where XLA fuses "
-            "operations"
-        )
-    return sentences
+    is_decided = tf.config.list_physical_devices("GPU") or _VERSION_2 in _module(model)
+    if is_decided or not all(layer.supports_jit for layer in model._flatten_layers()):
+        return None
+    return (
+        "if you do not yet, which Keras does not tell here, compile it with jit_compile=False: "
+        "left to itself, Keras runs this model by XLA on a computer with GPUs: on one device, so "
+        "that no plan can be applied to it, and faster than planned where XLA fuses operations"
+    )
 
 
 def _has_variables(model: Any) -> bool:

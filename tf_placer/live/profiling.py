@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,11 @@ from graph_passes.util.path_validation import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
-from tf_placer.functions.keras_models import describe_differences_with_gpus, is_keras_model
+from tf_placer.functions.keras_models import (
+    advise_against_xla,
+    describe_gpu_kernels,
+    is_keras_model,
+)
 from tf_placer.inputs.given_devices import describe_immovable_step
 from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.interrupts import shorten_interrupts
@@ -166,8 +171,9 @@ def profile(
         notes = [*given.workload.notes]
         if (immovable := describe_immovable_step(given.workload.op_graph)) is not None:
             notes.append(immovable)
+        kernels = describe_gpu_kernels(graph) if is_keras_model(graph) else None
         if is_keras_model(graph) and any(map(_is_elsewhere, machines)):
-            notes += describe_differences_with_gpus(graph)
+            notes += filter(None, [kernels, advise_against_xla(graph)])
         for note in notes:
             stages.say(note)
         for number, (found, path) in enumerate(itertools.zip_longest(machines, paths), 1):
@@ -182,7 +188,10 @@ def profile(
                 restrictions=resolve_restrictions(pins, together, names),
                 report=stages.begin_once,
             )
-            problems.append(costed.problem())
+            problem = costed.problem()
+            if kernels is not None and _is_elsewhere(found):
+                problem = dataclasses.replace(problem, notes=(kernels,))
+            problems.append(problem)
             if path is not None:
                 write_problem(problems[-1], path)
             if len(machines) > 1:

@@ -186,6 +186,7 @@ class PlanResult(ShownTable):
         least_bytes = self.least_memory_bytes
         lines = [search_table(self.problem, self.outcome, least_bytes, self.offload, self.limits)]
         lines += self._compare_with_one_device()
+        lines += [_wrap(f"note:         {note}") for note in self.problem.notes]
         if on_cpu := self._cpu_work:
             lines.append(_wrap(f"the CPU:      {on_cpu}"))
         if self.auto is None:
@@ -231,7 +232,7 @@ class PlanResult(ShownTable):
             remarks.append(f"Nothing fits, but {describe_offload(self.offload)}.")
         if compute_convolution_share(self.problem) >= NOTABLE_CONVOLUTION_SHARE:
             remarks.append(f"Convolutions: {CONVOLUTION_CAVEAT}.")
-        return remarks
+        return [*remarks, *(f"{note[:1].upper()}{note[1:]}." for note in self.problem.notes)]
 
     @functools.cached_property
     def _one_device(self) -> OneDevice:

@@ -38,7 +38,7 @@ class PlacementProblem(ProblemColumns):
     """
 
     def __post_init__(self) -> None:
-        for name in ("devices", "links", "operation_names"):
+        for name in ("devices", "links", "operation_names", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.operation_types is not None:
             object.__setattr__(self, "operation_types", tuple(self.operation_types))

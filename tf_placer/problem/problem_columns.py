@@ -46,6 +46,7 @@ class ProblemColumns:
             outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
         batch_size: the number of examples in the batch of a step; None if unknown.
+        notes: sentences about the graph that are true of every plan for it.
         tensor_shapes: the shape of each tensor, with -1 for a dimension of unknown size, and () for
             a tensor of unknown rank; or None.
     """
@@ -67,6 +68,7 @@ class ProblemColumns:
     layers: np.ndarray | None = None
     operation_types: tuple[str, ...] | None = None
     batch_size: int | None = None
+    notes: tuple[str, ...] = ()
     tensor_shapes: tuple[tuple[int, ...], ...] | None = None
 
     def __repr__(self) -> str:

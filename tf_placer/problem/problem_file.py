@@ -69,6 +69,7 @@ class _File:
     tensors: list[Any]
     control_edges: list[Any]
     batch_size: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -242,6 +243,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
         ],
         "control_edges": problem.control_edges.tolist(),
         **({} if problem.batch_size is None else {"batch_size": problem.batch_size}),
+        **({"notes": list(problem.notes)} if problem.notes else {}),
     }
 
 
@@ -311,6 +313,7 @@ def _problem(file: _File) -> PlacementProblem:
             tuple(operation["type"] for operation in operations) if "type" in optional else None
         ),
         batch_size=file.batch_size,
+        notes=file.notes,
         tensor_shapes=(
             tuple(
                 map(tuple, _lists([each["shape"] for each in tensors], "tensors[{}].shape".format))

@@ -86,6 +86,7 @@ class ComparedMachine:
         least_memory: the same as a clause, with the names of the devices; "" if one fits.
         is_divided: whether pins keep the graph on several accelerators; see `OneDevice`.
         log_dir: the directory of the plan; None if it is not kept.
+        notes: see `PlacementProblem`.
     """
 
     name: str
@@ -115,6 +116,7 @@ class ComparedMachine:
     least_memory: str = ""
     is_divided: bool = False
     log_dir: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def needed(self) -> int:
@@ -221,6 +223,7 @@ def describe_machine(
         price_per_hour=price,
         offload_secs=offload_secs,
         convolution_share=compute_convolution_share(problem),
+        notes=problem.notes,
         cpu_share=cpu_share,
         displaced_share=displaced_share,
         cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",

@@ -177,7 +177,7 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
     lines += _describe_cpu_work(fitting)
     lines += _describe_convolutions(machines)
     lines += _describe_fewer(fitting)
-    return lines
+    return [*lines, *dict.fromkeys(note for each in machines for note in each.notes)]
 
 
 def _find_cheapest(fitting: Sequence[ComparedMachine]) -> ComparedMachine | None:

@@ -15,7 +15,8 @@ from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.functions.keras_models import (
-    describe_differences_with_gpus,
+    advise_against_xla,
+    describe_gpu_kernels,
     has_train_step,
     is_keras_model,
 )
@@ -303,14 +304,17 @@ class KerasModelTest(tf.test.TestCase):
             trace_call(two_towers(), BATCH[0])
 
     def test_says_how_the_step_differs_on_a_computer_with_gpus(self):
-        sentences = " ".join(describe_differences_with_gpus(two_towers(recurrent=True)))
-        self.assertRegex(sentences, "the layer 'lstm[^']*' would use cuDNN .* use_cudnn=False")
-        plain = describe_differences_with_gpus(two_towers())
-        self.assertLen(plain, 1 if keras.__version__ >= "3" else 0)
-        for sentence in plain:
-            self.assertIn("compile it with jit_compile=False", sentence)
+        recurrent, plain = two_towers(recurrent=True), two_towers()
+        kernels, advice = describe_gpu_kernels(recurrent), advise_against_xla(plain)
+        self.assertRegex(kernels, "the layer 'lstm[^']*' would use cuDNN .* use_cudnn=False")
+        self.assertIsNone(describe_gpu_kernels(plain))
+        if keras.__version__ >= "3":
+            self.assertIn("compile it with jit_compile=False", advice)
+        else:
+            self.assertIsNone(advice)
         with mock.patch.object(tf.config, "list_physical_devices", return_value=["GPU:0"]):
-            self.assertEmpty(describe_differences_with_gpus(two_towers(recurrent=True)))
+            self.assertIsNone(describe_gpu_kernels(recurrent))
+            self.assertIsNone(advise_against_xla(plain))
 
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Conv2D(2, 3)])

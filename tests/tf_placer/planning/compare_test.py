@@ -25,7 +25,7 @@ from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import write_problem
+from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.machine_comparison import MachineComparison
 from tf_placer.report.page.page import write_page
@@ -383,6 +383,18 @@ class CompareTest(absltest.TestCase):
         self.assertEqual([machine.name for machine in compared.machines], ["2"])
         self.assertEqual(compared.to_json()["left_out"], ["4", "3"])
         self.assertIn("interrupted: 4 and 3 not searched", compared.table())
+
+    def test_plans_and_comparisons_repeat_the_notes_of_a_problem(self):
+        note = "the layer 'lstm' would use cuDNN there"
+        problem = dataclasses.replace(two_chain_problem(2), notes=(note,))
+        write_problem(problem, self.directory / "problem.json")
+        problem = read_problem(self.directory / "problem.json")
+        self.assertEqual(problem.notes, (note,))
+        result = tf_placer.plan(problem, max_trials=50, max_secs=1.0)
+        self.assertIn(note, result.table())
+        self.assertIn("The layer 'lstm' would use cuDNN there.", result.list_remarks())
+        compared = tf_placer.compare({"a": result, "b": problem}, max_secs=0.5)
+        self.assertEqual(compared.list_findings().count(note), 1)
 
     def test_prints_lines_unless_it_is_not_to(self):
         problems = {"two": two_chain_problem(2)}
