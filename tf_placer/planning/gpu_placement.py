@@ -6,7 +6,6 @@ too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +31,6 @@ def search_on_gpus(
     best: Candidate,
     *,
     max_secs: float,
-    max_simulated: float = math.inf,
     seed: int,
 ) -> np.ndarray | None:
     """Searches for a placement with all work on GPUs that any of them can do.
@@ -42,7 +40,6 @@ def search_on_gpus(
         groups: its groups.
         best: the best placement so far.
         max_secs: time limit in seconds.
-        max_simulated: maximum number of simulated placements.
         seed: seed of the search.
 
     Returns:
@@ -61,7 +58,6 @@ def search_on_gpus(
         forbid_devices(problem, cpus),
         groups,
         max_secs=max_secs,
-        max_simulated=max_simulated,
         starts=[("on a GPU", row.astype(np.int32)) for row in moved],
         seed=seed,
     )

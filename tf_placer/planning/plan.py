@@ -389,13 +389,10 @@ def _plan_by_auto(
     )
     if left_secs >= _LEAST_SAID_SECS and not result.interrupted:
         say(f"the search has ended; other memory and machines take up to {left_secs:.0f} s more")
-    if not result.interrupted and not config.is_fit:
+    # A number of trials is meant for comparisons, which more of them would not be.
+    if not result.interrupted and not config.is_fit and config.max_trials == sys.maxsize:
         gpu_secs = _GPU_SHARE * left_secs
-        budget = {"max_secs": gpu_secs}
-        if config.max_trials < sys.maxsize:
-            # The same seed gives the same result where the number of trials ends the search.
-            budget = {"max_secs": math.inf, "max_simulated": max(1, config.max_trials // 4)}
-        result = _prefer_gpus(problem, groups, result, seed=config.seed, **budget)
+        result = _prefer_gpus(problem, groups, result, max_secs=gpu_secs, seed=config.seed)
         outcome = summarize(result, result.interrupted)
         report(outcome, None)
         left_secs -= gpu_secs
@@ -479,10 +476,15 @@ def _plan_by_auto(
 
 
 def _prefer_gpus(
-    problem: PlacementProblem, groups: GroupGraph, result: AutoResult, **settings: Any
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    result: AutoResult,
+    *,
+    max_secs: float,
+    seed: int,
 ) -> AutoResult:
     """Replaces the best placement by one without work on CPUs, if that is as fast."""
-    placement = search_on_gpus(problem, groups, result.best, **settings)
+    placement = search_on_gpus(problem, groups, result.best, max_secs=max_secs, seed=seed)
     if placement is None:
         return result
     found = simulate_candidates(problem, Simulator(problem), placement[np.newaxis])

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine
+from tf_placer.report.compared_machine import AS_WELL_AS, ComparedMachine, compute_cost
 from tf_placer.report.convolutions import CONVOLUTION_CAVEAT, NOTABLE_CONVOLUTION_SHARE
 from tf_placer.report.cpu_work import NOTABLE_CPU_SHARE, name_work
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE
@@ -149,7 +149,8 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
         for each in fitting
         if each.displaced_share >= LEAST_DISPLACED_SHARE
     ]
-    lines = [*_describe_data_parallelism(fitting), *_describe_cheaper(fitting)]
+    lines = _describe_one_device(fitting)
+    lines += [*_describe_data_parallelism(fitting), *_describe_cheaper(fitting)]
     if displaced:
         lines.append(
             f"{', '.join(displaced)} of the step on the CPU, because the memory of the GPUs is "
@@ -178,6 +179,19 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
     lines += _describe_convolutions(machines)
     lines += _describe_fewer(fitting)
     return [*lines, *dict.fromkeys(note for each in machines for note in each.notes)]
+
+
+def _describe_one_device(fitting: Sequence[ComparedMachine]) -> list[str]:
+    """Says what a step without a placement takes on the machines of one GPU, and costs."""
+    alone = []
+    for each in fitting:
+        if each.accelerators == 1 and each.device_type == "GPU" and each.one_device_secs:
+            cost = compute_cost(each.one_device_secs, each.price_per_hour)
+            priced = "" if cost is None else f" ({format_price(cost)} per million)"
+            alone.append(f"{each.name} {format_step(each.one_device_secs)}{priced}")
+    if not alone:
+        return []
+    return [f"without a placement, with everything on the one GPU: {', '.join(alone)}"]
 
 
 def _find_cheapest(fitting: Sequence[ComparedMachine]) -> ComparedMachine | None:

@@ -112,7 +112,18 @@ class MachineComparisonTest(absltest.TestCase):
             "1 GPU would do as well as 2 for a placed step: 1xA100 is within 2 % of 2xA100", one
         )
         other = dataclasses.replace(_ONE, name="1xB200", kind="B200", step_secs=0.010)
-        self.assertLen(MachineComparison((other, change(8, 0.010))).list_findings(), 1)
+        for finding in MachineComparison((other, change(8, 0.010))).list_findings():
+            self.assertNotIn("would do as well", finding)
+
+    def test_says_what_a_step_without_a_placement_takes_on_one_gpu(self):
+        # A million steps of 40 ms take 11.1 hours.
+        priced = dataclasses.replace(_ONE, name="a", price_per_hour=1.8)
+        compared = MachineComparison((priced, dataclasses.replace(_ONE, name="b"), change(4, 0.01)))
+        self.assertIn(
+            "without a placement, with everything on the one GPU: a 40.00 ms (20.00 per million), "
+            "b 40.00 ms",
+            compared.list_findings(),
+        )
 
     def test_says_that_unused_devices_are_not_needed(self):
         findings = MachineComparison((change(8, 0.010, spare=3),)).list_findings()
