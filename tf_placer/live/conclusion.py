@@ -48,6 +48,10 @@ __all__ = ["conclude"]
 # An interrupt during the search or the confirmation leaves these open.
 _OPEN_AFTER_INTERRUPT = (Outcome.NOT_FASTER, Outcome.DIFFERENT_VALUES, Outcome.NOT_CONFIRMED)
 _LEAST_MEMORY_SECS = 10.0
+# Less time that was kept for a confirmation needs no word.
+_LEAST_KEPT_SECS = 10.0
+# A computer whose speed has changed by less since the first trial is as fast.
+_NOTABLE_DRIFT = 1.3
 # The original in one process is measured in bursts, for some seconds.
 _NOT_COMPARED = (
     "not compared with the original in one process on all cores, which may be faster: it did not "
@@ -81,7 +85,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     confirmation, winner, note, one_process_secs = None, None, None, None
     # A confirmation takes time, which the placer did not lack.
     missing = None if was_interrupted else _explain_missing_placer(context, trials)
-    notes = list(context.notes)
+    notes = [*context.notes, *_describe_drift(trials)]
     if fits:
         outcome = Outcome.FITS
     elif finalists:
@@ -151,6 +155,17 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
 
     context.keep(write)
     return outcome
+
+
+def _describe_drift(trials: Sequence[Trial]) -> list[str]:
+    """Says in a sentence, if so, that step times are those of another speed of the machine."""
+    drift = trials[-1].measurement.drift if trials else 1.0
+    if 1.0 / _NOTABLE_DRIFT < drift < _NOTABLE_DRIFT:
+        return []
+    return [
+        "step times of trials are as at the speed that the machine had in the first one: in the "
+        f"last one the original took {drift:.2f} times as long"
+    ]
 
 
 def _explain(
@@ -293,7 +308,10 @@ def _confirm_hopeful(
     asked_before = context.interrupts.count
     if len(hopeful) < 2:
         note = "no trial was faster, so none was measured again"
-        return _Conclusion(Outcome.NOT_FASTER, note=join_sentences(note, context.placer_end))
+        return _Conclusion(
+            Outcome.NOT_FASTER,
+            note=join_sentences(note, context.placer_end or _explain_time_kept(context)),
+        )
     plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
     if plan is None:
         return _Conclusion(Outcome.NOT_CONFIRMED, note=_explain_missing_time(context))
@@ -333,6 +351,17 @@ def _confirm_hopeful(
         note = join_sentences(confirmed.note, missing)
         return dataclasses.replace(confirmed, one_process_secs=secs, note=note)
     return confirmed
+
+
+def _explain_time_kept(context: SearchContext) -> str | None:
+    """Explains the end of a search that has time left; None if its time is not why it ended."""
+    kept_secs = context.plan.compute_secs_left() - context.plan.explain_secs
+    if not context.ran_out_of_time or kept_secs < _LEAST_KEPT_SECS:
+        return None
+    return (
+        f"the last {format_duration(kept_secs)} had been kept for a confirmation: with more time "
+        "the search tries more placements"
+    )
 
 
 def _measure_one_process(context: SearchContext, environment: SessionEnvironment) -> float | None:

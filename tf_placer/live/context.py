@@ -142,6 +142,7 @@ class SearchContext:
         begun: the names of the placers that have begun.
         has_placer_ended: see `RunResult`.
         placer_end: the reason why the placer proposed nothing more, as a sentence; None otherwise.
+        ran_out_of_time: whether the time for trials was over at some moment.
         found: the confirmed placement, if there is one.
     """
 
@@ -168,6 +169,7 @@ class SearchContext:
     begun: set[str] = dataclasses.field(default_factory=set)
     has_placer_ended: bool = False
     placer_end: str | None = None
+    ran_out_of_time: bool = False
     found: Placement | None = None
 
     @property
@@ -230,7 +232,11 @@ class SearchContext:
 
     def is_over(self) -> bool:
         """Returns whether the search should end."""
-        return self.interrupts.count > 0 or self.compute_measuring_secs_left() <= 0
+        if self.interrupts.count > 0:
+            return True
+        is_out_of_time = self.compute_measuring_secs_left() <= 0
+        self.ran_out_of_time = self.ran_out_of_time or is_out_of_time
+        return is_out_of_time
 
     def has_found_fit(self) -> bool:
         """Returns whether a step runs, where the objective is that one fits."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tf_placer.placers import PLACERS
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.heuristics.single_device import SingleDevice
@@ -62,6 +63,12 @@ _BOUNDS = {
 }
 
 
+_ONLY_STARTS = (
+    "of a placer the best of the proposals that this search had time for; alone it may find better "
+    "ones"
+)
+
+
 def auto_table(
     problem: PlacementProblem,
     result: AutoResult,
@@ -89,7 +96,10 @@ def auto_table(
         ]
         for name, found in [("found", result.best), *result.starts]
     ]
-    parts = [table(["candidate", "simulated step", "to lower bound", "fits"], rows, "lrrl")]
+    candidates = table(["candidate", "simulated step", "to lower bound", "fits"], rows, "lrrl")
+    if {name for name, _ in result.starts} & (PLACERS.keys() - {SingleDevice.name}):
+        candidates += f"\n{_ONLY_STARTS}"
+    parts = [candidates]
     if limits is not None:
         parts.append(limits_table(limits, "found"))
     if changes:

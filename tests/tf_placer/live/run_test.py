@@ -37,6 +37,7 @@ from tf_placer.inputs.workload import read_workload
 from tf_placer.interrupts import TimeLimitReached
 from tf_placer.live import conclusion, job_search, time_plan
 from tf_placer.live import run as live_run
+from tf_placer.live.context import SearchContext
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.placers import make_placer
@@ -544,6 +545,28 @@ class RunTest(tf.test.TestCase):
                 self.run_search(Script(), max_trials=6)
             note = self.directory.read_result().note or ""
             self.assertEqual("allow about" in note, lacks)
+
+    def test_says_that_the_machine_has_changed_its_speed(self):
+        for least_drift, is_said in ((1.0, True), (1.3, False)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            with mock.patch.object(conclusion, "_NOTABLE_DRIFT", least_drift):
+                self.run_search(Script(), max_trials=6)
+            note = self.directory.read_result().note or ""
+            self.assertEqual("the original took 1.00 times as long" in note, is_said)
+
+    def test_says_that_the_time_that_is_left_was_kept_for_a_confirmation(self):
+        script = Script(lambda assignment: 3 * ORIGINAL_SECS if assignment else ORIGINAL_SECS)
+
+        def is_over(context):
+            context.ran_out_of_time = len(context.log.trials) > 3
+            return context.ran_out_of_time
+
+        with mock.patch.object(SearchContext, "is_over", is_over):
+            self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
+        self.assertRegex(
+            self.directory.read_result().note,
+            r"The last \d+.* had been kept for a confirmation: with more time the search tries",
+        )
 
     def test_rejects_a_placement_that_computes_other_values(self):
         script = Script(
