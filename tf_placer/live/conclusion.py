@@ -85,7 +85,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
     confirmation, winner, note, one_process_secs = None, None, None, None
     # A confirmation takes time, which the placer did not lack.
     missing = None if was_interrupted else _explain_missing_placer(context, trials)
-    notes = [*context.notes, *_describe_drift(trials)]
+    notes = list(context.notes)
     if fits:
         outcome = Outcome.FITS
     elif finalists:
@@ -133,7 +133,7 @@ def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Ou
         max_trials=config.max_trials,
         max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
         winner=winner,
-        note=join_sentences(*notes, note) or None,
+        note=join_sentences(*notes, note, *_describe_drift(trials)) or None,
         confirmation=confirmation,
         finalists={label: trial.index for label, trial in finalists.items()},
         unfitting=dict(context.unfitting),

@@ -53,8 +53,15 @@ class SimulatedStep(ShownTable):
 
     @property
     def step_secs(self) -> float | None:
-        """The simulated step time; None if an operation is on an illegal device."""
+        """The simulated step time in seconds; None if an operation is on an illegal device."""
         return None if self.trace is None else self.trace.step_secs
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...] | None:
+        """The peak memory of each device; None if an operation is on an illegal device."""
+        if self.trace is None:
+            return None
+        return tuple(device.peak_bytes for device in step_report(self.trace).devices)
 
     @property
     def feasible(self) -> bool:
@@ -89,7 +96,7 @@ class SimulatedStep(ShownTable):
 
 def simulate(
     problem: PlacementProblem | str | os.PathLike[str],
-    assignment: Sequence[int] | np.ndarray | Mapping[str, str],
+    assignment: Sequence[int] | np.ndarray | Mapping[str, str] | None = None,
 ) -> SimulatedStep:
     """Simulates one step of a placement.
 
@@ -97,7 +104,7 @@ def simulate(
         problem: the placement problem, or its file.
         assignment: a device index for each group, [num_groups]; or devices by patterns of names of
             operations, as pins are, of which the last that matches counts. What none matches, or
-            may not be there, is on the first GPU, as far as that may be.
+            may not be there, is on the first GPU, as far as that may be; by default everything.
 
     Raises:
         GraphError: a device by names is not that of the problem.
@@ -109,7 +116,7 @@ def simulate(
     """
     if not isinstance(problem, PlacementProblem):
         problem = read_problem(os.fspath(problem))
-    placement = check_assignment(problem, assignment)
+    placement = check_assignment(problem, {} if assignment is None else assignment)
     environment = SimulatedEnvironment(problem, threads=1)
     [measurement] = environment.measure(placement[None])
     failure, trace = measurement.failure, None

@@ -55,6 +55,9 @@ class SimulateTest(absltest.TestCase):
             self.assertEqual(step.trace.operation_devices.tolist(), expected)
             explained = tf_placer.explain(problem, devices, max_secs=0.1)
             self.assertEqual(explained.limits.step_secs, step.step_secs)
+        alone = tf_placer.simulate(problem)
+        self.assertEqual(alone.trace.operation_devices.tolist(), [1, 0, 1])
+        self.assertEqual(list(alone.peak_bytes), alone.to_json()["peak_bytes"])
         with self.assertRaisesRegex(ValueError, r"no operation is called 'b/\*': did you mean"):
             tf_placer.simulate(problem, {"b/*": "CPU:0"})
         with self.assertRaisesRegex(ValueError, "'GPU:1' is not on the machine"):
