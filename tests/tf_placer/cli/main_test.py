@@ -176,7 +176,9 @@ class CommandLineTest(tf.test.TestCase):
         last = errors.splitlines()[-1]
         self.assertRegex(last, "^tf_placer: '.*cut.pb' is not a graph, or is cut short: ")
         self.assertRegex(errors, "(?m)^tf_placer: reading .*cut.pb$")
-        self.assertEqual(errors.count("tf_placer:"), 2)
+        # On a busy computer a line says that it is still reading.
+        said = errors.count("tf_placer:") - errors.count("tf_placer: still ")
+        self.assertEqual(said, 2)
         self.assertEqual(os.listdir(self.directory), ["cut.pb"])
 
     def shell(self, line: str) -> tuple[str, str]:

@@ -201,7 +201,8 @@ class _Search:
         self._chains: list[Annealer] = []
         self._dropped: list[Annealer] = []
         self._starts = SimulatedStarts(
-            self._simulate, self._progress, self._count_left, config.starts_share
+            *(self._simulate, self._progress, self._count_left, config.starts_share),
+            self._report_state,
         )
         self._tried: list[Candidate] = []
         self._all_tried = self._is_near_bound = False
@@ -282,8 +283,7 @@ class _Search:
             self._num_simulated += number
             if found is not None:
                 self._tried = [found]
-            if self._report is not None:
-                self._report(self._state())
+            self._report_state()
             if self._progress() >= 1.0:
                 return
         self._all_tried = not self._state().best.excess_bytes
@@ -363,8 +363,7 @@ class _Search:
                 ]
                 for run in runs:
                     run.result()
-                if self._report is not None:
-                    self._report(self._state())
+                self._report_state()
 
     def _first_placements(self) -> list[Candidate]:
         """Lists the first placements of the chains, at least one for each thread.
@@ -415,6 +414,10 @@ class _Search:
 
     def _is_at_bound(self, found: Candidate, tolerance: float = _ROUNDING) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)
+
+    def _report_state(self) -> None:
+        if self._report is not None:
+            self._report(self._state())
 
     def _state(self) -> AutoProgress:
         found = [*self._list_chain_bests(), self._starts.found[0][0], *self._tried]

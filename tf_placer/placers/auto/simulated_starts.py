@@ -22,7 +22,7 @@ class SimulatedStarts:
     """Simulates starts as long as there is time for them.
 
     Attributes:
-        found: the candidates simulated so far, and their names.
+        found: the candidates simulated so far, and their names, best first.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class SimulatedStarts:
         progress: Callable[[], float],
         left: Callable[[], float],
         max_share: float,
+        report: Callable[[], None],
     ) -> None:
         """Prepares to simulate.
 
@@ -39,11 +40,13 @@ class SimulatedStarts:
             progress: returns the used share of the budget of the search, from 0 to 1.
             left: returns the number of placements that may still be simulated.
             max_share: the share of the budget for the starts.
+            report: called after starts were simulated.
         """
         self._simulate = simulate
         self._progress = progress
         self._count_left = left
         self._max_share = max_share
+        self._report = report
         self._known: set[bytes] = set()
         self.found: list[tuple[Candidate, str]] = []
 
@@ -64,7 +67,6 @@ class SimulatedStarts:
             if self._progress() >= self._max_share:
                 break
         self._add_batch(batch)
-        self._sort()
 
     def make_fit(
         self, problem: PlacementProblem, legal: np.ndarray, *, count: int, seed: int
@@ -98,7 +100,6 @@ class SimulatedStarts:
                 if (placement == found.placement).all():
                     break
                 found = self._add_one(name, placement)
-        self._sort()
 
     def best(self) -> tuple[tuple[str, Candidate], ...]:
         """Lists the best start of each name, best first."""
@@ -107,15 +108,17 @@ class SimulatedStarts:
             best.setdefault(name, found)
         return tuple(best.items())
 
-    def _sort(self) -> None:
-        self.found.sort(key=lambda pair: pair[0].rank)
-
     def _add_one(self, name: str, placement: np.ndarray) -> Candidate:
         [found] = self._simulate(placement[None])
-        self.found.append((found, name))
+        self._add_found([(found, name)])
         return found
 
     def _add_batch(self, batch: Sequence[tuple[str, np.ndarray]]) -> None:
         if batch:
             found = self._simulate(np.stack([placement for _, placement in batch]))
-            self.found += [(each, name) for each, (name, _) in zip(found, batch, strict=True)]
+            self._add_found([(each, name) for each, (name, _) in zip(found, batch, strict=True)])
+
+    def _add_found(self, found: Sequence[tuple[Candidate, str]]) -> None:
+        self.found += found
+        self.found.sort(key=lambda pair: pair[0].rank)
+        self._report()

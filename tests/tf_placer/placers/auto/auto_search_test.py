@@ -156,6 +156,7 @@ class AutoSearchTest(parameterized.TestCase):
         ranks = [report.best.rank for report in reports]
         self.assertEqual(ranks, sorted(ranks, reverse=True))
         self.assertEqual(reports[-1].best.rank, result.best.rank)
+        self.assertEqual(reports[0].num_simulated, 1)
 
     def test_finalists_differ_and_are_sorted(self):
         result = search(SMALL_PROBLEMS["fork and join"], max_simulated=500, threads=2)
