@@ -35,6 +35,7 @@ from tf_placer.report.compared_machine import (
     find_fewest,
     merge_idle,
 )
+from tf_placer.report.cpu_work import leans_on_cpus
 from tf_placer.report.least_memory import find_least_memory
 from tf_placer.report.limits import LEAST_DISPLACED_SHARE, find_limits
 from tf_placer.report.machine_comparison import MachineComparison
@@ -140,11 +141,13 @@ def compare(
     memory = {
         name: _Memory(each.least_memory_bytes, each.more_memory) for name, each in records.items()
     }
+    gpus_only: dict[str, np.ndarray] = {}
     with ProgressLine(sys.stderr) as line:
         searched = _search_machines(
             problems,
             pool,
             memory,
+            gpus_only,
             plans,
             max_secs,
             seed,
@@ -158,9 +161,14 @@ def compare(
         found[name] = best.placement
         lacking = memory.get(name, _Memory())
         least_bytes = lacking.least_bytes if best.excess_bytes else None
+        gpus_only_secs = _find_gpus_only_secs(problems[name], best, gpus_only.get(name))
         kept[name] = plans.keep(
-            *(name, result, best, needed[name]), least_bytes=least_bytes, more=lacking.more
+            *(name, result, best, needed[name]),
+            least_bytes=least_bytes,
+            more=lacking.more,
+            gpus_only_secs=gpus_only_secs,
         )
+        records[name] = kept[name].to_record()
     directories = {**_find_directories(machines), **plans.directories}
     described = []
     for name, (problem, _) in read.items():
@@ -170,10 +178,23 @@ def compare(
         machine = describe_machine(
             *(name, problem, found[name], prices.get(name), needed.get(name)),
             *(lacking.least_bytes, lacking.more),
+            records[name].gpus_only_secs if name in records else None,
         )
         described.append(dataclasses.replace(machine, log_dir=directories.get(name)))
     left_out = tuple(name for name in read if name not in found)
     return MachineComparison(tuple(described), left_out, kept)
+
+
+def _find_gpus_only_secs(
+    problem: PlacementProblem, best: Candidate, placement: np.ndarray | None
+) -> float | None:
+    """Finds the step of a placement without work on CPUs, if one with such work was chosen."""
+    if placement is None or best.excess_bytes:
+        return None
+    if not leans_on_cpus(problem, best.placement, find_limits(problem, best.placement)):
+        return None
+    [found] = simulate_candidates(problem, Simulator(problem), placement[np.newaxis])
+    return None if found.excess_bytes else found.step_secs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +245,7 @@ def _search_machines(
     problems: Mapping[str, PlacementProblem],
     pool: list[np.ndarray],
     memory: dict[str, _Memory],
+    gpus_only: dict[str, np.ndarray],
     plans: ComparedPlans,
     max_secs: float,
     seed: int,
@@ -236,6 +258,7 @@ def _search_machines(
         problems: the problem on each machine, by name.
         pool: known placements, int32 [num_groups] each; those that are found are added.
         memory: gets the memory that would do, by machine, where it is short.
+        gpus_only: gets a placement without work on CPUs, by machine, where they work.
         plans: keeps the plan of each machine when it is found.
         max_secs: time limit of all searches together.
         seed: seed of the searches.
@@ -292,6 +315,7 @@ def _search_machines(
                 )
                 if on_gpus is not None:
                     pool.append(on_gpus)
+                    gpus_only[name] = on_gpus
                 left_secs = begin_secs + secs - time.monotonic()
                 pool.append(
                     _search_fewer(

@@ -82,6 +82,7 @@ class ComparedPlans:
         *,
         least_bytes: int | None = None,
         more: MoreMemory | None = None,
+        gpus_only_secs: float | None = None,
     ) -> PlanResult:
         """Makes the plan of a machine, and writes it if there are directories.
 
@@ -92,6 +93,7 @@ class ComparedPlans:
             needed: the number of accelerators that were found to be enough; None if not searched.
             least_bytes: the memory that would do where nothing fits; see `PlanResult`.
             more: the memory of GPUs for a shorter step; see `PlanResult`.
+            gpus_only_secs: see `PlanResult`.
 
         Raises:
             LogLockedError: another search is writing there.
@@ -113,6 +115,7 @@ class ComparedPlans:
             log_dir=self.directories.get(name),
             least_memory_bytes=least_bytes,
             more_memory=more,
+            gpus_only_secs=gpus_only_secs,
         )
         if name in self._logs:
             with contextlib.closing(self._logs[name]) as log:

@@ -389,10 +389,13 @@ def _plan_by_auto(
     )
     if left_secs >= _LEAST_SAID_SECS and not result.interrupted:
         say(f"the search has ended; other memory and machines take up to {left_secs:.0f} s more")
+    gpus_only_secs: float | None = None
     # A number of trials is meant for comparisons, which more of them would not be.
     if not result.interrupted and not config.is_fit and config.max_trials == sys.maxsize:
         gpu_secs = _GPU_SHARE * left_secs
-        result = _prefer_gpus(problem, groups, result, max_secs=gpu_secs, seed=config.seed)
+        result, gpus_only_secs = _prefer_gpus(
+            problem, groups, result, max_secs=gpu_secs, seed=config.seed
+        )
         outcome = summarize(result, result.interrupted)
         report(outcome, None)
         left_secs -= gpu_secs
@@ -472,6 +475,7 @@ def _plan_by_auto(
         curve,
         more,
         offload,
+        gpus_only_secs=gpus_only_secs,
     )
 
 
@@ -482,17 +486,22 @@ def _prefer_gpus(
     *,
     max_secs: float,
     seed: int,
-) -> AutoResult:
-    """Replaces the best placement by one without work on CPUs, if that is as fast."""
+) -> tuple[AutoResult, float | None]:
+    """Replaces the best placement by one without work on CPUs, if that is as fast.
+
+    Returns:
+        The result; and, where CPUs keep work, the step that was found without it, in seconds.
+    """
     placement = search_on_gpus(problem, groups, result.best, max_secs=max_secs, seed=seed)
     if placement is None:
-        return result
-    found = simulate_candidates(problem, Simulator(problem), placement[np.newaxis])
-    best = prefer_gpus(problem, result.best, found)
+        return result, None
+    [found] = simulate_candidates(problem, Simulator(problem), placement[np.newaxis])
+    best = prefer_gpus(problem, result.best, [found])
     if best is result.best:
-        return result
+        return result, None if found.excess_bytes else found.step_secs
     is_as_fast = best.step_secs <= result.best.step_secs
-    return dataclasses.replace(result, best=best, is_optimal=result.is_optimal and is_as_fast)
+    is_optimal = result.is_optimal and is_as_fast
+    return dataclasses.replace(result, best=best, is_optimal=is_optimal), None
 
 
 def _estimate_recomputation(result: PlanResult) -> Recomputation | None:

@@ -72,6 +72,8 @@ class PlanResult(ShownTable):
         offload: the step if activations wait on the CPU, where nothing fits otherwise; or None.
         recomputation: the step if activations are computed again, where nothing fits; None if that
             is not enough.
+        gpus_only_secs: where CPUs beside GPUs work, the step that was found without that; None if
+            not searched.
     """
 
     problem: PlacementProblem
@@ -85,6 +87,7 @@ class PlanResult(ShownTable):
     more_memory: MoreMemory | None = None
     offload: HostOffload | None = None
     recomputation: Recomputation | None = dataclasses.field(default=None, kw_only=True)
+    gpus_only_secs: float | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def assignment(self) -> np.ndarray:
@@ -170,6 +173,7 @@ class PlanResult(ShownTable):
             remarks=tuple(self.list_remarks()),
             least_memory_bytes=self.least_memory_bytes,
             more_memory=self.more_memory,
+            gpus_only_secs=self.gpus_only_secs,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -272,7 +276,7 @@ class PlanResult(ShownTable):
     def _cpu_work(self) -> str | None:
         if self.limits is None:
             return None
-        return describe_cpu_work(self.problem, self.assignment, self.limits)
+        return describe_cpu_work(self.problem, self.assignment, self.limits, self.gpus_only_secs)
 
     def _describe_more_memory(self) -> str:
         if self.more_memory is None or self.limits is None:

@@ -77,6 +77,7 @@ class ComparedMachine:
         cpu_work: the kind of most of its work; "" if it does not shorten the step, or if most of
             it could be on no GPU.
         cpu_work_fits: whether GPUs have room for that work, too.
+        gpus_only_secs: the step that was found without that work; None if not searched.
         lacks_shared_memory: whether data parallelism lacks memory; see `OneDevice`.
         more_memory_bytes: the memory of each GPU with which a shorter step was found, where a CPU
             works for want of memory; None if not searched.
@@ -109,6 +110,7 @@ class ComparedMachine:
     displaced_share: float = 0.0
     cpu_work: str = ""
     cpu_work_fits: bool = True
+    gpus_only_secs: float | None = None
     lacks_shared_memory: bool = False
     more_memory_bytes: int | None = None
     more_memory_secs: float | None = None
@@ -159,6 +161,7 @@ def describe_machine(
     needed: int | None = None,
     least_bytes: int | None = None,
     more: MoreMemory | None = None,
+    gpus_only_secs: float | None = None,
 ) -> ComparedMachine:
     """Simulates a placement, and the best one with everything on one accelerator.
 
@@ -171,6 +174,7 @@ def describe_machine(
         least_bytes: the memory with which a placement was found, if this one does not fit; None if
             not searched.
         more: the memory with which a shorter step was found; None if not searched.
+        gpus_only_secs: the step that was found without the work of CPUs; None if not searched.
     """
     accelerators = find_accelerators(problem)
     simulator = Simulator(problem)
@@ -228,6 +232,7 @@ def describe_machine(
         displaced_share=displaced_share,
         cpu_work=find_cpu_work(problem, placement) if is_cpu_worth_it else "",
         cpu_work_fits=cpu_work_fits,
+        gpus_only_secs=gpus_only_secs,
         lacks_shared_memory=one_device.lacks_shared_memory,
         more_memory_bytes=None if more is None else more.peak_bytes,
         more_memory_secs=None if more is None else more.step_secs,

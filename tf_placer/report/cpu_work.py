@@ -98,9 +98,18 @@ def _find_cpu_share(problem: PlacementProblem, limits: Limits) -> float:
 
 
 def describe_cpu_work(
-    problem: PlacementProblem, placement: np.ndarray, limits: Limits
+    problem: PlacementProblem,
+    placement: np.ndarray,
+    limits: Limits,
+    gpus_only_secs: float | None = None,
 ) -> str | None:
     """Says, as a clause, that a step leans on a CPU where the memory of GPUs is not short.
+
+    Args:
+        problem: the problem.
+        placement: int32 [num_groups].
+        limits: the limits of the placement.
+        gpus_only_secs: the step that was found without the work of CPUs; None if not searched.
 
     Returns:
         None if no CPU has a notable share of the step, if GPUs could not do its work or have no
@@ -110,6 +119,11 @@ def describe_cpu_work(
         return None
     share, work = _find_cpu_share(problem, limits), find_cpu_work(problem, placement)
     what = f"computes in {share:.0%} of the step, mostly {name_work(work)}"
+    if gpus_only_secs is not None:
+        return (
+            f"{what}; the best step found without that, on GPUs alone, takes "
+            f"{format_step(gpus_only_secs)}: to plan so, pin '*' to '/GPU:*'"
+        )
     without_secs = find_secs_without_cpus(problem, placement)
     if without_secs is None:
         return f"{what}, which fit on no GPU in addition; a slower CPU makes the step longer"

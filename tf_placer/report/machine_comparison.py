@@ -249,6 +249,14 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; to "
             "plan without the CPU, pin '*' to '/GPU:*'"
         )
+    alone = []
+    for each in fitting:
+        if each.gpus_only_secs is not None:
+            cost = compute_cost(each.gpus_only_secs, each.price_per_hour)
+            priced = "" if cost is None else f" ({format_price(cost)} per million)"
+            alone.append(f"{each.name} {format_step(each.gpus_only_secs)}{priced}")
+    if alone:
+        lines.append(f"the best step found on GPUs alone, without the CPU: {', '.join(alone)}")
     if parts[False]:
         lines.append(
             "the CPU of the machine's description computes what has no room on the GPUs in "

@@ -70,6 +70,7 @@ class PlanRecord:
         max_secs: time limit in seconds; None for none.
         least_memory_bytes: see `PlanResult`.
         more_memory: see `PlanResult`; kept without its placement.
+        gpus_only_secs: see `PlanResult`.
     """
 
     header: Mapping[str, Any]
@@ -88,6 +89,7 @@ class PlanRecord:
     max_secs: float | None = None
     least_memory_bytes: int | None = None
     more_memory: MoreMemory | None = None
+    gpus_only_secs: float | None = None
 
 
 class PlanDirectory:
@@ -190,6 +192,7 @@ class PlanDirectory:
                 "max_secs": record.max_secs,
                 "least_memory_bytes": record.least_memory_bytes,
                 "more_memory": None if more is None else dataclasses.asdict(more),
+                "gpus_only_secs": record.gpus_only_secs,
             },
         )
 

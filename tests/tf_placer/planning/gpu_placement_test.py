@@ -49,6 +49,19 @@ class GpuPlacementTest(absltest.TestCase):
         self.assertIs(prefer_gpus(problem, on_cpu, [slower]), on_cpu)
         self.assertIs(prefer_gpus(problem, on_gpus, [on_cpu]), on_gpus)
 
+    def test_plans_and_comparisons_say_what_gpus_alone_take_where_a_cpu_works(self):
+        # With the CPU a step takes 4 s, and without it 8 s.
+        problem = build(4.0)
+        plan = tf_placer.plan(problem, max_secs=2.0, log_dir=self.create_tempdir().full_path)
+        self.assertEqual((plan.step_secs, plan.gpus_only_secs), (4.02, 8.0))
+        self.assertIn("on GPUs alone, takes 8.000 s", " ".join(plan.table().split()))
+        for source in (problem, plan, plan.log_dir):
+            compared = tf_placer.compare({"one": source}, max_secs=1.0)
+            self.assertIn(
+                "the best step found on GPUs alone, without the CPU: one 8.000 s",
+                compared.list_findings(),
+            )
+
     def test_plans_and_comparisons_prefer_gpus_where_they_are_as_fast(self):
         # The CPU is of use for two operations of three only if it is as fast as a GPU.
         for cpu_secs, is_used in ((8.0, False), (4.0, True)):

@@ -149,6 +149,7 @@ def view_placement(
         needed=None if record is None else record.needed,
         least_memory_bytes=None if record is None else record.least_memory_bytes,
         more_memory=None if record is None else record.more_memory,
+        gpus_only_secs=None if record is None else record.gpus_only_secs,
     )
 
 

@@ -40,6 +40,7 @@ def compare_views(views: Sequence[RunView]) -> list[ComparedMachine]:
                     view.needed,
                     view.least_memory_bytes,
                     view.more_memory,
+                    view.gpus_only_secs,
                 )
             )
         else:

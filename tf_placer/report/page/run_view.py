@@ -138,6 +138,7 @@ class RunView:
             None if not searched.
         more_memory: the memory of GPUs for a shorter step, where a CPU works for want of it; None
             if not searched.
+        gpus_only_secs: the step that was found without the work of CPUs; None if not searched.
         num_left_out: the number of placements that are not compared, because others are faster.
         is_slower_than_one_process: whether one process on all cores is faster than the placement.
     """
@@ -167,6 +168,7 @@ class RunView:
     needed: int | None = None
     least_memory_bytes: int | None = None
     more_memory: MoreMemory | None = None
+    gpus_only_secs: float | None = None
     num_left_out: int = 0
     is_slower_than_one_process: bool = False
 
