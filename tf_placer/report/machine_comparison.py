@@ -79,7 +79,14 @@ class MachineComparison(ShownTable):
             ]
         fastest = min(fitting, key=_get_step_secs)
         step = format_step(_get_step_secs(fastest))
-        lines = [f"fastest placement: {fastest.name}, {step} per step"]
+        limit_secs = AS_WELL_AS * _get_step_secs(fastest)
+        near = [
+            each.name
+            for each in fitting
+            if each is not fastest and _get_step_secs(each) <= limit_secs
+        ]
+        also = f"; within 2 % of it: {', '.join(near)}" if near else ""
+        lines = [f"fastest placement: {fastest.name}, {step} per step{also}"]
         cheapest = _find_cheapest(fitting)
         if cheapest is not None:
             cost = format_price(cheapest.cost_per_million_steps)

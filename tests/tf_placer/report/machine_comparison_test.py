@@ -115,6 +115,13 @@ class MachineComparisonTest(absltest.TestCase):
         for finding in MachineComparison((other, change(8, 0.010))).list_findings():
             self.assertNotIn("would do as well", finding)
 
+    def test_names_what_is_about_as_fast_as_the_fastest(self):
+        machines = (change(2, 0.0101), change(4, 0.0100), change(8, 0.0103))
+        self.assertEqual(
+            MachineComparison(machines).list_findings()[0],
+            "fastest placement: 4xA100, 10.00 ms per step; within 2 % of it: 2xA100",
+        )
+
     def test_says_what_a_step_without_a_placement_takes_on_one_gpu(self):
         # A million steps of 40 ms take 11.1 hours.
         priced = dataclasses.replace(_ONE, name="a", price_per_hour=1.8)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from tf_placer.report.compared_machine import ComparedMachine, compute_cost, describe_machine
+from tf_placer.report.compared_machine import (
+    AS_WELL_AS,
+    ComparedMachine,
+    compute_cost,
+    describe_machine,
+)
 from tf_placer.report.machine_comparison import describe_remarks, format_price, make_columns
 from tf_placer.report.page.captions import find_subject
 from tf_placer.report.page.run_view import RUN_NAMES, RunView
@@ -175,7 +180,10 @@ def describe_runs(views: Sequence[RunView], machines: Sequence[ComparedMachine])
         return "None of the runs has a step. Nothing that was tried runs or fits"
     fastest = min(steps, key=steps.__getitem__)
     noun = "fastest" if any(view.is_measured for view in views) else "fastest placement"
-    sentences = [f"{titles[fastest]} is the {noun}: {format_step(steps[fastest])} a step"]
+    limit_secs = AS_WELL_AS * steps[fastest]
+    near = [titles[name] for name, secs in steps.items() if name != fastest and secs <= limit_secs]
+    also = f"; within 2 % of it: {', '.join(near)}" if near else ""
+    sentences = [f"{titles[fastest]} is the {noun}: {format_step(steps[fastest])} a step{also}"]
     shared = {
         name: machine.data_parallel_secs
         for name, machine in zip(titles, machines, strict=True)
