@@ -163,8 +163,8 @@ def _describe_drift(trials: Sequence[Trial]) -> list[str]:
     if 1.0 / _NOTABLE_DRIFT < drift < _NOTABLE_DRIFT:
         return []
     return [
-        "step times of trials are as at the speed that the machine had in the first one: in the "
-        f"last one the original took {drift:.2f} times as long"
+        "the machine has changed its speed since the first trial, to which all step times are "
+        f"scaled: beside the last one the original took {drift:.2f} times as long"
     ]
 
 

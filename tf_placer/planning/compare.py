@@ -298,7 +298,8 @@ def _search_machines(
         )
         pool.append(result.best.placement)
         results[name] = result
-        plans.keep(name, result, result.best)
+        if plans.directories:
+            plans.keep(name, result, result.best)
         left_secs = begin_secs + secs - time.monotonic()
         if not result.interrupted and not result.best.excess_bytes:
             limits = find_limits(problem, result.best.placement)
@@ -310,9 +311,13 @@ def _search_machines(
                 memory[name] = _Memory(more=more)
             else:
                 progress(f"{place}: searching without CPUs, and on fewer devices")
-                on_gpus = search_on_gpus(
-                    *(problem, groups, result.best), max_secs=left_secs / 2, seed=seed
-                )
+                try:
+                    on_gpus = search_on_gpus(
+                        *(problem, groups, result.best), max_secs=left_secs / 2, seed=seed
+                    )
+                except KeyboardInterrupt:
+                    results[name] = result = dataclasses.replace(result, interrupted=True)
+                    on_gpus, secs = None, 0.0
                 if on_gpus is not None:
                     pool.append(on_gpus)
                     gpus_only[name] = on_gpus
@@ -332,7 +337,8 @@ def _search_machines(
             memory[name] = _Memory(least_bytes)
         used[name] = time.monotonic() - begin_secs
         if result.interrupted:
-            say(f"interrupted: {len(searched) - number - 1} machines are left out")
+            left_out = ", ".join(searched[number + 1 :])
+            say(f"interrupted{f': {left_out} not searched' if left_out else ''}")
             break
     if used:
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())

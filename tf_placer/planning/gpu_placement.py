@@ -45,6 +45,9 @@ def search_on_gpus(
     Returns:
         int32 [num_groups]; None where CPUs have no notable share of the step, or have it for want
         of memory.
+
+    Raises:
+        KeyboardInterrupt: the search was interrupted.
     """
     if best.excess_bytes or max_secs <= 0 or not _leans_on_cpus(problem, best):
         return None
@@ -61,6 +64,8 @@ def search_on_gpus(
         starts=[("on a GPU", row.astype(np.int32)) for row in moved],
         seed=seed,
     )
+    if result.interrupted:
+        raise KeyboardInterrupt
     return result.best.placement
 
 

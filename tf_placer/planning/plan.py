@@ -393,9 +393,12 @@ def _plan_by_auto(
     # A number of trials is meant for comparisons, which more of them would not be.
     if not result.interrupted and not config.is_fit and config.max_trials == sys.maxsize:
         gpu_secs = _GPU_SHARE * left_secs
-        result, gpus_only_secs = _prefer_gpus(
-            problem, groups, result, max_secs=gpu_secs, seed=config.seed
-        )
+        try:
+            result, gpus_only_secs = _prefer_gpus(
+                problem, groups, result, max_secs=gpu_secs, seed=config.seed
+            )
+        except KeyboardInterrupt:
+            result = dataclasses.replace(result, interrupted=True)
         outcome = summarize(result, result.interrupted)
         report(outcome, None)
         left_secs -= gpu_secs

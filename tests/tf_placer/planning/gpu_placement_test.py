@@ -1,11 +1,15 @@
 """Tests of the search for placements without work on CPUs."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest
 
 import tf_placer
 from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers.auto.candidate import simulate_candidates
+from tf_placer.planning import compare as compare_module
+from tf_placer.planning import plan as plan_module
 from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.simulator import Simulator
@@ -61,6 +65,17 @@ class GpuPlacementTest(absltest.TestCase):
                 "the best step found on GPUs alone, without the CPU: one 8.000 s",
                 compared.list_findings(),
             )
+
+    def test_an_interrupt_keeps_what_was_found_with_cpus(self):
+        problem = build(4.0)
+        interrupted = mock.Mock(side_effect=KeyboardInterrupt)
+        with mock.patch.object(plan_module, "search_on_gpus", interrupted):
+            plan = tf_placer.plan(problem, max_secs=1.0)
+        self.assertEqual((plan.step_secs, plan.outcome.interrupted), (4.02, True))
+        with mock.patch.object(compare_module, "search_on_gpus", interrupted):
+            compared = tf_placer.compare({"one": problem, "two": problem}, max_secs=1.0)
+        self.assertEqual([machine.step_secs for machine in compared.machines], [4.02])
+        self.assertEqual(compared.left_out, ("two",))
 
     def test_plans_and_comparisons_prefer_gpus_where_they_are_as_fast(self):
         # The CPU is of use for two operations of three only if it is as fast as a GPU.

@@ -215,7 +215,10 @@ class AutoPlacer(Placer):
             found = [
                 row for row, secs in zip(found, simulated, strict=True) if secs * doubt < best_secs
             ]
-            if not found and is_first and factors.spread > _DOUBTFUL_RATIO:
+            max_secs = min(max_secs, self._left_secs())
+            is_doubtful = is_first and factors.spread > _DOUBTFUL_RATIO
+            if not found and is_doubtful and max_secs >= _MIN_SEARCH_SECS:
+                search = functools.partial(search, max_secs=max_secs)
                 return self._search_by_given_costs(search, known)[: config.later_candidates]
         return found[:most]
 
