@@ -190,15 +190,21 @@ def describe_remarks(machines: Sequence[ComparedMachine]) -> list[str]:
 
 def _describe_one_device(fitting: Sequence[ComparedMachine]) -> list[str]:
     """Says what a step without a placement takes on the machines of one GPU, and costs."""
-    alone = []
-    for each in fitting:
-        if each.accelerators == 1 and each.device_type == "GPU" and each.one_device_secs:
-            cost = compute_cost(each.one_device_secs, each.price_per_hour)
-            priced = "" if cost is None else f" ({format_price(cost)} per million)"
-            alone.append(f"{each.name} {format_step(each.one_device_secs)}{priced}")
+    alone = [
+        _price_step(each, each.one_device_secs)
+        for each in fitting
+        if each.accelerators == 1 and each.device_type == "GPU" and each.one_device_secs is not None
+    ]
     if not alone:
         return []
     return [f"without a placement, with everything on the one GPU: {', '.join(alone)}"]
+
+
+def _price_step(machine: ComparedMachine, step_secs: float) -> str:
+    """Formats a step on a machine with its price, if the machine has one."""
+    cost = compute_cost(step_secs, machine.price_per_hour)
+    priced = "" if cost is None else f" ({format_price(cost)} per million)"
+    return f"{machine.name} {format_step(step_secs)}{priced}"
 
 
 def _find_cheapest(fitting: Sequence[ComparedMachine]) -> ComparedMachine | None:
@@ -256,12 +262,11 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
             f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; to "
             "plan without the CPU, pin '*' to '/GPU:*'"
         )
-    alone = []
-    for each in fitting:
-        if each.gpus_only_secs is not None:
-            cost = compute_cost(each.gpus_only_secs, each.price_per_hour)
-            priced = "" if cost is None else f" ({format_price(cost)} per million)"
-            alone.append(f"{each.name} {format_step(each.gpus_only_secs)}{priced}")
+    alone = [
+        _price_step(each, each.gpus_only_secs)
+        for each in fitting
+        if each.gpus_only_secs is not None
+    ]
     if alone:
         lines.append(f"the best step found on GPUs alone, without the CPU: {', '.join(alone)}")
     if parts[False]:
