@@ -156,7 +156,8 @@ def run_all(
     """Makes runs, and prints what came of each, how far it all is, and how long the rest may take.
 
     Every run has a process of its own with one thread. It writes a file in a folder of the budget,
-    which has the placement that it found, too.
+    which has the placement that it found, too. A run by a learned placer that was killed goes on
+    where it was.
 
     Args:
         keys: which runs, each once.
@@ -209,7 +210,7 @@ def _run_to_file(key: RunKey, budget: SearchBudget, problems_dir: str, path: str
     for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[variable] = "1"
     try:
-        run = _run(key, budget, problems_dir)
+        run = _run(key, budget, problems_dir, pathlib.Path(path).parent)
     # Whatever a placer raises is what this run came to.
     except Exception as error:
         text = " ".join(f"{error}".split()) or type(error).__name__
@@ -219,9 +220,11 @@ def _run_to_file(key: RunKey, budget: SearchBudget, problems_dir: str, path: str
     write_json(path, run.to_json())
 
 
-def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
+def _run(key: RunKey, budget: SearchBudget, problems_dir: str, folder: pathlib.Path) -> Run:
     problem = read_paper_problem(key.problem, problems_dir)
+    checkpoint = None
     if is_learned(key.placer):
+        checkpoint = folder / f"{key.file_name}.{problem.digest[:8]}.npz"
         import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
 
     def make() -> Placer:
@@ -237,7 +240,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
     if key.placer == AUTO:
         found = time_auto(problem.problem, problem.groups, budget, seed=key.seed)
     else:
-        found = time_search(problem.problem, make, budget)
+        found = time_search(problem.problem, make, budget, checkpoint=checkpoint)
     bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
     if found.assignment is not None:
         placement = np.array(found.assignment, np.int32)

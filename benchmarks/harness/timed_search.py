@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import math
+import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.files import write_bytes
 from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.proposals import propose_checked
+
+if TYPE_CHECKING:
+    # Heuristics run without TensorFlow.
+    from tf_placer.placers.learned.learned_placer import LearnedPlacer
 
 __all__ = [
     "CurvePoint",
@@ -38,6 +45,7 @@ Ended = Literal["samples", "secs", "nothing more"]
 _MAX_POINTS = 200
 # A gain that is smaller than this share of the step does not show in a curve.
 _LEAST_GAIN = 0.01
+_CHECKPOINT_SECS = 60.0
 _WINDOW = 100
 _MAX_WINDOWS = 50
 
@@ -126,6 +134,17 @@ class _Samples:
         self.best: np.ndarray | None = None
         self.curve: list[CurvePoint] = []
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies everything; see `restore`."""
+        state = {"secs": np.array(self.secs), "curve": np.array(self.curve).reshape(-1, 3)}
+        return state if self.best is None else state | {"best": self.best}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Sets what `state` gave."""
+        self.secs = state["secs"].tolist()
+        self.best = state.get("best")
+        self.curve = [(int(n), secs, step_secs) for n, secs, step_secs in state["curve"].tolist()]
+
     def add(
         self, placements: np.ndarray, measured: Sequence[Measurement], elapsed_secs: float
     ) -> None:
@@ -138,8 +157,51 @@ class _Samples:
                 self.curve.append((len(self.secs), round(elapsed_secs, 4), secs))
 
 
+class _Checkpoint:
+    """A file from which a search by a learned placer goes on after its process has ended.
+
+    Attributes:
+        spent: seconds of the search so far, by phase, and of all ("search").
+    """
+
+    def __init__(self, path: pathlib.Path, placer: LearnedPlacer, samples: _Samples) -> None:
+        """Goes on from the file, if there is one."""
+        self._path, self._placer, self._samples = path, placer, samples
+        self.spent: dict[str, float] = {}
+        self._written_secs = time.monotonic()
+        if not path.exists():
+            return
+        with np.load(path, allow_pickle=False) as file:
+            state = {name: file[name] for name in file.files}
+        placer.restore(_select("placer/", state))
+        samples.restore(_select("samples/", state))
+        self.spent = {name: float(secs) for name, secs in _select("spent/", state).items()}
+
+    def write(self, spent: Mapping[str, float]) -> None:
+        """Writes the file, whole or not at all, unless that was done a short time ago."""
+        if time.monotonic() - self._written_secs < _CHECKPOINT_SECS:
+            return
+        self._written_secs = time.monotonic()
+        state = {f"placer/{name}": value for name, value in self._placer.state().items()}
+        state |= {f"samples/{name}": value for name, value in self._samples.state().items()}
+        state |= {f"spent/{name}": np.array(secs) for name, secs in spent.items()}
+        content = io.BytesIO()
+        np.savez(content, **state)  # type: ignore[arg-type]
+        write_bytes(self._path, content.getvalue())
+
+
+def _select(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+    }
+
+
 def time_search(
-    problem: PlacementProblem, make: Callable[[], Placer], budget: SearchBudget
+    problem: PlacementProblem,
+    make: Callable[[], Placer],
+    budget: SearchBudget,
+    *,
+    checkpoint: pathlib.Path | None = None,
 ) -> Found:
     """Simulates what a placer proposes, and lets it learn, until the budget ends.
 
@@ -147,6 +209,8 @@ def time_search(
         problem: what to place.
         make: makes the placer, which counts towards the budget.
         budget: when to end.
+        checkpoint: for a learned placer, a file that keeps the search from minute to minute; where
+            it exists, the search goes on from it, and at the end it is deleted.
 
     Raises:
         ValueError: the placer has nothing to propose at all, or broke its contract.
@@ -165,6 +229,12 @@ def time_search(
     with measure_phase("make"):
         placer = make()
     samples = _Samples()
+    kept = None
+    if checkpoint is not None:
+        kept = _Checkpoint(checkpoint, cast("LearnedPlacer", placer), samples)
+        start_secs -= kept.spent.pop("search", 0.0)
+        for phase, secs in kept.spent.items():
+            phases[phase] += secs
     ended: Ended = "nothing more"
     while True:
         left = (budget.max_samples or math.inf) - len(samples.secs)
@@ -184,8 +254,12 @@ def time_search(
         samples.add(placements, measured, elapsed_secs)
         with measure_phase("observe"):
             placer.observe(placements, measured)
+        if kept is not None and len(placements) == placer.batch_size:
+            kept.write(phases | {"search": clock() - start_secs})
     if ended == "nothing more" and not samples.secs:
         raise ValueError(f"placer {placer.name!r} has nothing to propose")
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
     spent = {f"{phase}_secs": round(secs, 3) for phase, secs in phases.items()}
     return _summarize(samples, ended, search_secs=round(clock() - start_secs, 3), **spent)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import time
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
+from benchmarks.harness import timed_search
 from benchmarks.harness.timed_search import SearchBudget, thin_curve, time_search
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
 from tf_placer.placers import make_placer
@@ -71,6 +74,38 @@ class TimedSearchTest(absltest.TestCase):
         curves = [[(n, step) for n, _, step in run.curve] for run in runs]
         self.assertEqual(*curves)
         self.assertEqual(runs[0].assignment, runs[1].assignment)
+
+    def test_a_killed_search_of_a_learned_placer_goes_on_from_its_checkpoint(self):
+        make = _placer("post", _CHAIN, 3)
+        budget = SearchBudget(_LONG_SECS, 200)
+        whole = time_search(_CHAIN, make, budget)
+
+        class Killed(Exception):
+            pass
+
+        def make_killed():
+            placer = make()
+            observe = placer.observe
+
+            def observe_or_kill(placements, measurements):
+                if placer.state()["num_observed"] >= 100:
+                    raise Killed
+                observe(placements, measurements)
+
+            placer.observe = observe_or_kill
+            return placer
+
+        checkpoint = pathlib.Path(self.create_tempdir().full_path, "run.npz")
+        with mock.patch.object(timed_search, "_CHECKPOINT_SECS", 0.0):
+            with self.assertRaises(Killed):
+                time_search(_CHAIN, make_killed, budget, checkpoint=checkpoint)
+            rest = time_search(_CHAIN, make, budget, checkpoint=checkpoint)
+        for name in ("samples", "best_secs", "mean_secs", "assignment", "window_failures"):
+            self.assertEqual(getattr(rest, name), getattr(whole, name), name)
+        self.assertEqual(
+            [(n, step) for n, _, step in rest.curve], [(n, step) for n, _, step in whole.curve]
+        )
+        self.assertFalse(checkpoint.exists())
 
     def test_samples_end_the_search_within_a_batch(self):
         found = time_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3))

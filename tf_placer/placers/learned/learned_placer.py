@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,7 @@ from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weig
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "build_update_record"]
+__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "build_update_record", "select_state"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
@@ -129,6 +130,45 @@ class LearnedPlacer(Placer):
         path = os.path.join(directory, WEIGHTS_FILE)
         write_weights(self.agent.save_weights, path, compute_max_bytes(self.agent.weights))
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies everything that the observations have changed, except the records of updates.
+
+        Raises:
+            ValueError: a part of a batch is observed; its samples are of earlier weights.
+        """
+        if self._measurements:
+            raise ValueError("a placer has a state only between two batches")
+        state = {
+            "num_observed": np.array(self._num_observed),
+            "num_batches": np.array(self.reward_function.num_batches),
+            "num_failed_batches": np.array(self._num_failed_batches),
+            "best_secs": np.array(self._best_secs),
+        }
+        state |= {f"reward/{name}": each for name, each in self.reward_function.state().items()}
+        state |= {f"algorithm/{name}": each for name, each in self.algorithm.state().items()}
+        variables = enumerate(self._variables())
+        return state | {f"variable/{number}": np.array(each) for number, each in variables}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Sets the state, so that the placer goes on as the one that had it.
+
+        Args:
+            state: from `state` of a placer that was made in the same way.
+        """
+        self._num_observed = int(state["num_observed"])
+        self._num_failed_batches = int(state["num_failed_batches"])
+        self._best_secs = float(state["best_secs"])
+        self.reward_function.restore(select_state("reward/", state), int(state["num_batches"]))
+        self.algorithm.restore(select_state("algorithm/", state))
+        for number, variable in enumerate(self._variables()):
+            variable.assign(state[f"variable/{number}"])
+        self._measurements, self._sampled = [], None
+
+    def _variables(self) -> list[Any]:
+        """Lists the weights and the variables of the optimizer."""
+        optimizer = [] if self.optimizer is None else self.optimizer.state
+        return [*self.agent.trainable_variables, *optimizer]
+
     def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Returns the decisions and the placements of the batch that is being measured."""
         if self._sampled is None:
@@ -152,6 +192,13 @@ class LearnedPlacer(Placer):
             record = build_update_record(update, batch, len(self._records), self._num_observed)
             best_secs = self._best_secs if np.isfinite(self._best_secs) else None
             self._records.append(dataclasses.replace(record, best_step_secs=best_secs))
+
+
+def select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Selects the part of a state whose names begin with a prefix, and leaves the prefix out."""
+    return {
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+    }
 
 
 def build_update_record(

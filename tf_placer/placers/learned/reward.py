@@ -150,6 +150,11 @@ class RewardFunction:
         self._recent_excess: list[float] = []
         self._recent_failures: list[float] = []
 
+    @property
+    def num_batches(self) -> int:
+        """The batches with a counted sample so far."""
+        return self._num_batches
+
     def advantages(self, measurements: Sequence[Measurement]) -> RewardBatch | None:
         """Computes the advantages of a batch over the baseline, and updates the baseline.
 

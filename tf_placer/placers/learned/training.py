@@ -18,7 +18,11 @@ import tensorflow as tf
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.algorithms.algorithm import Samples
-from tf_placer.placers.learned.learned_placer import LearnedPlacer, build_update_record
+from tf_placer.placers.learned.learned_placer import (
+    LearnedPlacer,
+    build_update_record,
+    select_state,
+)
 from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
 
 __all__ = ["Training"]
@@ -104,8 +108,8 @@ class Training:
         """
         self.restore(parameters)
         placer, state = self._placer, state or self._initial
-        placer.reward_function.restore(_select_state("signal/", state), num_updates)
-        placer.algorithm.restore(_select_state("algorithm/", state))
+        placer.reward_function.restore(select_state("signal/", state), num_updates)
+        placer.algorithm.restore(select_state("algorithm/", state))
         batch = placer.reward_function.advantages(measurements)
         if batch is None:
             return Learned((), self._state(), False), Steps((), None)
@@ -138,12 +142,6 @@ class Training:
         rewards, algorithm = self._placer.reward_function.state(), self._placer.algorithm.state()
         state = {f"signal/{name}": value for name, value in rewards.items()}
         return state | {f"algorithm/{name}": value for name, value in algorithm.items()}
-
-
-def _select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-    }
 
 
 def _read(variables: Sequence[Any]) -> tuple[np.ndarray, ...]:

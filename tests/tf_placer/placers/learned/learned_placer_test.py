@@ -55,6 +55,30 @@ class CompiledTest(tf.test.TestCase):
         self.assertAllEqual(other.propose(4), one.propose(4))
         self.assertEqual(other.updates, one.updates)
 
+    def test_a_placer_with_the_state_of_another_goes_on_as_that_one(self):
+        # Post has elites, Spotlight an adaptive penalty, ColocRL a moving average.
+        options = {"post": {"batch_size": 4}, "spotlight": _SMALL, "colocrl": _SMALL}
+        for name, of_placer in options.items():
+            one, other = (
+                make_placer(
+                    name, graphs.chain(5), np.ones([5, 2], np.bool_), seed=3, options=of_placer
+                )
+                for _ in "ab"
+            )
+            _learn(one, 2)
+            other.restore(one.state())
+            for _ in range(3):
+                self.assertAllEqual(other.propose(4), one.propose(4), name)
+                _learn(one, 1)
+                _learn(other, 1)
+
+    def test_has_no_state_within_a_batch(self):
+        placer = _placer()
+        placements = placer.propose(1)
+        placer.observe(placements, placer_conformance.measure(placements))
+        with self.assertRaisesRegex(ValueError, "only between two batches"):
+            placer.state()
+
     def test_makes_better_placements_more_probable_and_is_compiled_once(self):
         def measure(placements):
             return [Measurement((0.1 + np.count_nonzero(row),)) for row in placements]
