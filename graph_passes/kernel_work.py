@@ -21,10 +21,12 @@ from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
 from graph_passes.util.messages import quote
 from graph_passes.work import (
+    CUDNN_LAYERS,
     FREE,
     PICKS,
     count_contraction_flops,
     count_elements,
+    count_sequence_steps,
     find_product_sizes,
     has_prefix,
     work_rule,
@@ -68,8 +70,9 @@ _LEADING_INPUTS = {"If": 1, "StatelessIf": 1, "Case": 1, "StatelessCase": 1}
 class KernelWork:
     """The kernels of a graph, in the order of its operations.
 
-    An operation has one kernel. Operations that only forward tensors have none, and operations that
-    call functions have those of their bodies.
+    An operation has one kernel, which a whole recurrent layer runs for each time step. Operations
+    that only forward tensors have none, and operations that call functions have those of their
+    bodies.
 
     Attributes:
         operations: int32 [num_kernels], the operation of each kernel.
@@ -147,15 +150,24 @@ def kernel_rule(op_type: str) -> str:
 def tensor_sizes(graph: OpGraph) -> np.ndarray:
     """Computes the bytes of each tensor: int64 [num_tensors].
 
-    Unknown dimensions count as 1, handles and strings as 0 bytes.
+    Unknown dimensions count as 1, handles and strings as 0 bytes, and what a layer of cuDNN keeps
+    for its gradient as its gates, its cell and its output.
     """
     element_bytes = {
         code: 0 if code in SIZELESS else tf.dtypes.as_dtype(code).size
         for code in np.unique(graph.tensor_dtypes).tolist()
     }
     each = np.array([element_bytes[code] for code in graph.tensor_dtypes.tolist()], np.float64)
-    return (each * count_elements(graph)).astype(np.int64)
+    sizes = (each * count_elements(graph)).astype(np.int64)
+    for i in np.flatnonzero(graph.has_type(CUDNN_LAYERS)).tolist():
+        output = int(graph.output_start[i])
+        sizes[output + _RESERVE_PORT] = _RESERVED_PER_OUTPUT * sizes[output]
+    return sizes
 
+
+# The output of a layer of cuDNN that only its gradient reads, and its elements per element of the
+# first output: the four gates of an LSTM, the cell and the output.
+_RESERVE_PORT, _RESERVED_PER_OUTPUT = 3, 6
 
 # float64 [5, num_kernels]: flops, touched bytes, repeats, on_host and product sizes of kernels.
 _Rows = np.ndarray
@@ -199,10 +211,11 @@ class _Calls:
         has_kernel[list(called)] = False
         has_kernel[_find_trivial_reductions(graph)] = False
         own = np.flatnonzero(has_kernel)
+        steps = count_sequence_steps(graph)[own]
         columns = [
-            count_contraction_flops(graph)[own],
-            _count_touched_bytes(graph)[own],
-            np.ones(len(own)),
+            count_contraction_flops(graph)[own] / steps,
+            _count_touched_bytes(graph)[own] / steps,
+            steps,
             _find_host_kernels(graph)[own],
             find_product_sizes(graph)[own],
         ]

@@ -6,13 +6,14 @@ import numpy as np
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.tensors import SIZELESS
+from graph_passes.work import CUDNN_LAYERS
 
 __all__ = ["unknown_sizes"]
 
 # The outputs of the first are short lists of axes; the last outputs of the others are reserved for
 # the gradient kernel.
 _AXES = ("BroadcastGradientArgs", "BroadcastArgs")
-_RESERVES_SPACE = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_RESERVES_SPACE = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", *CUDNN_LAYERS)
 
 
 def unknown_sizes(graph: OpGraph) -> list[str]:

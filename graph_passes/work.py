@@ -13,11 +13,13 @@ from graph_passes.op_types import LOOKUPS, VARIABLES
 __all__ = [
     "CONTRACTIONS",
     "CONVOLUTIONS",
+    "CUDNN_LAYERS",
     "FREE",
     "PICKS",
     "ROW_UPDATES",
     "count_contraction_flops",
     "count_elements",
+    "count_sequence_steps",
     "count_window_bytes",
     "estimate_work",
     "find_product_sizes",
@@ -76,6 +78,10 @@ _CELL_GRADIENTS = {
     "CudnnRNNBackpropV2": "CudnnRNNV2",
     "CudnnRNNBackpropV3": "CudnnRNNV3",
 }
+
+#: Types with a whole recurrent layer of cuDNN.
+CUDNN_LAYERS = frozenset(["CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"])
+_BLOCK_LAYERS = frozenset(["BlockLSTM", "BlockLSTMV2"])
 
 #: Convolutions and their gradients.
 CONVOLUTIONS = _FORWARD_CONVOLUTIONS | _INPUT_GRADIENTS | _FILTER_GRADIENTS
@@ -172,6 +178,29 @@ def count_contraction_flops(graph: OpGraph) -> np.ndarray:
     for i in np.flatnonzero(_contracts(graph)).tolist():
         flops[i] = _count_flops(graph, i, elements)
     return flops
+
+
+def count_sequence_steps(graph: OpGraph) -> np.ndarray:
+    """Counts the time steps of whole recurrent layers, each of which waits for the one before.
+
+    Args:
+        graph: the graph; unknown sizes count as 1.
+
+    Returns:
+        float64 [num_operations], 1 for other operations.
+    """
+    steps = np.ones(graph.num_operations)
+    layers = _BLOCK_LAYERS | CUDNN_LAYERS
+    gradients = frozenset(name for name, layer in _CELL_GRADIENTS.items() if layer in layers)
+    for i in np.flatnonzero(graph.has_type(layers | gradients)).tolist():
+        op_type = graph.type_of(i)
+        data, _ = _CELLS[_CELL_GRADIENTS.get(op_type, op_type)]
+        attr = graph.graph_def.node[i].attr
+        # Sequences are [steps, batch, units], or else [batch, steps, units].
+        axis = 1 if "time_major" in attr and not attr["time_major"].b else 0
+        shape = graph.tensor_shapes[graph.input_tensors[i][data]]
+        steps[i] = max(shape[axis], 1) if shape else 1
+    return steps
 
 
 def find_product_sizes(graph: OpGraph) -> np.ndarray:

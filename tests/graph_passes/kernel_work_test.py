@@ -89,6 +89,31 @@ class PlainOperationTest(tf.test.TestCase):
             indices = 2 * 4  # All rows may be distinct.
             self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + indices + rate)
 
+    def test_a_recurrent_layer_has_a_kernel_for_each_time_step(self):
+        batch, steps, inputs, units = 2, 5, 3, 4
+        weights = 4 * units * (inputs + units + 2)
+        for time_major in (True, False):
+            with tf.Graph().as_default() as graph:
+                lead = [steps, batch] if time_major else [batch, steps]
+                state = [1, batch, units] if time_major else [batch, 1, units]
+                tf.raw_ops.CudnnRNNV3(
+                    input=floats(*lead, inputs),
+                    input_h=floats(*state),
+                    input_c=floats(*state),
+                    params=floats(weights),
+                    sequence_lengths=tf.fill([batch], steps),
+                    time_major=time_major,
+                    name="layer",
+                )
+            outputs = batch * steps * units
+            # The gates, the cell and the output of each step are kept for the gradient.
+            written = outputs + 2 * batch * units + 6 * outputs
+            read = batch * steps * inputs + 2 * batch * units + weights + batch
+            ((flops, touched_bytes, repeats, _),) = kernels_by_name(graph)["layer"]
+            self.assertEqual(repeats, steps)
+            self.assertEqual(flops * repeats, 2 * batch * steps * weights)
+            self.assertAllClose(touched_bytes * repeats, 4 * (read + written) + 1)
+
     def test_forwarding_has_no_kernel(self):
         with tf.Graph().as_default() as graph:
             variable = tf1.get_variable("v", [100, 10], use_resource=True)

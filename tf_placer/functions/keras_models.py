@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +17,7 @@ from tf_placer.text.notes import say
 
 __all__ = [
     "advise_against_xla",
+    "build_as_on_gpus",
     "build_variables",
     "check_training",
     "convert_train_step",
@@ -27,6 +30,8 @@ __all__ = [
 
 _PACKAGES = ("keras", "tf_keras")
 _VERSION_2 = ".engine."
+# Keras 3 takes cuDNN for a recurrent layer if this function says that there are GPUs.
+_RECURRENT_LAYERS, _ASKS_FOR_GPUS = "keras.src.backend.tensorflow.rnn", "_is_gpu_available"
 _DEFAULT_BATCH_SIZE = 32
 # The attribute of a placed training step with the step that it replaces.
 _ORIGINAL = "_tf_placer_original"
@@ -104,6 +109,45 @@ def check_training(model: Any) -> None:
             )
 
 
+@contextlib.contextmanager
+def build_as_on_gpus(model: Any) -> Iterator[bool]:
+    """Lets Keras 3 build the recurrent layers of a model as on a computer with GPUs: of cuDNN.
+
+    A step that is traced meanwhile can be planned, but does not run without GPUs.
+
+    Args:
+        model: a compiled model.
+
+    Yields:
+        Whether the layers are now built so: false if it has none for cuDNN, and in Keras 2, in
+        which the choice is in the graph.
+    """
+    asker = sys.modules.get(_RECURRENT_LAYERS)
+    is_known = _VERSION_2 not in _module(model) and hasattr(asker, _ASKS_FOR_GPUS)
+    if not (is_known and _list_cudnn_layers(model)):
+        yield False
+        return
+    # A layer that has taken cuDNN tells the model that it cannot be compiled by XLA.
+    supported = [(layer, layer.supports_jit) for layer in model._flatten_layers()]
+    original = getattr(asker, _ASKS_FOR_GPUS)
+    setattr(asker, _ASKS_FOR_GPUS, lambda: True)
+    try:
+        yield True
+    finally:
+        setattr(asker, _ASKS_FOR_GPUS, original)
+        for layer, supports_jit in supported:
+            layer.supports_jit = supports_jit
+
+
+def _list_cudnn_layers(model: Any) -> list[str]:
+    """Lists the layers of a model for which Keras may take cuDNN."""
+    return [
+        layer.name
+        for layer in model._flatten_layers()
+        if getattr(layer, "use_cudnn", False) or getattr(layer, "_could_use_gpu_kernel", False)
+    ]
+
+
 def describe_gpu_kernels(model: Any) -> str | None:
     """Describes for which layers of a model Keras takes cuDNN on a computer with GPUs.
 
@@ -115,18 +159,14 @@ def describe_gpu_kernels(model: Any) -> str | None:
     """
     if tf.config.list_physical_devices("GPU"):
         return None
-    recurrent = [
-        layer.name
-        for layer in model._flatten_layers()
-        if getattr(layer, "use_cudnn", False) or getattr(layer, "_could_use_gpu_kernel", False)
-    ]
+    recurrent = _list_cudnn_layers(model)
     if not recurrent:
         return None
     more = f" and {len(recurrent) - 1} more" if len(recurrent) > 1 else ""
     return (
         f"the layer {recurrent[0]!r}{more} would use cuDNN on a computer with GPUs, in another "
-        "graph than that of this plan: make recurrent layers with use_cudnn=False (Keras 3), or "
-        "plan there"
+        "graph than that of this plan: profile for machines with GPUs alone, make recurrent layers "
+        "with use_cudnn=False (Keras 3), or plan there"
     )
 
 

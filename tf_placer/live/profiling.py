@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -16,6 +17,7 @@ from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
 from tf_placer.functions.keras_models import (
     advise_against_xla,
+    build_as_on_gpus,
     describe_gpu_kernels,
     is_keras_model,
 )
@@ -107,7 +109,8 @@ def profile(
 
     Args:
         graph: as `optimize` takes it: a graph, a file, a tf.function, a ConcreteFunction, a Keras
-            model or a SavedModel directory.
+            model or a SavedModel directory. Recurrent layers of a Keras 3 model are those of cuDNN
+            if all machines are described and have GPUs.
         fetches: see `optimize`.
         feed_dict: see `optimize`.
         initializers: see `optimize`.
@@ -157,22 +160,27 @@ def profile(
     problems = []
     with Stages(say if verbose else lambda line: None) as stages:
         stages.begin(f"profiling for {', '.join(each.spec for each in machines)}")
-        given = read_target(
-            graph,
-            fetches=fetches,
-            feed_dict=feed_dict,
-            initializers=initializers,
-            example_inputs=example_inputs,
-            signature_key=signature_key,
-            checkpoint=checkpoint,
-            clear_devices=clear_devices,
-            read_values=not all(each.describes_costs for each in machines),
-        )
+        builds: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
+        if is_keras_model(graph) and all(map(_is_elsewhere, machines)):
+            builds = build_as_on_gpus(graph)
+        with builds as is_as_there:
+            given = read_target(
+                graph,
+                fetches=fetches,
+                feed_dict=feed_dict,
+                initializers=initializers,
+                example_inputs=example_inputs,
+                signature_key=signature_key,
+                checkpoint=checkpoint,
+                clear_devices=clear_devices,
+                read_values=not all(each.describes_costs for each in machines),
+            )
         notes = [*given.workload.notes]
         if (immovable := describe_immovable_step(given.workload.op_graph)) is not None:
             notes.append(immovable)
-        kernels = describe_gpu_kernels(graph) if is_keras_model(graph) else None
-        if is_keras_model(graph) and any(map(_is_elsewhere, machines)):
+        kernels = None
+        if is_keras_model(graph) and not is_as_there and any(map(_is_elsewhere, machines)):
+            kernels = describe_gpu_kernels(graph)
             notes += filter(None, [kernels, advise_against_xla(graph)])
         for note in notes:
             stages.say(note)

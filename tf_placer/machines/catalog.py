@@ -6,6 +6,8 @@ learned device placement with 4 GPUs, "post-8xK80" the machine of the second pap
 of GPUs up to the `max_gpus` of the entry makes a machine, whose first device is the CPU. An entry
 with `max_sockets` has processors instead, each of them a worker process, and one link between them.
 
+The CPU of a computer with one GPU is `cpu_of_one_gpu`, where the entry has it.
+
 An entry describes the topology of the GPUs:
 
 - `pcie`: `gpus_per_switch` GPUs share one connection to the CPU, of `host` latency and bandwidth,
@@ -375,6 +377,9 @@ def _build_computer(spec: str, parts: Sequence[_Part]) -> dict[str, Any]:
     gpus = [
         (gpu, part) for part in parts for gpu in range(part.first_gpu, part.first_gpu + part.count)
     ]
+    cpu = computer["cpu"]
+    if len(gpus) == 1:
+        cpu = computer.get("cpu_of_one_gpu", cpu)
     names = [f"{_PREFIX}GPU:{gpu}" for gpu, _ in gpus]
     links = []
     for gpu, part in gpus:
@@ -394,7 +399,7 @@ def _build_computer(spec: str, parts: Sequence[_Part]) -> dict[str, Any]:
         "format": 1,
         "name": spec,
         "devices": [
-            {"name": _CPU, **computer["cpu"]},
+            {"name": _CPU, **cpu},
             *({"name": names[gpu], **part.entry["gpu"]} for gpu, part in gpus),
         ],
         "links": links,

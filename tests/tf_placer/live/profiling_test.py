@@ -181,6 +181,34 @@ class ProfilingTest(tf.test.TestCase):
         self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
 
+    def test_profiles_recurrent_layers_as_keras_builds_them_where_the_gpus_are(self):
+        model = keras.Sequential([keras.Input((5, 3)), keras.layers.LSTM(4), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", jit_compile=False)
+        example = (np.ones([4, 5, 3], np.float32), np.ones([4, 2], np.float32))
+        if keras.__version__ < "3":
+            problem = profile(model, example_inputs=example, machine="1xT4")
+            self.assertRegex(problem.notes[0], "would use cuDNN")
+            return
+        supported = [layer.supports_jit for layer in model.layers]
+        problem = profile(model, example_inputs=example, machine="1xT4")
+        self.assertEqual(problem.notes, ())
+        layers = [n for n, each in enumerate(problem.operation_types) if each.startswith("Cudnn")]
+        self.assertLen(layers, 2)
+        # The kernels of cuDNN are for GPUs.
+        self.assertTrue(np.isinf(problem.compute_secs[layers, 0]).all())
+        self.assertTrue(np.isfinite(problem.compute_secs[layers, 1]).all())
+        # Training here is as before.
+        self.assertEqual([layer.supports_jit for layer in model.layers], supported)
+        model.fit(*example, verbose=0)
+
+    def test_profiles_the_step_of_this_computer_where_a_machine_has_no_gpus(self):
+        model = keras.Sequential([keras.Input((5, 3)), keras.layers.LSTM(4)])
+        model.compile("sgd", "mse", jit_compile=False)
+        example = (np.ones([4, 5, 3], np.float32), np.ones([4, 4], np.float32))
+        problems = profile(model, example_inputs=example, machine=["1xT4", "local:2"], steps=1)
+        self.assertRegex(problems["1xT4"].notes[0], "would use cuDNN")
+        self.assertFalse(any(each.startswith("Cudnn") for each in problems["1xT4"].operation_types))
+
     def test_reports_invalid_arguments(self):
         with self.assertRaisesRegex(ValueError, "steps must be a whole number from 1 on, not 0"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output, steps=0)

@@ -100,6 +100,14 @@ class CatalogTest(parameterized.TestCase):
         ):
             self.assertEqual(make_described_machine(name).devices[1].memory_bytes, mib * 2**20)
 
+    def test_a_computer_with_one_gpu_has_the_processor_that_clouds_rent_with_it(self):
+        one, two = (make_described_machine(name).devices[0] for name in ("1xT4", "2xT4"))
+        self.assertEqual((one.model, one.memory_bytes), ("CPU-4-cores", 32 * 2**30))
+        self.assertEqual((two.model, two.memory_bytes), ("CPU", 192 * 2**30))
+        # A computer of one's own is the same with one GPU.
+        one, two = (make_described_machine(name).devices[0] for name in ("1xK80", "2xK80"))
+        self.assertEqual(one, two)
+
     def test_the_table_has_a_line_for_every_machine(self):
         table = format_catalog()
         for name, largest in _LARGEST.items():

@@ -69,8 +69,8 @@ class MachineTableTest(absltest.TestCase):
             self.assertEqual(row[4], memory)
 
     def test_values_of_several_machines_have_each_class_once(self):
-        values = build_machine_values(["2xT4", "1xT4"])
-        self.assertEqual([each["name"] for each in values["machines"]], ["2xT4", "1xT4"])
+        values = build_machine_values(["2xT4", "4xT4"])
+        self.assertEqual([each["name"] for each in values["machines"]], ["2xT4", "4xT4"])
         self.assertEqual([each["name"] for each in values["device_classes"]], ["CPU", "T4"])
 
     def test_an_unknown_machine_is_an_error_with_near_names(self):
