@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file for a picture of the step over time (.png or .svg)",
     )
     parser.add_argument(
+        "--search_picture",
+        help="file for a picture of the search: the best step over the samples, and the mean of 50 "
+        "samples; of several runs, all in one picture (.png or .svg)",
+    )
+    parser.add_argument(
         "--problem", help="problem file, for a result of `search` that is not in its log_dir"
     )
 
@@ -73,8 +78,13 @@ def run(args: argparse.Namespace) -> None:
         ValueError: there is no search, or its files are damaged.
     """
     from tf_placer.report.page.page import require_page_libraries, write_page
+    from tf_placer.report.page.run_table import name_run
     from tf_placer.report.pictures.placement_picture import check_picture
-    from tf_placer.report.pictures.run_pictures import write_placements, write_steps
+    from tf_placer.report.pictures.run_pictures import (
+        write_placements,
+        write_searches,
+        write_steps,
+    )
     from tf_placer.runs.followed_page import follow_search
     from tf_placer.runs.run_page import check_comparable, read_run_view
 
@@ -85,15 +95,18 @@ def run(args: argparse.Namespace) -> None:
         if path is not None
     ]
     _check_combination(args, has_pictures=bool(pictures))
+    wanted = [path for path, _ in pictures]
+    if args.search_picture is not None:
+        wanted.append(args.search_picture)
     prices = read_prices(args.price, args.searched)
-    for path, _ in pictures:
+    for path in wanted:
         check_picture(path, *args.searched, args.problem)
     output = args.output
-    if output is None and not pictures:
+    if output is None and not wanted:
         output = _DEFAULT_OUTPUT
         _check_default_output()
     if output is not None:
-        check_output(output, *args.searched, args.problem, args.picture, args.time_picture)
+        check_output(output, *args.searched, args.problem, *wanted)
     if args.follow:
         # The search is timed on the same cores.
         os.nice(_LOWEST_PRIORITY)
@@ -121,6 +134,12 @@ def run(args: argparse.Namespace) -> None:
             stages.enter("making the picture")
             write(view, path)
             print_output(f"picture: {path}")
+        if args.search_picture is not None:
+            names = [view.placer]
+            if beside:
+                names = [name_run(views, number) for number in range(len(views))]
+            write_searches(views, names, args.search_picture)
+            print_output(f"picture: {args.search_picture}")
 
 
 def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
@@ -133,7 +152,11 @@ def _check_combination(args: argparse.Namespace, *, has_pictures: bool) -> None:
 
     check_number_of_runs(len(args.searched))
     if len(args.searched) > 1 and (args.follow or has_pictures):
-        raise ValueError("several runs make a page: give --follow and pictures one RUN")
+        raise ValueError(
+            "several runs make a page and a --search_picture: give --follow and other pictures one "
+            "RUN"
+        )
+    has_pictures = has_pictures or args.search_picture is not None
     if args.follow and args.price:
         raise ValueError("--follow shows no prices: give --price when the search has ended")
     if args.follow and has_pictures:

@@ -77,11 +77,13 @@ class CostedGraph:
         grouped: the graph and its groups.
         machine: the machine, with the memory of its devices and with its links.
         costs: the costs of the graph's operations.
+        name: what people call the graph; "" if that is not known.
     """
 
     grouped: GroupedGraph
     machine: Machine
     costs: OperationCosts
+    name: str = ""
 
     def problem(self) -> PlacementProblem:
         """Builds the problem of placing the groups; fine groups come with their coarse groups."""
@@ -96,6 +98,7 @@ class CostedGraph:
             self.costs,
             None if coarse is None else layered_groups,
             layered.group_graph.layers[layered_groups],
+            name=self.name,
         )
 
     def build_placed_problem(
@@ -211,7 +214,7 @@ def cost_graph(
             machine, costs = _slow_down(
                 machine, costs, parse_emulation_options(machine.spec).slowdown
             )
-        return CostedGraph(grouped, machine, costs)
+        return CostedGraph(grouped, machine, costs, workload.name)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(temporary_directory(work_dir))
         if environment is None:
@@ -237,7 +240,7 @@ def cost_graph(
                 held_bytes=_OPEN_SESSIONS * compute_variables_bytes(grouped.op_graph),
                 left_secs=end_secs - time.monotonic(),
             )
-    return CostedGraph(grouped, _set_unlimited_memory(machine), costs)
+    return CostedGraph(grouped, _set_unlimited_memory(machine), costs, workload.name)
 
 
 def _describe_unknown_sizes(unknown: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ def build_graph_problem(
     costs: OperationCosts,
     coarse_groups: np.ndarray | None = None,
     layers: np.ndarray | None = None,
+    *,
+    name: str = "",
 ) -> PlacementProblem:
     """Builds the placement problem of a graph on a machine.
 
@@ -63,6 +65,7 @@ def build_graph_problem(
         coarse_groups: int32 [num_operations], the coarse group of each operation that the step
             needs, or None.
         layers: int32 [num_operations], the layer of each operation that the step needs, or None.
+        name: what people call the graph; "" if that is not known.
 
     Returns:
         The problem; its operations are `list_needed_operations(graph)`.
@@ -119,6 +122,7 @@ def build_graph_problem(
         layers=None if layers is None else layers[kept],
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
         batch_size=find_batch_size(graph),
+        graph_name=name,
         tensor_shapes=tuple(graph.tensor_shapes[tensor] or () for tensor in tensors),
     )
 

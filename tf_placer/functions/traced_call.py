@@ -127,7 +127,7 @@ def trace_call(target: Any, example_inputs: Any, *, read_values: bool = True) ->
         return TracedCall(
             target,
             example_inputs,
-            *_build_workload(target, arguments, read_values),
+            *_build_workload(target, arguments, read_values, _name(target)),
             functools.partial(place_concrete_function, target),
         )
     if target._jit_compile:
@@ -220,7 +220,7 @@ def _trace(
     return TracedCall(
         target,
         example_inputs,
-        *_build_workload(concrete, arguments, read_values),
+        *_build_workload(concrete, arguments, read_values, _name(target)),
         functools.partial(place, inline=inline),
     )
 
@@ -250,7 +250,7 @@ def _no_device(name: str) -> str:
 
 
 def _build_workload(
-    concrete: Any, arguments: Sequence[Any], read_values: bool
+    concrete: Any, arguments: Sequence[Any], read_values: bool, name: str
 ) -> tuple[Workload, dict[str, tf.Variable], dict[str, str]]:
     """Builds a graph with the variables of a function; arguments and iterators become feeds.
 
@@ -328,7 +328,7 @@ def _build_workload(
         if read_values and op_graph.needed[op_graph.index[name]]
     }
     step = Step(fetches, feeds, tuple(initializers), restored=values)
-    return Workload(op_graph, step), variables, kept
+    return Workload(op_graph, step, name=name), variables, kept
 
 
 def _exclude_operations(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,8 @@ class Workload:
         notes: lines for the user.
         is_cleared: whether the operations had devices that were cleared for `run`, which has to
             clear them in the script's own graph, too.
+        name: what people call the graph: a file, or a model or function by its name; "" if that is
+            not known.
     """
 
     op_graph: OpGraph
@@ -78,6 +81,7 @@ class Workload:
     live: tf.Graph | None = None
     notes: tuple[str, ...] = ()
     is_cleared: bool = False
+    name: str = ""
 
     @property
     def graph_def(self) -> tf.compat.v1.GraphDef:
@@ -230,7 +234,8 @@ def read_workload(
     notes = initial.notes
     if signature is not None and len(signature.names) > 1:
         notes = (f"a step calls {signature.title}, one after another", *notes)
-    return Workload(op_graph, step, given_graph.live, notes)
+    name = "" if given_graph.path is None else repr(pathlib.PurePath(given_graph.path).name)
+    return Workload(op_graph, step, given_graph.live, notes, name=name)
 
 
 def _list_variables(graph: OpGraph) -> list[str]:

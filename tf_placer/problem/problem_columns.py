@@ -46,6 +46,8 @@ class ProblemColumns:
             outputs, or None. The operations of a group, and of a coarse group, have the same layer.
         operation_types: the type of each operation, such as "MatMul"; or None.
         batch_size: the number of examples in the batch of a step; None if unknown.
+        graph_name: what people call the graph, such as "'train.meta'" or "the model 'resnet50'"; ""
+            if that is not known.
         notes: sentences about the graph that are true of every plan for it.
         tensor_shapes: the shape of each tensor, with -1 for a dimension of unknown size, and () for
             a tensor of unknown rank; or None.
@@ -68,6 +70,7 @@ class ProblemColumns:
     layers: np.ndarray | None = None
     operation_types: tuple[str, ...] | None = None
     batch_size: int | None = None
+    graph_name: str = ""
     notes: tuple[str, ...] = ()
     tensor_shapes: tuple[tuple[int, ...], ...] | None = None
 

@@ -69,6 +69,7 @@ class _File:
     tensors: list[Any]
     control_edges: list[Any]
     batch_size: int | None = None
+    graph_name: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -243,6 +244,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
         ],
         "control_edges": problem.control_edges.tolist(),
         **({} if problem.batch_size is None else {"batch_size": problem.batch_size}),
+        **({"graph_name": problem.graph_name} if problem.graph_name else {}),
         **({"notes": list(problem.notes)} if problem.notes else {}),
     }
 
@@ -313,6 +315,7 @@ def _problem(file: _File) -> PlacementProblem:
             tuple(operation["type"] for operation in operations) if "type" in optional else None
         ),
         batch_size=file.batch_size,
+        graph_name=file.graph_name,
         notes=file.notes,
         tensor_shapes=(
             tuple(

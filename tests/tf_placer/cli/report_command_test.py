@@ -114,8 +114,8 @@ class ReportCommandTest(absltest.TestCase):
             "of different graphs: of 3 operations they have 0 in common: make a page of each", *runs
         )
         self.assert_refused("shows at most 26 runs, not 27", *([self.path("run")] * 27))
-        self.assert_refused("give --follow and pictures one RUN", *runs, "--follow")
-        self.assert_refused("give --follow and pictures one RUN", *runs, "--picture=p.png")
+        self.assert_refused("give --follow and other pictures one RUN", *runs, "--follow")
+        self.assert_refused("give --follow and other pictures one RUN", *runs, "--picture=p.png")
 
     def test_a_search_that_has_ended_is_followed_by_one_page(self):
         output = self.path("page.html")
@@ -134,6 +134,19 @@ class ReportCommandTest(absltest.TestCase):
                     self.assertEqual(printed, f"picture: {path}\n")
                     self.assertStartsWith(pathlib.Path(path).read_bytes(), start)
         self.assertFalse(os.path.exists("report.html"))
+
+    def test_several_searches_are_in_one_picture(self):
+        for runs in (["run"], ["run", "run"]):
+            path = self.path(f"{len(runs)}.svg")
+            printed = self.call("report", *map(self.path, runs), f"--search_picture={path}")
+            self.assertEqual(printed, f"picture: {path}\n")
+            svg = pathlib.Path(path).read_text()
+            ElementTree.fromstring(svg)
+            self.assertIn("samples", svg)
+        self.assert_refused(
+            "several runs make a page and a --search_picture",
+            *(self.path("run"), self.path("run"), "--picture=p.png"),
+        )
 
     def test_the_default_page_replaces_nothing_but_a_page(self):
         with contextlib.chdir(self.directory):

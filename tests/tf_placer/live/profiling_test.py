@@ -114,7 +114,9 @@ class ProfilingTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "clear the graph's devices .clear_devices=True"):
             profile(graph_def, "y:0", **given)
         profile(graph_def, "y:0", **given, clear_devices=True)
-        self.assertEqual(self.output.read_bytes(), free)
+        named = json.loads(free)
+        self.assertEqual(named.pop("graph_name"), "'graph.pb'")
+        self.assertEqual(json.loads(self.output.read_bytes()), named)
         self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
 
     def test_profiles_a_function_as_its_graph(self):
@@ -180,6 +182,7 @@ class ProfilingTest(tf.test.TestCase):
             problem = profile(model, example_inputs=example, machine=_MACHINE, output=self.output)
         self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
+        self.assertEqual(problem.graph_name, f"the model {model.name!r}")
 
     def test_profiles_recurrent_layers_as_keras_builds_them_where_the_gpus_are(self):
         model = keras.Sequential([keras.Input((5, 3)), keras.layers.LSTM(4), keras.layers.Dense(2)])

@@ -80,6 +80,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         layers=None if rng.random() < 0.5 else groups // 6,
         operation_types=None if rng.random() < 0.5 else ["MatMul ß"] * num_operations,
         batch_size=None if rng.random() < 0.5 else 32,
+        graph_name="" if rng.random() < 0.5 else "the model 'buß'",
         tensor_shapes=None
         if rng.random() < 0.5
         else [(2, -1)[: t % 3] for t in range(num_tensors)],

@@ -503,8 +503,11 @@ class RunViewTest(absltest.TestCase):
             for device, kind in zip(problem.devices, kinds, strict=True)
         ]
         problem = dataclasses.replace(problem, devices=tuple(devices))
-        title = read_run_view(plan(self.directory / "plan", problem)).title
-        self.assertEqual(title, "2 operations planned on one 2xE5-2650v4 and 2 P100")
+        title = "2 operations planned on one 2xE5-2650v4 and 2 P100"
+        self.assertEqual(read_run_view(plan(self.directory / "plan", problem)).title, title)
+        problem = dataclasses.replace(problem, graph_name="the model 'm'", batch_size=32)
+        named = read_run_view(plan(self.directory / "named", problem)).title
+        self.assertEqual(named, f"the model 'm', batch of 32: {title}")
 
     def test_a_model_that_fits_no_device_is_compared_with_a_split(self):
         problem = make_problem(

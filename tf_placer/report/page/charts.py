@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -26,13 +25,13 @@ from graph_passes.util.messages import plain_text
 from tf_placer.report.colors import (
     FAILURE_COLOR,
     GRAY,
-    RUN_COLORS,
     TRANSPARENT,
     device_colors,
 )
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.memory_curve import MemoryPoint
 from tf_placer.report.page.run_view import Point, RunView, StepView
+from tf_placer.report.page.search_curves import make_search_curves, name_samples
 from tf_placer.report.step_boxes import (
     StepBoxes,
     step_boxes,
@@ -379,40 +378,26 @@ def draw_searches_chart(
     Returns:
         The chart; None if fewer than two searches have samples.
     """
-    searched = [(view, name) for view, name in zip(views, names, strict=True) if view.best]
-    if len(searched) < 2:
+    curves = make_search_curves(views, names)
+    if len(curves) < 2:
         return None
     chart = _figure(420, tools="pan,wheel_zoom,box_zoom,reset", y_axis_type="log")
     unit, per_sec = unit_of_steps
-    chart.xaxis.axis_label = (
-        "trials" if all(view.is_measured for view, _ in searched) else "samples"
-    )
+    chart.xaxis.axis_label = name_samples(views)
     chart.xaxis.formatter = NumeralTickFormatter(format="0,0[.]0")
     chart.yaxis.axis_label = f"{unit} a step"
-    drawn: dict[str, int] = collections.Counter()
-    kinds = list(dict.fromkeys(view.placer for view, _ in searched))
-    has_placers = len(kinds) > 1
-    if not has_placers:
-        kinds = [name for _, name in searched]
-    for view, name in searched:
-        kind = view.placer if has_placers else name
+    for curve in curves:
         look = {
-            "color": RUN_COLORS[kinds.index(kind) % len(RUN_COLORS)],
-            "line_dash": _DASHES[drawn[kind] % len(_DASHES)],
-            "legend_label": _chart_text(name),
+            "color": curve.color,
+            "line_dash": _DASHES[curve.number % len(_DASHES)],
+            "legend_label": _chart_text(curve.name),
         }
-        drawn[kind] += 1
-        steps = _points(view.best, by_time=False, per_sec=per_sec)
-        last = max(point.number for point in (*view.points, *view.best))
-        chart.step(
-            [*steps["x"], last], [*steps["y"], steps["y"][-1]], mode="after", line_width=2, **look
+        (numbers, best), (mean_numbers, means) = (
+            (x, [per_sec * secs for secs in y]) for x, y in (curve.best, curve.means)
         )
-        ran = [point for point in view.points if point.step_secs is not None]
-        if len(ran) > _MEAN_SAMPLES:
-            sums = np.cumsum([0.0, *(per_sec * (point.step_secs or 0.0) for point in ran)])
-            means = (sums[_MEAN_SAMPLES:] - sums[:-_MEAN_SAMPLES]) / _MEAN_SAMPLES
-            numbers = [point.number for point in ran[_MEAN_SAMPLES - 1 :]]
-            chart.line(numbers, means, line_width=1, line_alpha=0.6, **look)
+        chart.step(numbers, best, mode="after", line_width=2, **look)
+        if means:
+            chart.line(mean_numbers, means, line_width=1, line_alpha=0.6, **look)
     _legend(chart)
     return chart
 

@@ -301,7 +301,9 @@ def _title(problem: PlacementProblem) -> str:
     # The name of a kind may begin with a number: 2xE5-2650v4 is two sockets.
     counts = {kind: "one" if (n := kinds.count(kind)) == 1 else n for kind in kinds}
     devices = " and ".join(f"{count} {kind}" for kind, count in counts.items())
-    return f"{problem.num_operations:,} operations planned on {devices}"
+    batch = "" if problem.batch_size is None else f"batch of {problem.batch_size:,}"
+    graph = ", ".join(filter(None, [problem.graph_name, batch]))
+    return f"{graph and f'{graph}: '}{problem.num_operations:,} operations planned on {devices}"
 
 
 def _notes(record: PlanRecord | None, *, fits: bool) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Pictures of a search as files: its placements, and its step over time."""
+"""Pictures of searches as files: placements, a step over time, and the search itself."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import io
 import itertools
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from tf_placer.files import write_bytes
+from tf_placer.report.colors import GRAY
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.run_view import RunView
+from tf_placer.report.page.search_curves import make_search_curves, name_samples
 from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.placement_picture import placement_bytes
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
 from tf_placer.simulation.simulator import StepTrace
+from tf_placer.text.units import step_unit
 
-__all__ = ["step_pictures", "write_placements", "write_steps"]
+__all__ = ["step_pictures", "write_placements", "write_searches", "write_steps"]
 
 _COLORED_BY: tuple[Literal["kind", "layer"], ...] = ("kind", "layer")
+_DASHES = ("-", "--", ":", "-.")
 _NO_COSTS = "there is no picture of this run: the costs of its operations are not known"
 
 
@@ -60,6 +65,49 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
         axes.set_title(f"{picture_text(step.label)}, by {by}", fontsize=9, loc="left")
     draw_device_bars(figure.add_subplot(grid[rows, 0]), steps, kinds, end_secs)
     draw_copies(figure.add_subplot(grid[rows, 1]), steps)
+    write_bytes(path, _render(figure, _ending(path)))
+
+
+def write_searches(
+    views: Sequence[RunView], names: Sequence[str], path: str | os.PathLike[str]
+) -> None:
+    """Writes a picture of the best steps of searches over their samples, and of their means.
+
+    Args:
+        views: the searches.
+        names: their names, for the legend.
+        path: the picture (`.png` or `.svg`).
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: no search has samples.
+    """
+    from matplotlib.figure import Figure
+
+    curves = make_search_curves(views, names)
+    if not curves:
+        raise ValueError("there is no picture of the search: nothing was kept of it")
+    longest_secs = max(secs for curve in curves for _, y in (curve.best, curve.means) for secs in y)
+    unit, per_sec = step_unit(longest_secs)
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_yscale("log")
+    axes.set_xlabel(name_samples(views))
+    axes.set_ylabel(f"{unit} a step")
+    axes.grid(color=f"{GRAY}40", which="both", linewidth=0.5)
+    for curve in curves:
+        (numbers, best), (mean_numbers, means) = (
+            (x, [per_sec * secs for secs in y]) for x, y in (curve.best, curve.means)
+        )
+        look: dict[str, Any] = {
+            "color": curve.color,
+            "linestyle": _DASHES[curve.number % len(_DASHES)],
+        }
+        axes.step(numbers, best, where="post", label=picture_text(curve.name), **look)
+        axes.plot(mean_numbers, means, linewidth=0.8, alpha=0.6, **look)
+    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis("{x:g}")
+    axes.legend(fontsize=8)
     write_bytes(path, _render(figure, _ending(path)))
 
 
