@@ -64,8 +64,8 @@ _BOUNDS = {
 
 
 _ONLY_STARTS = (
-    "a row has the best of the placer's proposals that this search had time for; alone it may find "
-    "better ones"
+    "a row has the best of the placer's proposals that this search had time for; alone, with its "
+    "own groups and time, it may find others"
 )
 
 
