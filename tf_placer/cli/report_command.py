@@ -54,15 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="price of the machine of a RUN per hour, in any currency, for the cost of a million "
         "steps; the RUN may be named without its folder; may be repeated",
     )
-    parser.add_argument("--picture", help="file for a picture of the placement (.png or .svg)")
+    parser.add_argument(
+        "--picture", help="file for a picture of the placement (.png, .svg or .pdf)"
+    )
     parser.add_argument(
         "--time_picture",
-        help="file for a picture of the step over time (.png or .svg)",
+        help="file for a picture of the step over time (.png, .svg or .pdf)",
     )
     parser.add_argument(
         "--search_picture",
         help="file for a picture of the search: the best step over the samples, and the mean of 50 "
-        "samples; of several runs, all in one picture (.png or .svg)",
+        "samples; of several runs, all in one picture (.png, .svg or .pdf)",
     )
     parser.add_argument(
         "--problem", help="problem file, for a result of `search` that is not in its log_dir"
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
         ValueError: there is no search, or its files are damaged.
     """
     from tf_placer.report.page.page import require_page_libraries, write_page
-    from tf_placer.report.page.run_table import name_run
+    from tf_placer.report.page.search_curves import name_searches
     from tf_placer.report.pictures.placement_picture import check_picture
     from tf_placer.report.pictures.run_pictures import (
         write_placements,
@@ -135,9 +137,7 @@ def run(args: argparse.Namespace) -> None:
             write(view, path)
             print_output(f"picture: {path}")
         if args.search_picture is not None:
-            names = [view.placer]
-            if beside:
-                names = [name_run(views, number) for number in range(len(views))]
+            names = name_searches(views)
             write_searches(views, names, args.search_picture)
             print_output(f"picture: {args.search_picture}")
 

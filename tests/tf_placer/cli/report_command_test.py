@@ -126,7 +126,7 @@ class ReportCommandTest(absltest.TestCase):
         self.assert_refused("ask for pictures", self.path("run"), "--follow", "--picture=p.png")
 
     def test_pictures_are_written_by_their_ending(self):
-        for name, start in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml")):
+        for name, start in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml"), ("p.pdf", b"%PDF")):
             for flag in ("picture", "time_picture"):
                 with self.subTest(name, flag=flag):
                     path = self.path(f"{flag}_{name}")
@@ -201,7 +201,7 @@ class ReportCommandTest(absltest.TestCase):
 
     def test_bad_input(self):
         run = self.path("run")
-        self.assert_refused("a picture ends with .png or .svg", run, "--picture=p.gif")
+        self.assert_refused("a picture ends with .png, .svg or .pdf", run, "--picture=p.gif")
         self.assert_refused("no/p.png", run, f"--picture={self.path('no/p.png')}")
         self.assert_refused("No such file", self.path("nothing"), f"--output={self.path('x.html')}")
         with mock.patch.object(page, "_LIBRARIES", ("bokeh", "no_such_library")):

@@ -220,7 +220,7 @@ def describe_search(view: RunView) -> str:
         count = len(view.points)
         parts.append(f"{count:,} {_plural(noun, count)} are shown, {failed:,} of them failed.")
     else:
-        parts.append("The placer reports only the best so far.")
+        parts.append("The placer reports only the best so far, at the end of each stage.")
     return " ".join(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,10 +12,16 @@ import numpy as np
 from tf_placer.report.colors import RUN_COLORS
 from tf_placer.report.page.run_view import RunView
 
-__all__ = ["SearchCurve", "make_search_curves", "name_samples"]
+__all__ = [
+    "MEAN_SAMPLES",
+    "SearchCurve",
+    "make_search_curves",
+    "name_samples",
+    "name_searches",
+]
 
-# A mean of fewer samples shows their noise instead of what a placer learns.
-_MEAN_SAMPLES = 50
+#: A mean of fewer samples shows their noise instead of what a placer learns.
+MEAN_SAMPLES = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +76,19 @@ def make_search_curves(views: Sequence[RunView], names: Sequence[str]) -> list[S
 
 def _average(view: RunView) -> tuple[list[float], list[float]]:
     ran = [point for point in view.points if point.step_secs is not None]
-    if len(ran) <= _MEAN_SAMPLES:
+    if len(ran) <= MEAN_SAMPLES:
         return [], []
     sums = np.cumsum([0.0, *(point.step_secs or 0.0 for point in ran)])
-    means = (sums[_MEAN_SAMPLES:] - sums[:-_MEAN_SAMPLES]) / _MEAN_SAMPLES
-    return [point.number for point in ran[_MEAN_SAMPLES - 1 :]], means.tolist()
+    means = (sums[MEAN_SAMPLES:] - sums[:-MEAN_SAMPLES]) / MEAN_SAMPLES
+    return [point.number for point in ran[MEAN_SAMPLES - 1 :]], means.tolist()
+
+
+def name_searches(views: Sequence[RunView]) -> list[str]:
+    """Names searches for a legend: by their placers, or by their directories where these repeat."""
+    placers = [view.placer for view in views]
+    if len(set(placers)) == len(placers):
+        return placers
+    return [pathlib.PurePath(view.name).name or view.placer for view in views]
 
 
 def name_samples(views: Sequence[RunView]) -> str:

@@ -31,7 +31,7 @@ __all__ = [
     "placement_svg",
 ]
 
-_ENDINGS = (".png", ".svg")
+_ENDINGS = (".png", ".svg", ".pdf")
 _SMALLEST_INCHES = 4.2
 _LEGEND_ROW_INCHES = 0.2
 _CHARACTER_INCHES = 0.06
@@ -94,7 +94,7 @@ def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] 
         ValueError: the ending of the file is unknown.
     """
     if pathlib.Path(path).suffix.lower() not in _ENDINGS:
-        raise ValueError(f"{os.fspath(path)!r}: a picture ends with .png or .svg")
+        raise ValueError(f"{os.fspath(path)!r}: a picture ends with .png, .svg or .pdf")
     check_output(path, *others)
 
 

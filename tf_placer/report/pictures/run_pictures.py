@@ -13,7 +13,11 @@ from tf_placer.files import write_bytes
 from tf_placer.report.colors import GRAY
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.run_view import RunView
-from tf_placer.report.page.search_curves import make_search_curves, name_samples
+from tf_placer.report.page.search_curves import (
+    MEAN_SAMPLES,
+    make_search_curves,
+    name_samples,
+)
 from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.placement_picture import placement_bytes
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
@@ -76,7 +80,7 @@ def write_searches(
     Args:
         views: the searches.
         names: their names, for the legend.
-        path: the picture (`.png` or `.svg`).
+        path: the picture (`.png`, `.svg` or `.pdf`).
 
     Raises:
         OSError: the file cannot be written.
@@ -93,7 +97,7 @@ def write_searches(
     axes = figure.add_subplot()
     axes.set_yscale("log")
     axes.set_xlabel(name_samples(views))
-    axes.set_ylabel(f"{unit} a step")
+    axes.set_ylabel(f"step in {unit}, logarithmic")
     axes.grid(color=f"{GRAY}40", which="both", linewidth=0.5)
     for curve in curves:
         (numbers, best), (mean_numbers, means) = (
@@ -105,6 +109,8 @@ def write_searches(
         }
         axes.step(numbers, best, where="post", label=picture_text(curve.name), **look)
         axes.plot(mean_numbers, means, linewidth=0.8, alpha=0.6, **look)
+    if any(curve.means[0] for curve in curves):
+        axes.plot([], [], linewidth=0.8, color=GRAY, label=f"mean of {MEAN_SAMPLES}")
     for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         axis("{x:g}")
     axes.legend(fontsize=8)
