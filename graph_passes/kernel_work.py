@@ -32,7 +32,7 @@ from graph_passes.work import (
     work_rule,
 )
 
-__all__ = ["KernelWork", "kernel_rule", "kernel_work", "tensor_sizes"]
+__all__ = ["UPDATES", "KernelWork", "kernel_rule", "kernel_work", "tensor_sizes"]
 
 # Operations that store or return a tensor without copying it.
 _BY_REFERENCE = frozenset(
@@ -43,8 +43,8 @@ _BY_REFERENCE = frozenset(
         *("TensorArrayWriteV3", "TensorArrayReadV3", "StackV2", "StackPushV2", "StackPopV2"),
     ]
 )
-# Prefixes of the types of operations that change state in place.
-_UPDATES = (
+#: Prefixes of the types of operations that change state in place.
+UPDATES = (
     *("Apply", "SparseApply", "Scatter", "Assign"),
     *("ResourceApply", "ResourceSparseApply", "ResourceScatter"),
 )
@@ -142,7 +142,7 @@ def kernel_rule(op_type: str) -> str:
         return "picks"
     if op_type in _REDUCTIONS:
         return "reduction"
-    if op_type.startswith(_UPDATES):
+    if op_type.startswith(UPDATES):
         return "updates"
     return work_rule(op_type) or "bytes"
 
@@ -349,7 +349,7 @@ def _count_touched_bytes(graph: OpGraph) -> np.ndarray:
     read[picks] += written[picks]
 
     handles = np.bincount(graph.edge_consumer[graph.edge_is_handle], minlength=num_operations)
-    updates = has_prefix(graph, _UPDATES) & (handles > 0)
+    updates = has_prefix(graph, UPDATES) & (handles > 0)
     largest = np.zeros(num_operations)
     np.maximum.at(largest, consumers, read_sizes)
     return np.where(updates, read + 2 * handles * largest, read + written)

@@ -240,8 +240,12 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     workload = read_workload(model.graph, [model.train_op, model.loss])
     num_graph_operations = len(workload.op_graph.names)
     del model
+    # No run uses the fixed seconds, and kept runs name the digests of problems without them.
     costs = {
-        key.machine: compute_analytic_costs(workload.op_graph, make_described_machine(key.machine))
+        key.machine: dataclasses.replace(
+            compute_analytic_costs(workload.op_graph, make_described_machine(key.machine)),
+            fixed_secs=None,
+        )
         for key in keys
     }
     for granularity in sorted({key.granularity for key in keys}):

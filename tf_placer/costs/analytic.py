@@ -41,9 +41,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_passes.kernel_work import KernelWork, kernel_work, tensor_sizes
+from graph_passes.kernel_work import UPDATES, KernelWork, kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
-from graph_passes.work import CONVOLUTIONS, count_window_bytes
+from graph_passes.work import CONVOLUTIONS, count_window_bytes, has_prefix
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import DeviceClass, Machine
 
@@ -66,6 +66,9 @@ def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     work = kernel_work(graph)
     classes = [machine.find_class(device) for device in machine.devices]
     by_class = {known: _compute_operation_secs(graph, work, known) for known in set(classes)}
+    secs, fixed_secs = (
+        np.stack([by_class[known][part] for known in classes], axis=1) for part in (0, 1)
+    )
     temp = np.zeros(graph.num_operations)
     copies = ~work.called & graph.has_type(CONVOLUTIONS)[work.operations]
     holds = copies | work.called
@@ -73,22 +76,37 @@ def compute_analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
     # One number counts for all devices of a problem, so the largest workspace does.
     temp += np.minimum(count_window_bytes(graph), max(each.workspace_bytes for each in classes))
     return OperationCosts(
-        compute_secs=np.stack([by_class[known] for known in classes], axis=1),
+        compute_secs=secs,
         temp_bytes=temp.astype(np.int64),
         tensor_bytes=tensor_sizes(graph),
         source="analytic",
+        fixed_secs=fixed_secs,
         unknown_sizes=work.unknown_sizes,
         unknown_loops=work.unknown_loops,
     )
 
 
-def _compute_operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
-    """Computes the seconds on a device of a class, float64 [num_operations]."""
+def _compute_operation_secs(
+    graph: OpGraph, work: KernelWork, known: DeviceClass
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the seconds on a device of a class, and those of them that any batch takes.
+
+    Launches take as long for a smaller batch, and so do the updates of variables.
+
+    Returns:
+        Both float64 [num_operations].
+    """
     share = np.minimum(work.product_sizes / known.full_product_size, 1.0)
     flop_secs = work.flops / (known.peak_flops * known.compute_fraction * share)
     byte_rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction
     secs = known.launch_secs + np.maximum(flop_secs, work.touched_bytes / byte_rate)
     if known.type == "GPU":
         secs[work.on_host] = 0.0
-    seconds = np.bincount(work.operations, secs * work.repeats, graph.num_operations)
-    return seconds.astype(np.float64)  # `bincount` of no kernels returns integers.
+    is_update = has_prefix(graph, UPDATES)[work.operations]
+    fixed_secs = np.where(is_update, secs, np.minimum(known.launch_secs, secs))
+    # `bincount` of no kernels returns integers.
+    seconds, fixed = (
+        np.bincount(work.operations, each * work.repeats, graph.num_operations).astype(np.float64)
+        for each in (secs, fixed_secs)
+    )
+    return seconds, fixed

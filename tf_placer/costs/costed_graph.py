@@ -290,8 +290,11 @@ def _slow_down(
         )
         for link in machine.links
     )
-    secs = slowdown * costs.compute_secs
-    return dataclasses.replace(machine, links=links), dataclasses.replace(costs, compute_secs=secs)
+    fixed_secs = None if costs.fixed_secs is None else slowdown * costs.fixed_secs
+    costs = dataclasses.replace(
+        costs, compute_secs=slowdown * costs.compute_secs, fixed_secs=fixed_secs
+    )
+    return dataclasses.replace(machine, links=links), costs
 
 
 def _add_links(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from graph_passes.op_graph import OpGraph
@@ -104,8 +106,16 @@ def build_graph_problem(
     consumers = [sorted(set(memory.readers.get(tensor, ()))) for tensor in tensors]
     control = number[graph.control_edges].reshape(-1, 2)
     control = control[(control[:, 0] >= 0) & (control[:, 1] > control[:, 0])]
+    devices = _build_devices(machine)
+    if costs.fixed_secs is not None:
+        of_steps = np.where(np.isfinite(compute_secs), costs.fixed_secs[kept], 0.0)
+        of_steps[given[kept]] = 0.0
+        devices = tuple(
+            dataclasses.replace(device, fixed_secs=float(secs))
+            for device, secs in zip(devices, of_steps.sum(axis=0), strict=True)
+        )
     return PlacementProblem(
-        devices=_build_devices(machine),
+        devices=devices,
         links=_check_links(machine),
         operation_names=tuple(graph.names[i] for i in kept.tolist()),
         compute_secs=compute_secs,

@@ -20,6 +20,8 @@ class OperationCosts:
             beside its inputs and outputs.
         tensor_bytes: int64 [num_tensors], the size of each tensor.
         source: "analytic" or "profiled".
+        fixed_secs: float64 [num_operations, num_devices], the part of `compute_secs` that does not
+            depend on the batch; None if it is not known.
         unknown_sizes: descriptions of the tensors with an unknown dimension, which counts as 1.
         unknown_loops: descriptions of the loops with an unknown number of iterations, which counts
             as 1.
@@ -29,5 +31,6 @@ class OperationCosts:
     temp_bytes: np.ndarray
     tensor_bytes: np.ndarray
     source: str
+    fixed_secs: np.ndarray | None = None
     unknown_sizes: tuple[str, ...] = ()
     unknown_loops: tuple[str, ...] = ()

@@ -176,6 +176,8 @@ def profile(
                 read_values=not all(each.describes_costs for each in machines),
             )
         notes = [*given.workload.notes]
+        if is_as_there:
+            notes.append("recurrent layers are those of cuDNN, as Keras builds them for GPUs")
         if (immovable := describe_immovable_step(given.workload.op_graph)) is not None:
             notes.append(immovable)
         kernels = None

@@ -34,6 +34,8 @@ class ProblemDevice:
         copies_in_stream: whether copies from the asynchronous device, and those to it from devices
             that are not asynchronous, run in its stream, between its operations, as they did in
             TensorFlow in early 2016.
+        fixed_secs: with all operations on the device, the seconds of a step that a smaller batch
+            takes, too: of launches, and of updates of variables; 0 if unknown.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ProblemDevice:
     transfer_overhead_secs: float = 0.0
     is_asynchronous: bool = False
     copies_in_stream: bool = False
+    fixed_secs: float = 0.0
 
 
 def check_devices(devices: Sequence[ProblemDevice]) -> None:
@@ -65,12 +68,13 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
                 f"{entry}.transfer_share is {format_value(share)} (device "
                 f"{format_value(device.name)}): it must be a number from 0 to 1"
             )
-        overhead_secs = device.transfer_overhead_secs
-        if not (_is_finite(overhead_secs) and overhead_secs >= 0):
-            raise ProblemError(
-                f"{entry}.transfer_overhead_secs is {format_value(overhead_secs)} (device "
-                f"{format_value(device.name)}): it must be a finite number of seconds, 0 or more"
-            )
+        for name in ("transfer_overhead_secs", "fixed_secs"):
+            secs = getattr(device, name)
+            if not (_is_finite(secs) and secs >= 0):
+                raise ProblemError(
+                    f"{entry}.{name} is {format_value(secs)} (device {format_value(device.name)}): "
+                    "it must be a finite number of seconds, 0 or more"
+                )
         _check_asynchronous(entry, device)
         if seen.setdefault(device.name, index) != index:
             raise ProblemError(

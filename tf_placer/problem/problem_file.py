@@ -41,7 +41,8 @@ _FORMAT = 1
 # Entries that all operations have or none has, with their names in `PlacementProblem`.
 _OPTIONAL_NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
 _OPTIONAL = {"type": "operation_types", **_OPTIONAL_NUMBERS}
-_TRANSFER_LOSSES = ("transfer_share", "transfer_overhead_secs")
+# Entries of devices that are left out where they are 0.
+_SECS_OF_DEVICES = ("transfer_share", "transfer_overhead_secs", "fixed_secs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class _Device:
     transfer_overhead_secs: Any = 0.0
     asynchronous: Any = False
     copies_in_stream: Any = False
+    fixed_secs: Any = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +189,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "slots": device.slots,
                 **{
                     entry: getattr(device, entry)
-                    for entry in _TRANSFER_LOSSES
+                    for entry in _SECS_OF_DEVICES
                     if getattr(device, entry)
                 },
                 **({"asynchronous": True} if device.is_asynchronous else {}),

@@ -26,17 +26,19 @@ def compute_data_parallel_bound(
 ) -> float | None:
     """Bounds the step of data-parallel training on all accelerators of a problem from below.
 
-    Each of n accelerators holds the whole model and computes with a share of the batch: 1/n, or
-    more on a faster accelerator. No operation takes less than this share of its time with the whole
-    batch, because its launch, the update of variables and the reading of weights do not shrink. The
-    best shares take 1 / sum(1 / t_i) seconds, t_i being the seconds of the whole batch on
-    accelerator i; that is t / n if all are equal. If the batch is known to have b examples, each
-    accelerator gets a whole number of them, and n is at most b. To sum up G bytes of gradients,
-    2 (n - 1) G bytes must be sent, as a ring all-reduce does, over channels that carry B bytes per
-    second together; and G bytes must leave and reach each part P of the accelerators, over channels
-    that carry B_P bytes per second in that direction. Computing and sending may overlap, so that
+    Each of n accelerators holds the whole model and computes with a share s_i of the batch: 1/n, or
+    more on a faster accelerator. A step with the whole batch takes t_i seconds on accelerator i. Of
+    these, the launches of operations and the updates of variables take f_i as long as they are
+    known (see `ProblemDevice.fixed_secs`), and do not shrink with the batch; no other operation
+    takes less than its share, because the reading of weights does not shrink either. The best
+    shares, which add up to 1, make the largest f_i + s_i (t_i - f_i) as small as it can be. If the
+    batch is known to have b examples, each accelerator gets a whole number of them, and n is at
+    most b. To sum up G bytes of gradients, 2 (n - 1) G bytes must be sent, as a ring all-reduce
+    does, over channels that carry B bytes per second together; and G bytes must leave and reach
+    each part P of the accelerators, over channels that carry B_P bytes per second in that
+    direction. Computing and sending may overlap, so that
 
-        step >= max(1 / sum(1 / t_i), 2 (n - 1) G / B, G / B_P).
+        step >= max(f_i + s_i (t_i - f_i), 2 (n - 1) G / B, G / B_P).
 
     The parts are single accelerators, those that share a channel, and those that faster links
     connect, as the GPUs of a computer share its network. Latencies are left out: the bound is
@@ -61,38 +63,53 @@ def compute_data_parallel_bound(
     gradient_bytes = count_gradient_bytes(problem)
     if len(accelerators) == 1 or gradient_bytes == 0:
         return None
-    shares = _divide_batch(one_device_secs, problem.batch_size)
+    devices = [problem.devices[index] for index in accelerators]
+    fixed_secs = np.array([device.fixed_secs / device.slots for device in devices])
+    fixed_secs = np.minimum(fixed_secs, one_device_secs)
+    shares = _divide_batch(fixed_secs, one_device_secs - fixed_secs, problem.batch_size)
     resident_bytes = problem.resident_bytes.sum()
     batch_bytes = shares * (one_device_bytes - resident_bytes)
-    memory_bytes = np.array([problem.devices[index].memory_bytes for index in accelerators])
+    memory_bytes = np.array([device.memory_bytes for device in devices])
     used = shares > 0
     if (resident_bytes + batch_bytes > memory_bytes)[used].any():
         return None
     names = [problem.devices[index].name for index in accelerators[used]]
-    computing_secs = float((shares * one_device_secs)[used].max())
+    computing_secs = float((fixed_secs + shares * (one_device_secs - fixed_secs))[used].max())
     if len(names) == 1:
         return computing_secs
     return max(computing_secs, gradient_bytes * _compute_exchange_bound(problem, names))
 
 
-def _divide_batch(one_device_secs: np.ndarray, batch_size: int | None) -> np.ndarray:
+def _divide_batch(
+    fixed_secs: np.ndarray, batch_secs: np.ndarray, batch_size: int | None
+) -> np.ndarray:
     """Divides a batch so that the accelerators end as early as they can.
 
     Args:
-        one_device_secs: float64 [num_accelerators], the seconds of the whole batch.
+        fixed_secs: float64 [num_accelerators], the seconds that any share takes.
+        batch_secs: float64 [num_accelerators], the seconds that the whole batch takes beside them.
         batch_size: the number of examples; None to divide the batch into any shares.
 
     Returns:
         float64 [num_accelerators], the share of each accelerator; they add up to 1.
     """
-    secs = np.maximum(one_device_secs, 1e-300)
+    secs = np.maximum(batch_secs, 1e-300)
     # Relative speeds keep the result for equal accelerators exact.
     speeds = secs.min() / secs
+    by_fixed = np.argsort(fixed_secs, kind="stable")
+    shares = np.zeros(len(secs))
+    for count in range(len(secs), 0, -1):
+        # The accelerators that any share takes longest are used only if the others end later.
+        used = by_fixed[:count]
+        ahead = speeds[used] * (fixed_secs[used].max() - fixed_secs[used]) / secs.min()
+        if ahead.sum() <= 1.0 or count == 1:
+            shares[used] = ahead + (1.0 - ahead.sum()) * (speeds[used] / speeds[used].sum())
+            break
     if batch_size is None:
-        return speeds / speeds.sum()
-    counts = np.floor(batch_size * speeds / speeds.sum())
+        return shares
+    counts = np.floor(batch_size * shares)
     while counts.sum() < batch_size:
-        counts[np.argmin((counts + 1) / speeds)] += 1
+        counts[np.argmin(fixed_secs + (counts + 1) / batch_size * secs)] += 1
     return counts / batch_size
 
 

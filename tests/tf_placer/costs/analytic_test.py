@@ -76,6 +76,24 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
             tf.add(tf1.placeholder(tf.int32, []), 1, name="x")
         self.assert_secs(graph, "x", 1e-6 + 12 / 1e10, 0)
 
+    def test_launches_and_updates_do_not_shrink_with_the_batch(self):
+        with tf.Graph().as_default() as graph:
+            variable = tf1.get_variable("v", [10**6], use_resource=True)
+            total = tf.reduce_sum(tf.exp(_floats(10**6)), name="sum")
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=variable.handle, alpha=0.1, delta=tf.fill([10**6], total), name="update"
+            )
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        costs = compute_analytic_costs(op_graph, _MACHINE)
+        for device, launch_secs in enumerate((1e-6, 1e-5)):
+            for name in ("sum", "Exp"):
+                self.assertAlmostEqual(
+                    costs.fixed_secs[op_graph.index[name], device], launch_secs, places=12
+                )
+            update = op_graph.index["update"]
+            self.assertEqual(costs.fixed_secs[update, device], costs.compute_secs[update, device])
+        self.assertTrue((costs.fixed_secs <= costs.compute_secs).all())
+
     def test_a_loop_takes_the_time_of_all_iterations(self):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
             tf1.while_loop(

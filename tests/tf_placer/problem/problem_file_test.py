@@ -58,7 +58,9 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
     devices = [f"device {index}" for index in range(num_devices)]
     groups = rng.integers(0, 10, num_operations)
     return PlacementProblem(
-        devices=tuple(ProblemDevice(name, "GPU", 2**60 + 1, 3, 0.1) for name in devices),
+        devices=tuple(
+            ProblemDevice(name, "GPU", 2**60 + 1, 3, 0.1, fixed_secs=0.3) for name in devices
+        ),
         links=tuple(
             Link(a, b, rng.random(), rng.random(), None if rng.random() < 0.5 else "buß")
             for a in devices

@@ -63,6 +63,40 @@ class DataParallelTest(absltest.TestCase):
         tried = [max(np.array(each) / 7 * secs) for each in counts if sum(each) == 7]
         self.assertAlmostEqual(found_secs, min(tried))
 
+    def test_what_any_share_takes_does_not_shrink(self):
+        problem = training_problem(2, bandwidth=1e6)
+        devices = tuple(dataclasses.replace(each, fixed_secs=4.0) for each in problem.devices)
+        problem = dataclasses.replace(problem, devices=devices)
+        # Of 6 s on each of two devices, half of 2 s remains beside 4 s.
+        self.assertEqual(compute_bound(problem), 5.0)
+        # No more than the whole step is fixed.
+        longer = tuple(dataclasses.replace(each, fixed_secs=9.0) for each in problem.devices)
+        self.assertEqual(compute_bound(dataclasses.replace(problem, devices=longer)), 6.0)
+
+    def test_devices_on_which_any_share_takes_long_get_less_or_nothing(self):
+        problem = training_problem(3, bandwidth=1e6)
+        secs, fixed_secs = np.array([6.0, 5.0, 8.0]), np.array([1.0, 2.0, 7.0])
+        devices = tuple(
+            dataclasses.replace(device, fixed_secs=each)
+            for device, each in zip(problem.devices, fixed_secs.tolist(), strict=True)
+        )
+        problem = dataclasses.replace(problem, devices=devices)
+        found_secs = compute_data_parallel_bound(problem, secs, np.full(3, 100))
+        batch = dataclasses.replace(problem, batch_size=8)
+        in_eighths_secs = compute_data_parallel_bound(batch, secs, np.full(3, 100))
+        tried = {
+            parts: max(
+                fixed + part / sum(parts) * (whole - fixed) if part else 0.0
+                for part, fixed, whole in zip(parts, fixed_secs, secs, strict=True)
+            )
+            for total in (8, 60)
+            for parts in itertools.product(range(total + 1), repeat=3)
+            if sum(parts) == total and (total == 8 or not parts[2])
+        }
+        eighths = [each for parts, each in tried.items() if sum(parts) == 8]
+        self.assertAlmostEqual(in_eighths_secs, min(eighths))
+        self.assertAlmostEqual(found_secs, min(tried.values()), delta=0.02)
+
     def test_links_without_a_common_channel_carry_at_the_same_time(self):
         # Four devices send 2 * 3 * 12 = 72 bytes over twelve links, or over one channel.
         self.assertEqual(compute_bound(training_problem(4)), 6.0)

@@ -128,7 +128,7 @@ def _render(views: Sequence[RunView], reload_secs: float | None) -> str:
     ]
     return template.render(
         runs=runs,
-        title=title_page(views[0]),
+        title=title_page(views),
         claim=_describe_views(views, machines),
         run_table=make_run_table(views, machines) if has_table else None,
         run_remarks=[
@@ -210,7 +210,7 @@ def _run_values(
         "heading": name_run(views, number),
         "eyebrow": describe_run(views, number)
         if len(views) > 1
-        else f"tf_placer · {title_page(view)}",
+        else f"tf_placer · {title_page(views)}",
         "view": view,
         # The plans of one graph for one machine have notes in common.
         "notes": [note for note in view.notes if note not in said],

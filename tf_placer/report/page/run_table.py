@@ -142,9 +142,19 @@ def describe_run(views: Sequence[RunView], number: int) -> str:
     return " · ".join(filter(None, [RUN_NAMES[number], view.name, placer, view.title]))
 
 
-def title_page(view: RunView) -> str:
-    """Titles the page about one run: the last part of its directory, and what was searched."""
-    return " · ".join(filter(None, [pathlib.PurePath(view.name).name, view.title]))
+def title_page(views: Sequence[RunView]) -> str:
+    """Titles a page: by the directory of a run and what was searched, or by what runs share."""
+    first = views[0]
+    title = " · ".join(filter(None, [pathlib.PurePath(first.name).name, first.title]))
+    if len(views) == 1:
+        return title
+    names = {"" if view.problem is None else view.problem.graph_name for view in views}
+    shared = names.pop()
+    return (
+        f"{shared}, {len(views)} runs"
+        if shared and not names
+        else f"{title} and {len(views) - 1} more"
+    )
 
 
 def name_run(views: Sequence[RunView], number: int) -> str:
