@@ -241,6 +241,7 @@ def confirm(
     *,
     hints: Mapping[str, float] | None = None,
     reference_failure: Failure | None = None,
+    earlier_rounds: Mapping[str, Sequence[Mapping[str, Measurement]]] | None = None,
     max_secs: float = math.inf,
     most_rounds: int = MOST_ROUNDS,
     report: Callable[[str], None] | None = None,
@@ -270,6 +271,8 @@ def confirm(
             more round of the selection.
         reference_failure: the failure of the reference before; None if it ran. Then one round in
             which it fails again is enough.
+        earlier_rounds: by label, rounds of a confirmation that ended without a verdict. They count
+            if the label is chosen again.
         max_secs: time limit in seconds; no round starts that would exceed it. The first round
             always runs; the rounds needed for a verdict may take a tenth longer.
         most_rounds: maximum number of rounds of a candidate.
@@ -294,6 +297,7 @@ def confirm(
     confirming = _Confirming(
         environment, candidates, reference, hints or {}, max_secs, most_rounds, report, seed, clock
     )
+    confirming.earlier_rounds = earlier_rounds or {}
     if reference_failure is not None:
         confirming.expect_failure_of_reference(reference_failure)
     return confirming.run(should_stop or (lambda: False))
@@ -362,6 +366,7 @@ class _Confirming:
         seed: int,
         clock: Callable[[], float],
     ) -> None:
+        self.earlier_rounds: Mapping[str, Sequence[Mapping[str, Measurement]]] = {}
         self._environment = environment
         self._candidates = candidates
         self._reference = reference
@@ -444,7 +449,9 @@ class _Confirming:
         self, chosen: str, should_stop: Callable[[], bool]
     ) -> list[dict[str, Measurement]]:
         """Measures the reference and one candidate until there is a verdict or no time."""
-        rounds: list[dict[str, Measurement]] = []
+        rounds = [dict(each) for each in self.earlier_rounds.get(chosen, ())]
+        if rounds:
+            self._report(f"going on after {_count(len(rounds))} of an earlier confirmation")
         spent_secs: list[float] = []
         self._round_secs = 0.0
         while len(rounds) < self._most_rounds and chosen not in self._failures:

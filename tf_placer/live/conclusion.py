@@ -22,7 +22,7 @@ from tf_placer.confirmation.finalists import (
 )
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.original_devices import find_original_assignment
-from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.given_devices import describe_given_devices
 from tf_placer.interrupts import TimeLimitReached
@@ -429,6 +429,7 @@ def _confirm(
                 ORIGINAL,
                 hints=hints,
                 reference_failure=original.failure,
+                earlier_rounds=_find_earlier_rounds(context.earlier_result, finalists),
                 max_secs=plan.max_secs - (time.monotonic() - start_secs),
                 most_rounds=plan.most_rounds,
                 report=report,
@@ -465,6 +466,22 @@ def _confirm(
             break
         candidates = others
     return _Conclusion(outcome, confirmation, winner, join_sentences(*notes) or None)
+
+
+def _find_earlier_rounds(
+    earlier: RunResult | None, finalists: Mapping[str, Trial]
+) -> dict[str, list[Mapping[str, Measurement]]]:
+    """Finds the rounds of a confirmation without a verdict, by the label of its placement now."""
+    confirmation = None if earlier is None else earlier.confirmation
+    if earlier is None or confirmation is None or not confirmation.would_gain_by_rounds:
+        return {}
+    best = confirmation.best or ""
+    index = earlier.finalists.get(best)
+    return {
+        label: [{ORIGINAL: each[ORIGINAL], label: each[best]} for each in confirmation.rounds]
+        for label, trial in finalists.items()
+        if trial.index == index
+    }
 
 
 class _TimedValues:

@@ -25,6 +25,7 @@ from tf_placer.placers import needs_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_lock import RunLock
+from tf_placer.runs.run_result import RunResult
 from tf_placer.search.budget import Progress
 from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
@@ -133,6 +134,7 @@ class SearchContext:
         measurers: makes the measurers.
         costs: the profiled costs, if known.
         earlier_answer: a placement of a similar step to try first, if there is one.
+        earlier_result: the result of the search before it was resumed; None if there is none.
         notes: notes for the result.
         lack_of_time: the note that there was no time to profile the graph; None if there was.
         unfitting: by placer, the number of its placements that are not measured because by
@@ -161,6 +163,7 @@ class SearchContext:
     measurers: Measurers
     costs: LiveCosts | None = None
     earlier_answer: Placement | None = None
+    earlier_result: RunResult | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     lack_of_time: str | None = None
     unfitting: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -130,6 +130,7 @@ def run(
             measurers=stack.enter_context(contextlib.closing(measurers)),
             costs=costs,
             earlier_answer=given.read_earlier_answer(),
+            earlier_result=old,
         )
         stages.how_far = context.plan.describe_progress
         begins = f"resuming after {len(log.trials)} trials" if log.trials else "searching"

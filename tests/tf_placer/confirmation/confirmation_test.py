@@ -359,6 +359,28 @@ class ConfirmTest(parameterized.TestCase):
             self.assertIn("rounds that are needed to tell", result.comparisons["a"].reason)
             self.assertFalse(result.comparisons["a"].faster)
 
+    def test_goes_on_after_the_rounds_of_a_confirmation_without_a_verdict(self):
+        candidates = make_candidates(o=1, a=1.5)
+        first = run_confirmation(doubles.DriftingEnvironment(0), candidates, max_secs=25.0)
+        self.assertLess(len(first.rounds), LEAST_ROUNDS)
+        self.assertTrue(first.would_gain_by_rounds)
+        lines: list[str] = []
+        environment = doubles.DriftingEnvironment(1)
+        rest = run_confirmation(
+            environment, candidates, earlier_rounds={"a": first.rounds}, report=lines.append
+        )
+        self.assertEqual(rest.rounds[: len(first.rounds)], first.rounds)
+        self.assertEqual(environment.round, len(rest.rounds) - len(first.rounds))
+        self.assertLen(rest.rounds, LEAST_ROUNDS)
+        self.assertTrue(rest.comparisons["a"].faster)
+        self.assertIn(f"after {len(first.rounds)} rounds of an earlier confirmation", lines[0])
+        # Rounds of a placement that is not chosen again do not count.
+        others = make_candidates(o=1, b=1.5)
+        other = run_confirmation(
+            doubles.DriftingEnvironment(1), others, earlier_rounds={"a": first.rounds}
+        )
+        self.assertLen(other.rounds, LEAST_ROUNDS)
+
     def test_should_stop_waits_for_the_rounds_needed_for_a_verdict(self):
         environment = doubles.DriftingEnvironment(0, noise=0.3)
         result = run_confirmation(

@@ -707,6 +707,25 @@ class RunTest(tf.test.TestCase):
             [t.assignment for t in trials],
         )
 
+    def test_a_resumed_search_keeps_the_rounds_of_a_confirmation_without_a_verdict(self):
+        self.run_search(Script(secs=split_is_faster))
+        values = json.loads(self.directory.result.read_bytes())
+        rounds = values["confirmation"]["rounds"][: LEAST_ROUNDS - 1]
+        values["confirmation"]["rounds"] = rounds
+        values |= {"outcome": Outcome.NOT_CONFIRMED.value, "winner": None}
+        self.directory.result.write_text(json.dumps(values))
+        again = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(again, max_trials=14), Outcome.FASTER)
+        kept = json.loads(self.directory.result.read_bytes())["confirmation"]["rounds"]
+        self.assertLen(kept, LEAST_ROUNDS)
+        best = values["confirmation"]["best"]
+        self.assertEqual(
+            kept[: len(rounds)], [{n: each[n] for n in ("original", best)} for each in rounds]
+        )
+        self.assertRegex(
+            "\n".join(self.lines), "going on after 3 rounds of an earlier confirmation"
+        )
+
     def test_resumes_a_search_that_was_killed_before_its_result(self):
         self.run_search(Script(secs=split_is_faster))
         os.unlink(self.directory.result)
