@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import os
 import sys
@@ -54,6 +53,8 @@ __all__ = ["compare"]
 # Share of the time of a machine for placements on fewer of its devices, or on larger ones.
 _FEWER_SHARE = 0.25
 _MIN_SEARCH_SECS = 1e-3
+# A search whose step became shorter by this share, in this last part of it, had not ended well.
+_NOTABLE_GAIN, _LATE_SHARE = 0.01, 0.25
 
 #: A machine to compare: a problem, its file, or a finished search or its directory.
 Source = PlacementProblem | PlanResult | str | os.PathLike[str]
@@ -271,6 +272,7 @@ def _search_machines(
     results: dict[str, AutoResult] = {}
     searched = sorted(problems, key=lambda name: problems[name].num_devices)
     used: dict[str, float] = {}
+    improving: list[str] = []
     start_secs = time.monotonic()
     if searched:
         each, plural = format_duration(max_secs / len(searched)), "s" * (len(searched) > 1)
@@ -288,14 +290,24 @@ def _search_machines(
         on_one = Simulator(problem).simulate(place_on_one(problem))
         share = 0.0 if on_one.feasible.all() and len(on_one.feasible) == 1 else _FEWER_SHARE
         groups = group_graph(problem)
+        improvement = _Improvement()
+
+        def report(
+            state: AutoProgress, improvement: _Improvement = improvement, place: str = place
+        ) -> None:
+            improvement.watch(state)
+            _report_progress(progress, place, state)
+
         result = coarse_to_fine_search(
             problem,
             groups,
             max_secs=(1.0 - share) * secs,
             starts=[("other machine", each) for each in _list_legal(problem, pool)],
             seed=seed,
-            report=functools.partial(_report_progress, progress, place),
+            report=report,
         )
+        if (gain := improvement.compute_late_gain()) >= _NOTABLE_GAIN:
+            improving.append(f"{name} {gain:.1%}")
         pool.append(result.best.placement)
         results[name] = result
         if plans.directories:
@@ -343,6 +355,11 @@ def _search_machines(
     if used:
         each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in used.items())
         say(f"searched for {format_duration(sum(used.values()))}: {each}")
+    if improving:
+        say(
+            "steps still became shorter in the last fourth of the search, so that with a larger "
+            f"max_secs they may be shorter by as much again: {', '.join(improving)}"
+        )
     return results
 
 
@@ -353,6 +370,23 @@ def _read_record(source: Source) -> PlanRecord | None:
     if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
         return None
     return PlanDirectory(source).read_record()
+
+
+class _Improvement:
+    """Watches whether a search still finds clearly shorter steps towards its end."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[float, float]] = []
+
+    def watch(self, state: AutoProgress) -> None:
+        """Receives the state of the search."""
+        if not state.best.excess_bytes:
+            self._steps.append((state.share, state.best.step_secs))
+
+    def compute_late_gain(self) -> float:
+        """Computes by what share the step became shorter in the last part of the search."""
+        early = [secs for share, secs in self._steps if share <= 1.0 - _LATE_SHARE]
+        return 1.0 - self._steps[-1][1] / min(early) if early else 0.0
 
 
 def _report_progress(progress: Callable[[str], None], place: str, state: AutoProgress) -> None:

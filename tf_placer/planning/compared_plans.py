@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from tf_placer.placers import AUTO
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import Candidate
+from tf_placer.planning.gpu_placement import replace_best
 from tf_placer.planning.plan_files import PlanLog, ResultFile
 from tf_placer.planning.plan_result import PlanResult
 from tf_placer.planning.planned_placement import describe_candidate
@@ -109,7 +109,7 @@ class ComparedPlans:
             interrupted=result.interrupted,
         )
         limits = find_limits(problem, best.placement) if outcome.feasible else None
-        chosen = dataclasses.replace(result, best=best)
+        chosen = replace_best(result, best)
         plan = PlanResult(
             *(problem, outcome, chosen, limits),
             log_dir=self.directories.get(name),

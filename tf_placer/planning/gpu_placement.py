@@ -1,16 +1,18 @@
-"""The search for a placement that leaves the CPUs beside GPUs without work, where it is as fast.
+"""The search for a placement that leaves the CPUs beside GPUs without work, where it is near.
 
-The computed speed of a CPU is less certain than that of a GPU, and the input pipeline needs it,
-too.
+The computed speed of a CPU is less certain than that of a GPU. The input pipeline needs the CPU,
+too, and so do the launches of all work of GPUs, which the simulator gives no time of the CPU.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.placers.auto.candidate import Candidate
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.accelerators import find_accelerators
@@ -19,10 +21,13 @@ from tf_placer.problem.problem_groups import forbid_devices, legal_devices
 from tf_placer.report.cpu_work import leans_on_cpus
 from tf_placer.report.limits import find_limits
 
-__all__ = ["prefer_gpus", "search_on_gpus"]
+__all__ = ["WITH_CPU", "prefer_gpus", "replace_best", "search_on_gpus"]
 
-# A factor that hardly shows beside the step of another machine.
-_HARDLY_SLOWER = 1.002
+#: The name of the faster placement that was not chosen, because CPUs work in it.
+WITH_CPU = "with the CPU"
+
+# A gain by a CPU that is smaller is within what the simulator leaves out.
+_LITTLE_SLOWER = 1.1
 
 
 def search_on_gpus(
@@ -72,7 +77,7 @@ def search_on_gpus(
 def prefer_gpus(
     problem: PlacementProblem, best: Candidate, candidates: Sequence[Candidate]
 ) -> Candidate:
-    """Chooses a placement that leaves CPUs without work, if it is hardly slower than the best.
+    """Chooses a placement that leaves CPUs without work, if it is little slower than the best.
 
     Args:
         problem: the problem.
@@ -81,15 +86,31 @@ def prefer_gpus(
     """
     if best.excess_bytes or not _leans_on_cpus(problem, best):
         return best
-    limit_secs = _HARDLY_SLOWER * best.step_secs
-    as_fast = [
+    limit_secs = _LITTLE_SLOWER * best.step_secs
+    near = [
         each
         for each in candidates
         if not each.excess_bytes
         and each.step_secs <= limit_secs
         and not _leans_on_cpus(problem, each)
     ]
-    return min(as_fast, key=lambda each: each.rank, default=best)
+    return min(near, key=lambda each: each.rank, default=best)
+
+
+def replace_best(result: AutoResult, best: Candidate) -> AutoResult:
+    """Replaces the best placement of a search by the one that was chosen.
+
+    Args:
+        result: the search.
+        best: the chosen placement; a faster one of the search becomes the candidate `WITH_CPU`.
+    """
+    former = result.best
+    if former.excess_bytes or former.step_secs >= best.step_secs:
+        return dataclasses.replace(result, best=best)
+    starts = ((WITH_CPU, former), *result.starts)
+    return dataclasses.replace(
+        result, best=best, starts=starts, is_optimal=False, is_near_bound=False
+    )
 
 
 def _leans_on_cpus(problem: PlacementProblem, candidate: Candidate) -> bool:

@@ -33,7 +33,7 @@ from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.placers.placer import Placer
 from tf_placer.planning.deadline import Deadline
-from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
+from tf_placer.planning.gpu_placement import prefer_gpus, replace_best, search_on_gpus
 from tf_placer.planning.island_plan import search_on_islands
 from tf_placer.planning.plan_files import PlanLog, ResultFile
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
@@ -490,7 +490,7 @@ def _prefer_gpus(
     max_secs: float,
     seed: int,
 ) -> tuple[AutoResult, float | None]:
-    """Replaces the best placement by one without work on CPUs, if that is as fast.
+    """Replaces the best placement by one without work on CPUs, if that is little slower.
 
     Returns:
         The result; and, where CPUs keep work, the step that was found without it, in seconds.
@@ -502,9 +502,7 @@ def _prefer_gpus(
     best = prefer_gpus(problem, result.best, [found])
     if best is result.best:
         return result, None if found.excess_bytes else found.step_secs
-    is_as_fast = best.step_secs <= result.best.step_secs
-    is_optimal = result.is_optimal and is_as_fast
-    return dataclasses.replace(result, best=best, is_optimal=is_optimal), None
+    return replace_best(result, best), None
 
 
 def _estimate_recomputation(result: PlanResult) -> Recomputation | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from graph_passes.placement import Placement, write_placement
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.planning.gpu_placement import WITH_CPU
 from tf_placer.planning.planned_placement import build_planned_placement, outcome_values
 from tf_placer.problem.accelerators import is_gpu
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -276,6 +277,13 @@ class PlanResult(ShownTable):
     def _cpu_work(self) -> str | None:
         if self.limits is None:
             return None
+        found = dict(() if self.auto is None else self.auto.starts).get(WITH_CPU)
+        if found is not None and self.step_secs is not None:
+            return (
+                f"has no work: with some on it a step takes {format_step(found.step_secs)}, "
+                f"{1.0 - found.step_secs / self.step_secs:.1%} less, by a simulation that gives "
+                "the launches of the work of GPUs no time of the CPU"
+            )
         return describe_cpu_work(self.problem, self.assignment, self.limits, self.gpus_only_secs)
 
     def _describe_more_memory(self) -> str:

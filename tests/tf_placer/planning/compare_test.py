@@ -21,7 +21,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import build_layered_problem, small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.files import read_json
-from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -157,6 +157,29 @@ class CompareTest(absltest.TestCase):
             two, three = tf_placer.compare(problems, max_secs=1.0).machines
         self.assertEqual((two.step_secs, three.step_secs), (start.step_secs, start.step_secs))
         self.assertEqual((two.needed, three.needed), (2, 2))
+
+    def test_names_searches_that_found_shorter_steps_until_their_end(self):
+        rows = {"slow": [1, 1, 1, 1, 1, 1], "fast": [0, 0, 0, 1, 1, 1]}
+
+        def search(problem, *_, report, **__):
+            candidates = {
+                name: simulate_candidates(problem, Simulator(problem), np.array([row], np.int32))[0]
+                for name, row in rows.items()
+            }
+            # On three devices, the fast placement is found in the first half.
+            found_at = 0.4 if problem.num_devices == 3 else 0.9
+            for share in (0.1, 0.4, 0.7, 0.9):
+                name = "fast" if share >= found_at else "slow"
+                report(AutoProgress(candidates[name], share, 10, share))
+            best = candidates["fast"]
+            return AutoResult(best, (best,), (), 0.0, 1, 0.0, False, False, False)
+
+        problems = {str(count): two_chain_problem(3, count) for count in (2, 3)}
+        said: list[str] = []
+        with mock.patch.object(compare_module, "coarse_to_fine_search", search):
+            tf_placer.compare(problems, max_secs=1.0, say=said.append)
+        # Steps of 6 ms became 3 ms.
+        self.assertEndsWith(said[-1], "they may be shorter by as much again: 2 50.0%")
 
     def test_says_what_is_on_the_cpu_for_want_of_memory(self):
         # Each of two operations takes 1 s on the GPU, which has room for one, or 10 s on the CPU.

@@ -10,7 +10,7 @@ from tests.tf_placer.placers.problems import build_task_problem
 from tf_placer.placers.auto.candidate import simulate_candidates
 from tf_placer.planning import compare as compare_module
 from tf_placer.planning import plan as plan_module
-from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
+from tf_placer.planning.gpu_placement import WITH_CPU, prefer_gpus, search_on_gpus
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.simulator import Simulator
 
@@ -52,6 +52,26 @@ class GpuPlacementTest(absltest.TestCase):
         self.assertIs(prefer_gpus(problem, on_cpu, [slower, on_gpus]), on_gpus)
         self.assertIs(prefer_gpus(problem, on_cpu, [slower]), on_cpu)
         self.assertIs(prefer_gpus(problem, on_gpus, [on_cpu]), on_gpus)
+
+    def test_a_plan_without_cpus_names_the_faster_one_with_them(self):
+        # With the second operation on the CPU a step takes 4.02 s, and else 4.22 s.
+        problem = build_task_problem(
+            [(40.0, 4.0, 4.0)] * 2 + [(1.0, 0.2, 0.2), (0.02, 0.02, 0.02)],
+            resident_bytes=[10] * 4,
+            memory_bytes=[100, 100, 100],
+        )
+        plan = tf_placer.plan(problem, max_secs=2.0)
+        self.assertNotIn(0, plan.assignment)
+        with_cpu = dict(plan.auto.starts)[WITH_CPU]
+        self.assertLess(with_cpu.step_secs, plan.step_secs)
+        self.assertLess(plan.step_secs, 1.1 * with_cpu.step_secs)
+        shown = " ".join(plan.table().split())
+        self.assertIn(
+            f"the CPU: has no work: with some on it a step takes {with_cpu.step_secs:.3f} s", shown
+        )
+        self.assertIsNone(plan.gpus_only_secs)
+        compared = tf_placer.compare({"one": problem}, max_secs=1.0)
+        self.assertNotIn(0, compared.plans["one"].assignment)
 
     def test_plans_and_comparisons_say_what_gpus_alone_take_where_a_cpu_works(self):
         # With the CPU a step takes 4 s, and without it 8 s.

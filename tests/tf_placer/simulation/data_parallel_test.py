@@ -67,7 +67,7 @@ class DataParallelTest(absltest.TestCase):
         problem = training_problem(2, bandwidth=1e6)
         devices = tuple(dataclasses.replace(each, fixed_secs=4.0) for each in problem.devices)
         problem = dataclasses.replace(problem, devices=devices)
-        # Of 6 s on each of two devices, half of 2 s remains beside 4 s.
+        # Each of two devices takes 4 s, and half of the other 2 s.
         self.assertEqual(compute_bound(problem), 5.0)
         # No more than the whole step is fixed.
         longer = tuple(dataclasses.replace(each, fixed_secs=9.0) for each in problem.devices)
