@@ -304,10 +304,12 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
             count = _count(enough, enough.accelerators)
             counts = f"{count} would do as well as {largest.accelerators} for a placed step"
             smaller.setdefault(counts, []).append((enough.name, largest.name))
-        if enough.spare:
-            most = "at most " if enough.needed > 1 else ""
-            counts = f"{most}{_count(enough, enough.needed)} of the {enough.accelerators} of "
-            spares.setdefault(counts, []).append(enough.name)
+        # Of larger machines, the smallest that is enough says more.
+        for each in alike:
+            if each.accelerators == enough.accelerators and each.spare:
+                most = "at most " if each.needed > 1 else ""
+                counts = f"{most}{_count(each, each.needed)} of the {each.accelerators} of "
+                spares.setdefault(counts, []).append(each.name)
     lines = []
     for counts, pairs in smaller.items():
         (small, large), *others = pairs

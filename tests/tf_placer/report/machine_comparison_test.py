@@ -140,6 +140,15 @@ class MachineComparisonTest(absltest.TestCase):
             findings,
         )
 
+    def test_says_that_computers_of_a_network_are_not_needed(self):
+        one = change(8, 0.010)
+        network = dataclasses.replace(change(8, 0.011, spare=4), name="2x4xA100@10Gb")
+        self.assertIn(
+            "enough: at most 4 GPUs of the 8 of 2x4xA100@10Gb would do as well, as a placement on "
+            "so few is within 2 %",
+            MachineComparison((one, network)).list_findings(),
+        )
+
     def test_says_once_what_holds_for_several_machines(self):
         def rename(kind: str, machine: ComparedMachine) -> ComparedMachine:
             return dataclasses.replace(machine, name=machine.name.replace("A100", kind), kind=kind)
