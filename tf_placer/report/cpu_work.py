@@ -129,7 +129,9 @@ def describe_cpu_work(
         return f"{what}, which fit on no GPU in addition; a slower CPU makes the step longer"
     without = format_step(without_secs)
     if not is_shorter_by_cpus(limits.step_secs, without_secs):
-        return f"{what}; with all of that on a GPU the step is no longer: {without}"
+        is_shorter = without_secs is not None and _LEAST_GAIN * without_secs < limits.step_secs
+        longer = "even shorter" if is_shorter else "no longer"
+        return f"{what}; with all of that on a GPU the step is {longer}: {without}"
     return (
         f"{what}, because the step is shorter so on the CPU of the machine's description; with all "
         f"of that on a GPU the step is {without}; to plan without the CPU, pin '*' to '/GPU:*'"

@@ -304,7 +304,7 @@ def _describe_fewer(fitting: Sequence[ComparedMachine]) -> list[str]:
             count = _count(enough, enough.accelerators)
             counts = f"{count} would do as well as {largest.accelerators} for a placed step"
             smaller.setdefault(counts, []).append((enough.name, largest.name))
-        # Of larger machines, the smallest that is enough says more.
+        # The smallest machine that is enough says more of larger ones.
         for each in alike:
             if each.accelerators == enough.accelerators and each.spare:
                 most = "at most " if each.needed > 1 else ""

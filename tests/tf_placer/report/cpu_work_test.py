@@ -48,7 +48,7 @@ class CpuWorkTest(absltest.TestCase):
         self.assertEqual(
             describe(two_products(gpu_secs=0.1), [0, 1]),
             "computes in 100% of the step, mostly matrix products; with all of that on a GPU the "
-            "step is no longer: 1.100 s",
+            "step is even shorter: 1.100 s",
         )
 
     def test_says_nothing_without_a_choice(self):
