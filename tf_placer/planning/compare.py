@@ -18,7 +18,7 @@ from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.candidate import Candidate, simulate_candidates
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.planning.compared_plans import ComparedPlans
-from tf_placer.planning.gpu_placement import prefer_gpus, search_on_gpus
+from tf_placer.planning.gpu_placement import WITH_CPU, prefer_gpus, search_on_gpus
 from tf_placer.planning.plan import DEFAULT_SECS
 from tf_placer.planning.plan_result import PlanResult
 from tf_placer.problem.accelerators import find_accelerators
@@ -181,9 +181,21 @@ def compare(
             *(lacking.least_bytes, lacking.more),
             records[name].gpus_only_secs if name in records else None,
         )
-        described.append(dataclasses.replace(machine, log_dir=directories.get(name)))
+        described.append(
+            dataclasses.replace(
+                machine,
+                log_dir=directories.get(name),
+                with_cpu_secs=_find_with_cpu_secs(records.get(name)),
+            )
+        )
     left_out = tuple(name for name in read if name not in found)
     return MachineComparison(tuple(described), left_out, kept)
+
+
+def _find_with_cpu_secs(record: PlanRecord | None) -> float | None:
+    """Finds the step of a faster placement that was not chosen, because CPUs work in it."""
+    candidates = () if record is None else record.candidates
+    return next((each.step_secs for each in candidates if each.label == WITH_CPU), None)
 
 
 def _find_gpus_only_secs(

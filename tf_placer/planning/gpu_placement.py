@@ -44,17 +44,17 @@ def search_on_gpus(
         problem: the problem.
         groups: its groups.
         best: the best placement so far.
-        max_secs: time limit in seconds.
+        max_secs: time limit in seconds; a computer with one GPU needs none.
         seed: seed of the search.
 
     Returns:
         int32 [num_groups]; None where CPUs have no notable share of the step, or have it for want
-        of memory.
+        of memory, and without time.
 
     Raises:
         KeyboardInterrupt: the search was interrupted.
     """
-    if best.excess_bytes or max_secs <= 0 or not _leans_on_cpus(problem, best):
+    if best.excess_bytes or not _leans_on_cpus(problem, best):
         return None
     gpus = find_accelerators(problem)
     cpus = np.setdiff1d(np.arange(problem.num_devices), gpus)
@@ -62,6 +62,8 @@ def search_on_gpus(
     moved = [np.where(is_on_cpu & legal[:, gpu], gpu, best.placement) for gpu in gpus]
     if len(gpus) == 1:
         return moved[0].astype(np.int32)
+    if max_secs <= 0:
+        return None
     result = coarse_to_fine_search(
         forbid_devices(problem, cpus),
         groups,

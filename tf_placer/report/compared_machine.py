@@ -78,6 +78,8 @@ class ComparedMachine:
             it could be on no GPU.
         cpu_work_fits: whether GPUs have room for that work, too.
         gpus_only_secs: the step that was found without that work; None if not searched.
+        with_cpu_secs: the step that was found with such work and not chosen, because it is little
+            shorter; None otherwise.
         lacks_shared_memory: whether data parallelism lacks memory; see `OneDevice`.
         more_memory_bytes: the memory of each GPU with which a shorter step was found, where a CPU
             works for want of memory; None if not searched.
@@ -111,6 +113,7 @@ class ComparedMachine:
     cpu_work: str = ""
     cpu_work_fits: bool = True
     gpus_only_secs: float | None = None
+    with_cpu_secs: float | None = None
     lacks_shared_memory: bool = False
     more_memory_bytes: int | None = None
     more_memory_secs: float | None = None

@@ -269,6 +269,17 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     ]
     if alone:
         lines.append(f"the best step found on GPUs alone, without the CPU: {', '.join(alone)}")
+    faster = [
+        f"{each.name} {format_step(each.with_cpu_secs)}"
+        for each in fitting
+        if each.with_cpu_secs is not None
+    ]
+    if faster:
+        lines.append(
+            f"with some work on the CPU a step is at most a tenth shorter: {_join(faster)}; a "
+            "simulation that gives the launches of the work of GPUs no time of the CPU is not sure "
+            "enough to choose that"
+        )
     if parts[False]:
         lines.append(
             "the CPU of the machine's description computes what has no room on the GPUs in "

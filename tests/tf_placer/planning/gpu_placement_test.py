@@ -73,6 +73,22 @@ class GpuPlacementTest(absltest.TestCase):
         compared = tf_placer.compare({"one": problem}, max_secs=1.0)
         self.assertNotIn(0, compared.plans["one"].assignment)
 
+    def test_the_only_gpu_is_preferred_without_any_time(self):
+        # Everything on the GPU takes 4.2 s, and 4 s with 0.2 s of it on the CPU at once.
+        for cpu_secs, is_used in ((4.0, False), (3.0, True)):
+            problem = build_task_problem(
+                [(40.0, 4.0), (cpu_secs, 0.2 if cpu_secs == 4.0 else 3.0)],
+                resident_bytes=[10] * 2,
+                memory_bytes=[100, 100],
+            )
+            compared = tf_placer.compare({"one": problem}, max_secs=0.5)
+            self.assertEqual(0 in compared.plans["one"].assignment, is_used)
+            [machine] = compared.machines
+            said = "a step is at most a tenth shorter: one 4.000 s;"
+            self.assertEqual(machine.with_cpu_secs, None if is_used else 4.0)
+            self.assertEqual(said in " ".join(compared.list_findings()), not is_used)
+            self.assertEqual(machine.gpus_only_secs, 7.0 if is_used else None)
+
     def test_plans_and_comparisons_say_what_gpus_alone_take_where_a_cpu_works(self):
         # With the CPU a step takes 4 s, and without it 8 s.
         problem = build(4.0)
