@@ -259,8 +259,9 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     if parts[True]:
         lines.append(
             "the CPU of the machine's description computes at the same time as the GPUs, not for "
-            f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; to "
-            "plan without the CPU, pin '*' to '/GPU:*'"
+            f"want of memory, but because the step is shorter so: {'; '.join(parts[True])}; the "
+            "launches of the work of GPUs take no time of the CPU in a simulation: to plan without "
+            "the CPU, pin '*' to '/GPU:*'"
         )
     alone = [
         _price_step(each, each.gpus_only_secs)
@@ -276,9 +277,9 @@ def _describe_cpu_work(fitting: Sequence[ComparedMachine]) -> list[str]:
     ]
     if faster:
         lines.append(
-            f"with some work on the CPU a step is at most a tenth shorter: {_join(faster)}; a "
-            "simulation that gives the launches of the work of GPUs no time of the CPU is not sure "
-            "enough to choose that"
+            f"with some work on the CPU a step is at most a tenth shorter: {_join(faster)}; as a "
+            "simulation gives the launches of the work of GPUs no time of the CPU, the placement "
+            "without it is chosen"
         )
     if parts[False]:
         lines.append(
@@ -393,7 +394,8 @@ def _describe_data_parallelism(fitting: Sequence[ComparedMachine]) -> list[str]:
         *lines,
         *([f"data parallelism may be faster, try it, too: {_join(slower)}"] if slower else []),
         f"{_DATA_PARALLEL}: no step of data parallelism is shorter, with the whole model on every "
-        "device and a share of the batch for each",
+        "device and a share of the batch for each, of which launches of operations and updates of "
+        "variables take no less",
     ]
 
 

@@ -87,6 +87,7 @@ def write_searches(
         ValueError: no search has samples.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     curves = make_search_curves(views, names)
     if not curves:
@@ -98,7 +99,7 @@ def write_searches(
     axes.set_yscale("log")
     axes.set_xlabel(name_samples(views))
     axes.set_ylabel(f"step in {unit}, logarithmic")
-    axes.grid(color=f"{GRAY}40", which="both", linewidth=0.5)
+    axes.grid(color=f"{GRAY}40", linewidth=0.5)
     for curve in curves:
         (numbers, best), (mean_numbers, means) = (
             (x, [per_sec * secs for secs in y]) for x, y in (curve.best, curve.means)
@@ -111,8 +112,12 @@ def write_searches(
         axes.plot(mean_numbers, means, linewidth=0.8, alpha=0.6, **look)
     if any(curve.means[0] for curve in curves):
         axes.plot([], [], linewidth=0.8, color=GRAY, label=f"mean of {MEAN_SAMPLES}")
-    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        axis("{x:g}")
+    low, high = axes.get_ylim()
+    # The ticks of a logarithmic axis are too far apart within a factor of ten.
+    locator = MaxNLocator(8) if high < 10 * low else LogLocator(subs=(1.0, 2.0, 5.0))
+    axes.yaxis.set_major_locator(locator)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.legend(fontsize=8)
     write_bytes(path, _render(figure, _ending(path)))
 
