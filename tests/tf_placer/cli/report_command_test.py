@@ -93,7 +93,7 @@ class ReportCommandTest(absltest.TestCase):
         output = self.path("page.html")
         self.call("report", *runs, f"--output={output}", "--price=run=3.6", "--price=metis=7.2")
         text = pathlib.Path(output).read_text()
-        self.assertIn("tf_placer · 3 runs", text)
+        self.assertRegex(text, '<p class="eyebrow">tf_placer · run · .* and 2 more</p>')
         for name, path in zip("ABC", runs, strict=True):
             self.assertIn(f"{name} · {path} · ", text)
         self.assertRegex(text, r'data-label="price/h">3\.60</td>')

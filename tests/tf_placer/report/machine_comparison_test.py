@@ -300,8 +300,8 @@ class MachineComparisonTest(absltest.TestCase):
             "want of memory, but because the step is shorter so: in 32% to 57% of the step on "
             "1xA100 and 4xA100, mostly matrix products; in 25% of the step on 8xA100, mostly "
             "lookups; in 43% of the step on 128xA100, mostly convolutions; the launches of the "
-            "work of GPUs take no time of the CPU in a simulation: to plan without the CPU, pin '*' "
-            "to '/GPU:*'",
+            "work of GPUs take no time of the CPU in a simulation: to plan without the CPU, pin "
+            "'*' to '/GPU:*'",
         )
         self.assertEqual(
             without_room,
