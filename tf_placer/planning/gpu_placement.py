@@ -18,7 +18,7 @@ from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
 from tf_placer.problem.accelerators import find_accelerators
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import forbid_devices, legal_devices
-from tf_placer.report.cpu_work import leans_on_cpus
+from tf_placer.report.cpu_work import NOTABLE_CPU_SHARE, leans_on_cpus
 from tf_placer.report.limits import find_limits
 
 __all__ = ["WITH_CPU", "prefer_gpus", "replace_best", "search_on_gpus"]
@@ -28,6 +28,8 @@ WITH_CPU = "with the CPU"
 
 # A gain by a CPU that is smaller is within what the simulator leaves out.
 _LITTLE_SLOWER = 1.1
+# A placement in which CPUs compute in less of the step has no work on them.
+_HARDLY_A_SHARE = 0.01
 
 
 def search_on_gpus(
@@ -94,7 +96,7 @@ def prefer_gpus(
         for each in candidates
         if not each.excess_bytes
         and each.step_secs <= limit_secs
-        and not _leans_on_cpus(problem, each)
+        and not _leans_on_cpus(problem, each, _HARDLY_A_SHARE)
     ]
     return min(near, key=lambda each: each.rank, default=best)
 
@@ -115,6 +117,8 @@ def replace_best(result: AutoResult, best: Candidate) -> AutoResult:
     )
 
 
-def _leans_on_cpus(problem: PlacementProblem, candidate: Candidate) -> bool:
+def _leans_on_cpus(
+    problem: PlacementProblem, candidate: Candidate, least_share: float = NOTABLE_CPU_SHARE
+) -> bool:
     placement = candidate.placement
-    return leans_on_cpus(problem, placement, find_limits(problem, placement))
+    return leans_on_cpus(problem, placement, find_limits(problem, placement), least_share)

@@ -73,20 +73,26 @@ def name_work(kind: str) -> str:
     return _PLURALS.get(kind, kind)
 
 
-def leans_on_cpus(problem: PlacementProblem, placement: np.ndarray, limits: Limits) -> bool:
+def leans_on_cpus(
+    problem: PlacementProblem,
+    placement: np.ndarray,
+    limits: Limits,
+    least_share: float = NOTABLE_CPU_SHARE,
+) -> bool:
     """Tells whether a CPU beside GPUs has a notable share of the step, not for want of memory.
 
     Args:
         problem: the problem.
         placement: int32 [num_groups].
         limits: the limits of the placement.
+        least_share: the share of the step that is notable.
 
     Returns:
         False without GPUs, and if most of that work could be on none.
     """
     if not any(map(is_gpu, problem.devices)) or limits.displaced_share >= LEAST_DISPLACED_SHARE:
         return False
-    is_notable = _find_cpu_share(problem, limits) >= NOTABLE_CPU_SHARE
+    is_notable = _find_cpu_share(problem, limits) >= least_share
     return is_notable and find_cpu_work(problem, placement) != ""
 
 

@@ -53,6 +53,18 @@ class GpuPlacementTest(absltest.TestCase):
         self.assertIs(prefer_gpus(problem, on_cpu, [slower]), on_cpu)
         self.assertIs(prefer_gpus(problem, on_gpus, [on_cpu]), on_gpus)
 
+    def test_a_placement_with_less_work_on_the_cpu_is_no_placement_without(self):
+        problem = build_task_problem(
+            [(40.0, 4.0, 4.0)] * 2 + [(4.0, 4.0, 4.0), (0.4, 0.4, 0.4)],
+            resident_bytes=[10] * 4,
+            memory_bytes=[100, 100, 100],
+        )
+        # The CPU computes in 50 %, in 5 % and in nothing of 8 s.
+        much, little, none = simulate(problem, [1, 1, 0, 0], [1, 1, 2, 0], [1, 1, 2, 2])
+        self.assertEqual({each.step_secs for each in (much, little, none)}, {8.0})
+        self.assertIs(prefer_gpus(problem, much, [little, none]), none)
+        self.assertIs(prefer_gpus(problem, much, [little]), much)
+
     def test_a_plan_without_cpus_names_the_faster_one_with_them(self):
         # With the second operation on the CPU a step takes 4.02 s, and else 4.22 s.
         problem = build_task_problem(
