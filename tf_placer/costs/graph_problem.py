@@ -11,6 +11,7 @@ from tf_placer.costs.graph_memory import compute_graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.machine import Device, Link, Machine, MachineError
+from tf_placer.machines.networked_computers import describe_network
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["build_graph_problem", "find_batch_size", "list_needed_operations"]
@@ -133,6 +134,7 @@ def build_graph_problem(
         operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
         batch_size=find_batch_size(graph),
         graph_name=name,
+        notes=tuple(filter(None, [describe_network(machine.spec)])),
         tensor_shapes=tuple(graph.tensor_shapes[tensor] or () for tensor in tensors),
     )
 

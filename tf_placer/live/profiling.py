@@ -200,7 +200,7 @@ def profile(
             )
             problem = costed.problem()
             if kernels is not None and _is_elsewhere(found):
-                problem = dataclasses.replace(problem, notes=(kernels,))
+                problem = dataclasses.replace(problem, notes=(*problem.notes, kernels))
             problems.append(problem)
             if path is not None:
                 write_problem(problems[-1], path)

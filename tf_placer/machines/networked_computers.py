@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from graph_passes.util.messages import quote
 from tf_placer.machines.machine import MachineError
 
-__all__ = ["NetworkedName", "connect_computers", "split_networked_name"]
+__all__ = ["NetworkedName", "connect_computers", "describe_network", "split_networked_name"]
 
 _NAME = re.compile(
     r"(?P<computers>[0-9]{1,9})x(?P<computer>[0-9].*)@(?P<gigabits>[0-9]{1,9}(\.[0-9]{1,9})?)Gb",
@@ -33,6 +33,8 @@ _LATENCY_SECS = 500e-6
 # A full frame takes 1,538 bytes on the wire, 1,448 of which are payload.
 _PAYLOAD_SHARE = 1448 / 1538
 _BYTES_PER_GIGABIT = 1e9 / 8
+# See TensorFlow's issue 6116.
+_REPORTED_BYTES_PER_SEC = 0.8e9
 
 
 class NetworkedName(NamedTuple):
@@ -60,6 +62,30 @@ def split_networked_name(spec: str) -> NetworkedName | None:
     if match is None:
         return None
     return NetworkedName(int(match["computers"]), match["computer"], float(match["gigabits"]))
+
+
+def describe_network(spec: str) -> str | None:
+    """Says, as a clause, that a network is planned faster than users report of TensorFlow's gRPC.
+
+    Args:
+        spec: the name of a machine.
+
+    Returns:
+        None if its computers have no such network.
+    """
+    name = split_networked_name(spec)
+    if name is None:
+        return None
+    bytes_per_gigabit = _PAYLOAD_SHARE * _BYTES_PER_GIGABIT
+    if bytes_per_gigabit * name.gigabits <= 1.01 * _REPORTED_BYTES_PER_SEC:
+        return None
+    reported = _REPORTED_BYTES_PER_SEC / bytes_per_gigabit
+    return (
+        f"the network of {spec} is planned with {bytes_per_gigabit * name.gigabits / 1e9:.2g} "
+        f"GB/s; users report that TensorFlow's gRPC carries no more than "
+        f"{_REPORTED_BYTES_PER_SEC / 1e9:g} GB/s, which is {name.computers}x{name.computer}"
+        f"@{reported:.1f}Gb"
+    )
 
 
 def connect_computers(

@@ -48,7 +48,7 @@ class ProblemColumns:
         batch_size: the number of examples in the batch of a step; None if unknown.
         graph_name: what people call the graph, such as "'train.meta'" or "the model 'resnet50'"; ""
             if that is not known.
-        notes: sentences about the graph that are true of every plan for it.
+        notes: sentences about the graph or the machine that are true of every plan.
         tensor_shapes: the shape of each tensor, with -1 for a dimension of unknown size, and () for
             a tensor of unknown rank; or None.
     """

@@ -195,6 +195,8 @@ class ProfilingTest(tf.test.TestCase):
         supported = [layer.supports_jit for layer in model.layers]
         problem = profile(model, example_inputs=example, machine="1xT4")
         self.assertEqual(problem.notes, ())
+        networked = profile(model, example_inputs=example, machine="2x1xT4@10Gb")
+        self.assertRegex(networked.notes[0], "the network of 2x1xT4@10Gb is planned with 1.2 GB/s")
         layers = [n for n, each in enumerate(problem.operation_types) if each.startswith("Cudnn")]
         self.assertLen(layers, 2)
         # The kernels of cuDNN are for GPUs.

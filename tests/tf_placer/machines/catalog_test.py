@@ -17,6 +17,7 @@ from tf_placer.machines.catalog import (
 from tf_placer.machines.gpu_memory import compute_plan_bytes, compute_usable_bytes
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine, MachineError
+from tf_placer.machines.networked_computers import describe_network
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _LARGEST = {
@@ -332,6 +333,14 @@ class NetworkedComputersTest(parameterized.TestCase):
         [link] = [each for each in fast.links if [each.source, each.destination] == gpus]
         own = _find_link(make_described_machine("1xK80"), "GPU:0", "CPU:0")
         self.assertEqual(link.bandwidth_bytes_per_sec, own.bandwidth_bytes_per_sec)
+
+    def test_a_network_that_is_faster_than_reported_is_told(self):
+        # 10 Gb are 1.25 GB/s with headers, and 6.8 Gb are 0.8 GB/s without.
+        told = describe_network("2x4xV100@10Gb")
+        self.assertStartsWith(told, "the network of 2x4xV100@10Gb is planned with 1.2 GB/s;")
+        self.assertEndsWith(told, "no more than 0.8 GB/s, which is 2x4xV100@6.8Gb")
+        for name in ("2x4xV100@6.8Gb", "2x4xV100@1Gb", "4xV100", "machine.json"):
+            self.assertIsNone(describe_network(name))
 
     def test_the_source_has_the_network_and_the_computer(self):
         source = find_machine_source("2x1xA100+2xT4@10Gb")
