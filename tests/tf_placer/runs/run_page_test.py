@@ -33,7 +33,7 @@ from tf_placer.problem.problem_groups import group_graph
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.captions import describe_comparison
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.report.page.run_table import name_run
+from tf_placer.report.page.run_table import name_run, title_page
 from tf_placer.report.page.run_view import Point, RunView, baseline_placements
 from tf_placer.report.page.tables import omit_repeated_columns
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
@@ -506,8 +506,9 @@ class RunViewTest(absltest.TestCase):
         title = "2 operations planned on one 2xE5-2650v4 and 2 P100"
         self.assertEqual(read_run_view(plan(self.directory / "plan", problem)).title, title)
         problem = dataclasses.replace(problem, graph_name="the model 'm'", batch_size=32)
-        named = read_run_view(plan(self.directory / "named", problem)).title
-        self.assertEqual(named, f"the model 'm', batch of 32: {title}")
+        view = read_run_view(plan(self.directory / "named", problem))
+        self.assertEqual(title_page([view]), f"the model 'm', batch of 32: {title}")
+        self.assertEqual(title_page([view, view]), "the model 'm', batch of 32, 2 runs")
 
     def test_a_model_that_fits_no_device_is_compared_with_a_split(self):
         problem = make_problem(

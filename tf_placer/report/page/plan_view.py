@@ -132,6 +132,7 @@ def view_placement(
     settings = "" if record is None else format_settings(record.placer_options)
     return RunView(
         title=_title(problem),
+        graph=_describe_graph(problem),
         verdict=_verdict(found, reference, compared, limits, fits),
         is_better=is_better,
         is_measured=False,
@@ -301,9 +302,12 @@ def _title(problem: PlacementProblem) -> str:
     # The name of a kind may begin with a number: 2xE5-2650v4 is two sockets.
     counts = {kind: "one" if (n := kinds.count(kind)) == 1 else n for kind in kinds}
     devices = " and ".join(f"{count} {kind}" for kind, count in counts.items())
+    return f"{problem.num_operations:,} operations planned on {devices}"
+
+
+def _describe_graph(problem: PlacementProblem) -> str:
     batch = "" if problem.batch_size is None else f"batch of {problem.batch_size:,}"
-    graph = ", ".join(filter(None, [problem.graph_name, batch]))
-    return f"{graph and f'{graph}: '}{problem.num_operations:,} operations planned on {devices}"
+    return ", ".join(filter(None, [problem.graph_name, batch]))
 
 
 def _notes(record: PlanRecord | None, *, fits: bool) -> tuple[str, ...]:

@@ -144,17 +144,12 @@ def describe_run(views: Sequence[RunView], number: int) -> str:
 
 def title_page(views: Sequence[RunView]) -> str:
     """Titles a page: by the directory of a run and what was searched, or by what runs share."""
-    first = views[0]
-    title = " · ".join(filter(None, [pathlib.PurePath(first.name).name, first.title]))
-    if len(views) == 1:
-        return title
-    names = {"" if view.problem is None else view.problem.graph_name for view in views}
-    shared = names.pop()
-    return (
-        f"{shared}, {len(views)} runs"
-        if shared and not names
-        else f"{title} and {len(views) - 1} more"
-    )
+    first, *others = views
+    if others and first.graph and {view.graph for view in others} == {first.graph}:
+        return f"{first.graph}, {len(views)} runs"
+    title = f"{first.graph}: {first.title}" if first.graph else first.title
+    title = " · ".join(filter(None, [pathlib.PurePath(first.name).name, title]))
+    return f"{title} and {len(others)} more" if others else title
 
 
 def name_run(views: Sequence[RunView], number: int) -> str:

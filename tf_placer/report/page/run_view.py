@@ -109,7 +109,7 @@ class RunView:
     """The contents of the page about a search.
 
     Attributes:
-        title: the graph or problem, and the machine.
+        title: what was searched, and the machine.
         verdict: placed or unchanged, the speed-up with its certainty, and advice.
         is_better: whether a faster placement was found.
         is_measured: whether steps were measured, and not simulated.
@@ -129,6 +129,7 @@ class RunView:
         original_id: identifies the graph, step and machine of a measured original; empty if
             unknown.
         has_ended: whether the search has come to its end.
+        graph: what people call the graph, and the batch; empty if unknown.
         name: the name of the run, or its directory; empty if it was not named.
         placer: the name of the placer; empty if unknown.
         price_per_hour: the price of its machine; None if it was not given.
@@ -162,6 +163,7 @@ class RunView:
     feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     original_id: tuple[Any, ...] = ()
     has_ended: bool = True
+    graph: str = ""
     name: str = ""
     placer: str = ""
     price_per_hour: float | None = None
