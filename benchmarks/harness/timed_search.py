@@ -19,6 +19,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.files import write_bytes
 from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.coarse_to_fine_search import coarse_to_fine_search
+from tf_placer.placers.learned.training_values import select_state
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.proposals import propose_checked
@@ -173,9 +174,9 @@ class _Checkpoint:
             return
         with np.load(path, allow_pickle=False) as file:
             state = {name: file[name] for name in file.files}
-        placer.restore(_select("placer/", state))
-        samples.restore(_select("samples/", state))
-        self.spent = {name: float(secs) for name, secs in _select("spent/", state).items()}
+        placer.restore(select_state("placer/", state))
+        samples.restore(select_state("samples/", state))
+        self.spent = {name: float(secs) for name, secs in select_state("spent/", state).items()}
 
     def write(self, spent: Mapping[str, float]) -> None:
         """Writes the file, whole or not at all, unless that was done a short time ago."""
@@ -188,12 +189,6 @@ class _Checkpoint:
         content = io.BytesIO()
         np.savez(content, **state)  # type: ignore[arg-type]
         write_bytes(self._path, content.getvalue())
-
-
-def _select(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-    }
 
 
 def time_search(

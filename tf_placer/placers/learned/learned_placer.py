@@ -16,11 +16,12 @@ from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.reward import RewardBatch, RewardFunction
+from tf_placer.placers.learned.training_values import select_state
 from tf_placer.placers.learned.weights_file import compute_max_bytes, write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "build_update_record", "select_state"]
+__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "build_update_record"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
@@ -192,13 +193,6 @@ class LearnedPlacer(Placer):
             record = build_update_record(update, batch, len(self._records), self._num_observed)
             best_secs = self._best_secs if np.isfinite(self._best_secs) else None
             self._records.append(dataclasses.replace(record, best_step_secs=best_secs))
-
-
-def select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Selects the part of a state whose names begin with a prefix, and leaves the prefix out."""
-    return {
-        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-    }
 
 
 def build_update_record(

@@ -18,12 +18,8 @@ import tensorflow as tf
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.algorithms.algorithm import Samples
-from tf_placer.placers.learned.learned_placer import (
-    LearnedPlacer,
-    build_update_record,
-    select_state,
-)
-from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
+from tf_placer.placers.learned.learned_placer import LearnedPlacer, build_update_record
+from tf_placer.placers.learned.training_values import Learned, Parameters, Steps, select_state
 
 __all__ = ["Training"]
 

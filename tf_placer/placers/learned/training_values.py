@@ -1,4 +1,4 @@
-"""The messages between processes that train one placer; free of TensorFlow."""
+"""The state of a placer, and messages between processes that train it; free of TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["Learned", "Parameters", "Steps"]
+__all__ = ["Learned", "Parameters", "Steps", "select_state"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,3 +52,10 @@ class Learned:
     records: tuple[UpdateRecord, ...]
     state: Mapping[str, np.ndarray]
     counts: bool
+
+
+def select_state(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Selects the part of a state whose names begin with a prefix, and leaves the prefix out."""
+    return {
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+    }
