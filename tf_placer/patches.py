@@ -1,4 +1,4 @@
-"""The registry of all methods of TensorFlow and Keras that tf_placer wraps, and the wrapper.
+"""The registry of all methods and functions of TensorFlow and Keras that tf_placer wraps.
 
 Attributes that are set on single objects, such as the training function of a model, do not count.
 """
@@ -21,7 +21,7 @@ class Patch:
 
     Attributes:
         module: the module of the class.
-        kind: the name of the class.
+        kind: the name of the class, or of a module with a function.
         method: the name of the method.
         parameters: its first parameters, up to the last one that tf_placer relies on.
         versions: the major versions of the package that have the method.
@@ -63,6 +63,7 @@ PATCHES = {
         Patch(*_SESSION, "run", ("self", "fetches", "feed_dict")),
         Patch(*_SESSION, "_make_callable_from_options", ("self", "callable_options")),
         Patch(*_FUNCTION, "__call__", ("self", "args", "kwds")),
+        Patch("tensorflow", "config", "list_logical_devices", ("device_type",)),
         Patch(*_FUNC_GRAPH, "capture", ("self", "tensor", "name", "shape")),
         *(
             Patch(package, "Model", method, parameters, versions)

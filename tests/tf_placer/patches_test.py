@@ -75,7 +75,7 @@ class ListTest(absltest.TestCase):
     def test_the_manual_lists_all(self):
         page = (ROOT / "docs" / "scripts.md").read_text()
         _, _, table = page.partition("## Instrumentation of TensorFlow")
-        named = set(re.findall(r"`([A-Z]\w+\.\w+)`", table.partition("\n## ")[0]))
+        named = set(re.findall(r"`((?:[A-Z]\w+|config)\.\w+)`", table.partition("\n## ")[0]))
         self.assertEqual(named, {f"{patch.kind}.{patch.method}" for patch in PATCHES.values()})
 
     def test_only_this_module_patches_classes(self):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
+from tf_placer.patches import wrap
 from tf_placer.text.notes import say
 
 __all__ = [
@@ -30,8 +30,6 @@ __all__ = [
 
 _PACKAGES = ("keras", "tf_keras")
 _VERSION_2 = ".engine."
-# Keras 3 takes cuDNN for a recurrent layer if this function says that there are GPUs.
-_RECURRENT_LAYERS, _ASKS_FOR_GPUS = "keras.src.backend.tensorflow.rnn", "_is_gpu_available"
 _DEFAULT_BATCH_SIZE = 32
 # The attribute of a placed training step with the step that it replaces.
 _ORIGINAL = "_tf_placer_original"
@@ -110,31 +108,31 @@ def check_training(model: Any) -> None:
 
 
 @contextlib.contextmanager
-def build_as_on_gpus(model: Any) -> Iterator[bool]:
+def build_as_on_gpus(model: Any) -> Iterator[None]:
     """Lets Keras 3 build the recurrent layers of a model as on a computer with GPUs: of cuDNN.
 
-    A step that is traced meanwhile can be planned, but does not run without GPUs.
+    A step that is traced meanwhile can be planned, but does not run without GPUs. In Keras 2 the
+    choice is in the graph, and stays there.
 
     Args:
         model: a compiled model.
-
-    Yields:
-        Whether the layers are now built so: false if it has none for cuDNN, and in Keras 2, in
-        which the choice is in the graph.
     """
-    asker = sys.modules.get(_RECURRENT_LAYERS)
-    is_known = _VERSION_2 not in _module(model) and hasattr(asker, _ASKS_FOR_GPUS)
-    if not (is_known and _list_cudnn_layers(model)):
-        yield False
+    if _VERSION_2 in _module(model) or not _list_cudnn_layers(model):
+        yield
         return
+
+    def list_devices(original: Callable[..., Any], device_type: str | None = None) -> Any:
+        if device_type == "GPU":
+            return [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
+        return original(device_type)
+
     # A layer that has taken cuDNN tells the model that it cannot be compiled by XLA.
     supported = [(layer, layer.supports_jit) for layer in model._flatten_layers()]
-    original = getattr(asker, _ASKS_FOR_GPUS)
-    setattr(asker, _ASKS_FOR_GPUS, lambda: True)
+    restore = wrap("tensorflow.config.list_logical_devices", list_devices)
     try:
-        yield True
+        yield
     finally:
-        setattr(asker, _ASKS_FOR_GPUS, original)
+        restore()
         for layer, supports_jit in supported:
             layer.supports_jit = supports_jit
 

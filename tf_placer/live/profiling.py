@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack, overload
 from graph_passes.restrictions import check_keep_together, check_pins, resolve_restrictions
 from graph_passes.util.json_text import format_value
 from graph_passes.util.path_validation import check_path
+from graph_passes.work import CUDNN_LAYERS
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.former_keywords import accept_former_keywords
@@ -160,10 +161,10 @@ def profile(
     problems = []
     with Stages(say if verbose else lambda line: None) as stages:
         stages.begin(f"profiling for {', '.join(each.spec for each in machines)}")
-        builds: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
+        builds: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if is_keras_model(graph) and all(map(_is_elsewhere, machines)):
             builds = build_as_on_gpus(graph)
-        with builds as is_as_there:
+        with builds:
             given = read_target(
                 graph,
                 fetches=fetches,
@@ -176,12 +177,13 @@ def profile(
                 read_values=not all(each.describes_costs for each in machines),
             )
         notes = [*given.workload.notes]
-        if is_as_there:
+        has_cudnn = bool(given.workload.op_graph.has_type(CUDNN_LAYERS).any())
+        if has_cudnn and is_keras_model(graph):
             notes.append("recurrent layers are those of cuDNN, as Keras builds them for GPUs")
         if (immovable := describe_immovable_step(given.workload.op_graph)) is not None:
             notes.append(immovable)
         kernels = None
-        if is_keras_model(graph) and not is_as_there and any(map(_is_elsewhere, machines)):
+        if is_keras_model(graph) and not has_cudnn and any(map(_is_elsewhere, machines)):
             kernels = describe_gpu_kernels(graph)
             notes += filter(None, [kernels, advise_against_xla(graph)])
         for note in notes:
