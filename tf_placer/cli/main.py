@@ -184,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             # At exit Python would search all objects of TensorFlow for cycles again, which takes
             # seconds on a busy computer.
             gc.freeze()
+            # Python ends by SIGINT if an interrupt, although it was handled, came in code that
+            # `exec` ran, as for data classes of a module that is imported late; until it runs some.
+            exec("")
 
 
 def _find_modules_here() -> None:

@@ -883,6 +883,20 @@ class ProcessTest(ProblemCommandsTestCase):
         self.assertIn(", interrupted\n", output)
         self.assertEqual(list(self.read("r.json")), RESULT_ENTRIES)
 
+    def test_a_handled_interrupt_of_an_import_does_not_end_the_process_by_a_signal(self):
+        code = "from tf_placer.cli import main as cli\n"
+        code += "def run(given):\n"
+        code += "    try:\n"
+        code += "        exec('raise KeyboardInterrupt')\n"
+        code += "    except KeyboardInterrupt:\n"
+        code += "        print('interrupted')\n"
+        code += "cli._run_command = run\n"
+        code += "cli.main()\n"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=_ENVIRON, capture_output=True, text=True, check=False
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, "interrupted\n"))
+
     def test_a_killed_search_leaves_the_best_so_far(self):
         process = self.start_search()
         process.kill()
