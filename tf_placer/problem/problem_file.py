@@ -42,7 +42,7 @@ _FORMAT = 1
 _OPTIONAL_NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
 _OPTIONAL = {"type": "operation_types", **_OPTIONAL_NUMBERS}
 # Entries of devices that are left out where they are 0.
-_SECS_OF_DEVICES = ("transfer_share", "transfer_overhead_secs", "fixed_secs")
+_LEFT_OUT_AT_ZERO = ("transfer_share", "transfer_overhead_secs", "fixed_secs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +189,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "slots": device.slots,
                 **{
                     entry: getattr(device, entry)
-                    for entry in _SECS_OF_DEVICES
+                    for entry in _LEFT_OUT_AT_ZERO
                     if getattr(device, entry)
                 },
                 **({"asynchronous": True} if device.is_asynchronous else {}),

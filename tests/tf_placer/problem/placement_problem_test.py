@@ -234,6 +234,11 @@ class RefusedProblemTest(parameterized.TestCase):
             {"links": [_THERE, dataclasses.replace(_BACK, bandwidth_bytes_per_sec=np.inf)]},
             r"links\[1\].bandwidth_bytes_per_sec is Infinity",
         ),
+        (
+            "fixed",
+            {"devices": [_CPU, dataclasses.replace(_GPU, fixed_secs=-1.0)]},
+            r"devices\[1\].fixed_secs is -1.0 .*: it must be a finite",
+        ),
         ("batch", {"batch_size": 0}, "batch_size is 0: it must be at least 1"),
         ("minus_infinity", {"compute_secs": -np.inf * np.ones([3, 2])}, "is -Infinity"),
     )

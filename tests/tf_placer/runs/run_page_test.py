@@ -36,6 +36,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.run_table import name_run, title_page
 from tf_placer.report.page.run_view import Point, RunView, baseline_placements
 from tf_placer.report.page.tables import omit_repeated_columns
+from tf_placer.report.pictures.run_pictures import write_searches
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.step_boxes import box_colors
 from tf_placer.report.what_if import WhatIf
@@ -493,6 +494,16 @@ class RunViewTest(absltest.TestCase):
         # The steps of the search take 0.5 s to 0.9 s, as its caption says.
         search = draw_search_chart(view, by_time=True)
         self.assertEqual(search.yaxis[0].axis_label, "ms a step")
+
+    def test_the_picture_of_searches_has_ticks_above_a_power_of_ten(self):
+        view = read_run_view(plan(self.directory / "run", make_problem([[3.0, 3.0]] * 2)))
+        steps = [(1, 1.7), (20, 1.1), (300, 0.4)]
+        best = tuple(Point(number, float(number), secs, "post") for number, secs in steps)
+        path = self.directory / "curves.svg"
+        write_searches([dataclasses.replace(view, best=best, points=())], ["post"], path)
+        # Labels are drawn as outlines, with their text as comments.
+        labels = set(re.findall(r"<!-- (\S+) -->", path.read_text()))
+        self.assertContainsSubset({"0.6", "0.8", "1", "1.2", "1.4"}, labels)
 
     def test_a_plan_counts_its_devices_in_words_that_do_not_read_as_names(self):
         # The name of the processor is a kind with a number of sockets.
